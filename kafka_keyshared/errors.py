@@ -1,0 +1,39 @@
+"""Every error that a user of the package can meet, and nothing else.
+
+Each message says what is wrong, where, and what to do about it, so that it can be shown as it is.
+``exit_code`` is the status with which the command line ends when the error reaches it:
+0 ok, 1 failure, 2 usage, 3 unhealthy.
+"""
+
+from __future__ import annotations
+
+
+class KeySharedError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(KeySharedError):
+    """A setting, an argument or a handler is refused at start; nothing has been consumed."""
+
+    exit_code = 2
+
+
+class BrokerUnavailableError(KeySharedError):
+    """No broker answered at the configured address within the time allowed."""
+
+
+class TopicMissingError(ConfigError):
+    """A topic that was asked for does not exist on the cluster."""
+
+
+class MissingPartError(KeySharedError):
+    """Something outside Python is needed and is not there (Java, Maven, the Kafka jars)."""
+
+
+class InvariantError(KeySharedError):
+    """A rule of the contract was found broken; the instance stops without committing.
+
+    It is raised with ``raise``, never by ``assert``, so that ``python -O`` keeps it.
+    """
