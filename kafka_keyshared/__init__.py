@@ -1,0 +1,50 @@
+"""Per-key order with far more parallelism than partitions, around a confluent-kafka consumer.
+
+>>> from kafka_keyshared import KeyShared, Retry, DeadLetter, Drop, Ack
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError
+    from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+    from kafka_keyshared.runtime.service import KeyShared
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Ack": "model",
+    "ConfigError": "errors",
+    "DeadLetter": "model",
+    "Drop": "model",
+    "InvariantError": "errors",
+    "KeyShared": "runtime.service",
+    "KeySharedError": "errors",
+    "Record": "model",
+    "Retry": "model",
+    "Verdict": "model",
+}
+
+__all__ = [
+    "Ack",
+    "ConfigError",
+    "DeadLetter",
+    "Drop",
+    "InvariantError",
+    "KeyShared",
+    "KeySharedError",
+    "Record",
+    "Retry",
+    "Verdict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: `keyshared --help` must not pay for the Kafka client.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

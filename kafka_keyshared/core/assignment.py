@@ -1,0 +1,197 @@
+"""Partitions coming and going: start points, epochs, revoke and forget.
+
+A partition has a new epoch each time it is assigned to this process. What is left of an earlier
+epoch is forgotten without being settled, and its late reports settle, block and replace nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+
+from kafka_keyshared.core import failures, metadata
+from kafka_keyshared.core.events import (
+    AssignAt,
+    Command,
+    CommitEntry,
+    Level,
+    Notice,
+    Slice,
+    StartPoint,
+)
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.runs import MAX_OFFSET
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.model import Record, TopicPartition
+
+
+def start(
+    partition: TopicPartition, point: StartPoint, epoch: int, known: Iterable[str]
+) -> tuple[PartitionState, int | None, list[Command]]:
+    """Return the state of a newly assigned partition, where to read from, and what to say.
+
+    The settled set of the commit metadata is clipped to what the log really holds: what it claims
+    beyond the end of the log would make new records there count as done. When retention has removed
+    the committed position, reading goes on at the start of the log, whatever ``auto.offset.reset``
+    says, because everything before it is gone and everything after it is wanted.
+    """
+    if point.position is None:
+        return PartitionState(epoch, None), None, []
+    commands: list[Command] = []
+    position = point.position
+    if point.log_start is not None and position < point.log_start:
+        commands.append(
+            Notice(
+                Level.WARNING,
+                f"{partition}: retention has removed the log up to {point.log_start}, past the "
+                f"committed position {position}; {point.log_start - position} offsets are gone, "
+                "reading goes on at the start of the log",
+            )
+        )
+        position = point.log_start
+    log_end = MAX_OFFSET if point.log_end is None else point.log_end
+    decoded = metadata.decode(point.metadata, point.position, list(known))
+    if decoded.problem is not None:
+        commands.append(Notice(Level.WARNING, f"{partition}: {decoded.problem}"))
+    restored = {
+        name: runs
+        for name, section in decoded.sections.items()
+        if (runs := metadata.clip(section, position, log_end))
+    }
+    state = PartitionState(epoch, position, restored, decoded.unknown)
+    return state, position, commands
+
+
+def assign(
+    partitions: dict[TopicPartition, PartitionState],
+    starts: Mapping[TopicPartition, StartPoint],
+    epoch: int,
+    known: list[str],
+) -> tuple[list[Command], dict[TopicPartition, CommitEntry | None]]:
+    """Take over partitions; return the commands and what the broker has committed for each."""
+    commands: list[Command] = []
+    positions: dict[TopicPartition, int | None] = {}
+    committed: dict[TopicPartition, CommitEntry | None] = {}
+    for partition, point in starts.items():
+        partitions[partition], position, notices = start(partition, point, epoch, known)
+        positions[partition] = position
+        commands += notices
+        committed[partition] = (
+            None if point.position is None else CommitEntry(point.position, point.metadata or "")
+        )
+    commands.append(AssignAt(positions))
+    return commands, committed
+
+
+def unreceived(
+    states: Mapping[TopicPartition, PartitionState], subscription: str
+) -> Callable[[Record], bool] | None:
+    """Return the test for records that the subscription settled before this assignment.
+
+    None when there is no such record, so that the common path tests nothing.
+    """
+    sets = {
+        partition: runs
+        for partition, state in states.items()
+        if (runs := state.restored.get(subscription))
+    }
+    if not sets:
+        return None
+
+    def settled_before(record: Record) -> bool:
+        runs = sets.get(partition_of(record))
+        if runs is None:
+            return False
+        offset = record.offset()
+        index = bisect_right(runs, offset, key=itemgetter(0)) - 1
+        return index >= 0 and offset < runs[index][1]
+
+    return settled_before
+
+
+def running(
+    sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
+) -> list[Record]:
+    """Return the records of the partitions that are running, one per worker at most."""
+    found = []
+    for worker in sub.workers:
+        for share in worker.slices:
+            started = len(share.records) - progress.get(share, len(share.records))
+            if started <= 0:
+                continue
+            record = share.records[started - 1]
+            if partition_of(record) in partitions:
+                found.append(record)
+    return found
+
+
+def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
+    """Return how many records of the partitions wait for the dead-letter topic's answer."""
+    return sum(
+        closed.state is LaneState.DEAD_LETTERING
+        and closed.head is not None
+        and partition_of(closed.head) in partitions
+        for closed in sub.closed.lanes.values()
+    )
+
+
+def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
+    """Drop everything of the partitions without settling it; return how many records that was.
+
+    Their unstarted leases must have been recalled. A record that still runs is marked stale in its
+    slice; a key of which it is the one running is waited for by its serial worker.
+    """
+    before = sum(1 for _ in sub.waiting())
+    for worker in sub.workers:
+        worker.front[:] = _without(worker.front, partitions)
+        worker.backlog[:] = _without(worker.backlog, partitions)
+        for share in worker.slices:
+            share.stale.update(
+                (partition, record.offset())
+                for record in share.records
+                if (partition := partition_of(record)) in partitions
+            )
+    sub.keyless[:] = _without(sub.keyless, partitions)
+    for waiting in (sub.busy or {}).values():
+        kept = _without(waiting, partitions)
+        waiting.clear()
+        waiting.extend(kept)
+    for partition in partitions:
+        sub.parked.pop(partition, None)
+        sub.overfull.pop(partition, None)
+        sub.restrictions.gates.pop(partition, None)
+    sub.restrictions.closing -= partitions
+    for closed in list(sub.closed.lanes.values()):
+        _forget_in_lane(sub, closed, partitions)
+    sub.blocked_waiting = sum(
+        sum(1 for _ in closed.records())
+        for closed in sub.closed.lanes.values()
+        if closed.state is LaneState.BLOCKED
+    )
+    dropped = before - sum(1 for _ in sub.waiting())
+    sub.window.settle(dropped)
+    return dropped
+
+
+def _forget_in_lane(sub: Subscription, closed: ClosedLane, partitions: set[TopicPartition]) -> None:
+    closed.aside[:] = _without(closed.aside, partitions)
+    kept = _without(closed.queue, partitions)
+    closed.queue.clear()
+    closed.queue.extend(kept)
+    if closed.head is not None and partition_of(closed.head) in partitions:
+        closed.head = None
+        for worker in sub.workers:
+            if closed in worker.retries:
+                worker.retries.remove(closed)
+        if closed.state is not LaneState.RUNNING:
+            closed.state = LaneState.OPENING
+            sub.closed.cancel(closed)
+            failures.advance(sub, closed)
+    elif closed.state is LaneState.GATED and not closed.queue:
+        failures.open_lane(sub, closed)
+
+
+def _without(records: Iterable[Record], partitions: set[TopicPartition]) -> list[Record]:
+    return [record for record in records if partition_of(record) not in partitions]

@@ -1,0 +1,195 @@
+"""When to commit, what is in flight, and what the broker is known to have.
+
+Commits are asynchronous and one at a time: the next waits for the answer, except at a revoke and at
+the stop, where there is no time for that; requests of one client reach the coordinator in order, so
+the sequence it sees never falls. After a failed commit of several partitions nobody knows which of
+them were stored, so each is sent again alone, never lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kafka_keyshared.core.events import (
+    Command,
+    Commit,
+    CommitAnswered,
+    CommitEntry,
+    CommitResult,
+    Halt,
+    Level,
+    Notice,
+)
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPolicy:
+    """How often to commit, in seconds.
+
+    ``interval`` while there is work; ``idle`` after nothing has been outstanding for so long;
+    ``spacing`` is the least time between two commits outside revoke and stop.
+    """
+
+    interval: float = 1.0
+    idle: float = 0.1
+    spacing: float = 0.2
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for times that make no sense."""
+        if not (self.interval > 0 and self.idle >= 0 and self.spacing >= 0):
+            raise ConfigError(
+                f"commit interval={self.interval}, idle={self.idle}, spacing={self.spacing}: "
+                "give seconds, the interval above 0"
+            )
+
+
+@dataclass(slots=True)
+class _Committed:
+    accepted: CommitEntry | None = None
+    sent: CommitEntry | None = None
+    alone: bool = False
+    bare: bool = False
+
+    def floor(self) -> int:
+        known = (entry.position for entry in (self.accepted, self.sent) if entry is not None)
+        return max(known, default=-1)
+
+
+class Commits:
+    """The commit state of all assigned partitions."""
+
+    def __init__(self, policy: CommitPolicy) -> None:
+        policy.check()
+        self.policy = policy
+        self.in_flight: set[Commit] = set()
+        self._partitions: dict[TopicPartition, _Committed] = {}
+        self._last_sent = float("-inf")
+        self._retry_at = float("-inf")
+        self.retrying = False
+        self.sent_count = 0
+        self.accepted_count = 0
+        self.failed_count = 0
+
+    def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
+        """Say whether a snapshot should be taken now.
+
+        ``idle_since`` is the time since when nothing has been outstanding, None while something is.
+        """
+        if self.in_flight or now < self._retry_at:
+            return False
+        if self.retrying:
+            return True
+        if not changed or now - self._last_sent < self.policy.spacing:
+            return False
+        if now - self._last_sent >= self.policy.interval:
+            return True
+        return idle_since is not None and now - idle_since >= self.policy.idle
+
+    def retry_now(self) -> bool:
+        """Say whether a failed commit is to be sent again, without regard to the back-off."""
+        return self.retrying and not self.in_flight
+
+    def plan(self, entries: Mapping[TopicPartition, CommitEntry], now: float) -> list[Commit]:
+        """Return the commits that bring the broker from what it has to ``entries``."""
+        together: dict[TopicPartition, CommitEntry] = {}
+        commits: list[Commit] = []
+        for partition, wanted in entries.items():
+            state = self._partitions.setdefault(partition, _Committed())
+            entry = replace(wanted, metadata="") if state.bare else wanted
+            known = state.sent or state.accepted
+            if entry.position < state.floor() or (entry == known and not state.alone):
+                continue
+            state.sent = entry
+            if state.alone:
+                commits.append(Commit({partition: entry}))
+            else:
+                together[partition] = entry
+        if together:
+            commits.append(Commit(together))
+        self._last_sent = now
+        self.retrying = False
+        self.in_flight.update(commits)
+        self.sent_count += len(commits)
+        return commits
+
+    def restart(self, starts: Mapping[TopicPartition, CommitEntry | None]) -> None:
+        """Take over newly assigned partitions with what the broker said it has for them."""
+        for partition, entry in starts.items():
+            self._partitions[partition] = _Committed(accepted=entry)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that are no longer assigned."""
+        for partition in partitions:
+            self._partitions.pop(partition, None)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """Return the position that the broker accepted, None when none is known."""
+        state = self._partitions.get(partition)
+        return state.accepted.position if state and state.accepted else None
+
+    def answered(self, answer: CommitAnswered, now: float) -> list[Command]:
+        """Take the broker's answer; a failure never counts as committed."""
+        self.in_flight.discard(answer.commit)
+        if answer.result is CommitResult.ACCEPTED:
+            self._accept(answer.commit)
+            return []
+        self.failed_count += 1
+        entries = answer.commit.entries
+        where = ", ".join(str(partition) for partition in sorted(entries)[:5])
+        if answer.result is CommitResult.DENIED:
+            return [
+                Halt(
+                    f"the broker refuses commits for {where}: {answer.error}; grant the group READ "
+                    "on the group and the topic"
+                )
+            ]
+        if answer.result is CommitResult.LOST:
+            self._undo(answer.commit)
+            return [
+                Notice(
+                    Level.WARNING,
+                    f"commit for {where} was refused: {answer.error}; the partitions are no longer "
+                    "this member's, what was not committed runs again at their new owner",
+                )
+            ]
+        self._undo(answer.commit)
+        self._send_alone(answer, now)
+        return [
+            Notice(
+                Level.WARNING,
+                f"commit for {where} failed: {answer.error}; its positions are sent again",
+            )
+        ]
+
+    def _accept(self, commit: Commit) -> None:
+        self.accepted_count += 1
+        for partition, entry in commit.entries.items():
+            state = self._partitions.get(partition)
+            if state is None:
+                continue
+            state.accepted = entry
+            state.alone = False
+            if not entry.metadata:
+                state.bare = False
+            if state.sent is entry:
+                state.sent = None
+
+    def _undo(self, commit: Commit) -> None:
+        for partition, entry in commit.entries.items():
+            state = self._partitions.get(partition)
+            if state is not None and state.sent is entry:
+                state.sent = None
+
+    def _send_alone(self, answer: CommitAnswered, now: float) -> None:
+        single = len(answer.commit.entries) == 1
+        too_large = answer.result is CommitResult.TOO_LARGE
+        for partition in answer.commit.entries:
+            state = self._partitions.get(partition)
+            if state is not None:
+                state.alone = True
+                state.bare = state.bare or (single and too_large)
+        self.retrying = True
+        self._retry_at = now + (0.0 if too_large else self.policy.interval)

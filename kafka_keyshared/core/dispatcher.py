@@ -1,0 +1,316 @@
+"""The one funnel of the core: ``Dispatcher.handle(event, now) -> commands``.
+
+It fans events out to the subscriptions and derives positions over all of them. An event that breaks
+a rule raises :class:`~kafka_keyshared.errors.InvariantError`; the runtime then stops without a
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kafka_keyshared.core import assignment, failures, heartbeat, metadata, pressure
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.events import Command, Event, Slice
+from kafka_keyshared.core.invariants import check_subscription
+from kafka_keyshared.core.offsets import PartitionState, Snapshot, collect, derive
+from kafka_keyshared.core.subscription import Subscription, SubscriptionSettings
+from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class Dispatcher:
+    """The whole state of one member: its partitions, subscriptions and commits.
+
+    One thread calls it. ``now`` is monotonic, in seconds, and never goes back.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Sequence[SubscriptionSettings],
+        commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
+    ) -> None:
+        names = [settings.name for settings in subscriptions]
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"subscriptions {names}: give at least one, each with its own name")
+        self.subscriptions = {settings.name: Subscription(settings) for settings in subscriptions}
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.commits = Commits(commit)
+        self.pressure = pressure.Pressure()
+        self._watches = {name: heartbeat.Watch() for name in names}
+        self._epoch = 0
+        self._changed = False
+        self._restored = False
+        self._idle_since: float | None = None
+        self._stopping = False
+        self._handlers: dict[type[Any], Callable[[Any, float], list[Command]]] = {
+            ev.Fetched: self._fetched,
+            ev.Reported: self._reported,
+            ev.Recalled: self._recalled,
+            ev.Assigned: self._assigned,
+            ev.Revoking: self._revoking,
+            ev.Forget: self._forget,
+            ev.Stopping: self._stop,
+            ev.DeadLettered: self._dead_lettered,
+            ev.CommitDue: self._commit_due,
+            ev.CommitAnswered: self._commit_answered,
+            ev.Beat: self._beat,
+            ev.Flush: self._flush,
+        }
+
+    # --- the way in, and what the loop asks ---
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take one event and return what is to be done, in order."""
+        commands = self._handlers[type(event)](event, now)
+        self._note_idle(now)
+        return commands
+
+    def room(self) -> int:
+        """Return how many records may be fetched now."""
+        return min(heartbeat.fetch(sub) for sub in self.subscriptions.values())
+
+    def outstanding(self) -> int:
+        """Return how many records are leased."""
+        return sum(sub.leased() for sub in self.subscriptions.values())
+
+    def next_due(self) -> float | None:
+        """Return when the next delay is over, in monotonic seconds."""
+        due = [sub.closed.next_due() for sub in self.subscriptions.values()]
+        return min((at for at in due if at is not None), default=None)
+
+    def commit_wanted(self, now: float) -> bool:
+        """Say whether a :class:`CommitDue` should be sent now."""
+        return self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
+
+    def pending(
+        self, partitions: Sequence[TopicPartition] | None, progress: Mapping[Slice, int]
+    ) -> tuple[list[Record], int]:
+        """Return the running records of the partitions and how many dead letters are on the way."""
+        wanted = set(self.partitions if partitions is None else partitions)
+        running: list[Record] = []
+        dead_letters = 0
+        for sub in self.subscriptions.values():
+            running += assignment.running(sub, wanted, progress)
+            dead_letters += assignment.dead_lettering(sub, wanted)
+        return running, dead_letters
+
+    def unsettled_count(self) -> int:
+        """Return how many records are held, over all subscriptions."""
+        return sum(sub.window.records for sub in self.subscriptions.values())
+
+    def check(self) -> None:
+        """Raise :class:`InvariantError` when any rule of the contract does not hold."""
+        for sub in self.subscriptions.values():
+            check_subscription(sub, self.partitions)
+
+    # --- records ---
+
+    def _fetched(self, event: ev.Fetched, now: float) -> list[Command]:
+        del now
+        commands: list[Command] = []
+        for partition, end in event.received_ends.items():
+            state = self.partitions.get(partition)
+            if state is None:
+                raise InvariantError(f"{partition} delivered records without being assigned")
+            if state.received_end is None or end > state.received_end:
+                state.received_end = end
+                self._changed = True
+        client_events: list[Record] = []
+        for sub in self.subscriptions.values():
+            records: Sequence[Record] = event.records
+            if self._restored:
+                records = self._not_settled_before(sub, records)
+            client_events = sub.admit(records) or client_events
+            commands += self._flush_one(sub)
+        if self._restored:
+            for state in self.partitions.values():
+                state.drop_passed()
+            self._restored = any(state.restored for state in self.partitions.values())
+        if client_events:
+            commands.append(ev.ClientEvents(client_events))
+        return commands
+
+    def _not_settled_before(self, sub: Subscription, records: Sequence[Record]) -> Sequence[Record]:
+        settled_before = assignment.unreceived(self.partitions, sub.name)
+        if settled_before is None:
+            return records
+        kept = [
+            record for record in records if record.error() is not None or not settled_before(record)
+        ]
+        sub.counts.skipped += len(records) - len(kept)
+        return kept
+
+    def _flush(self, event: ev.Flush, now: float) -> list[Command]:
+        del event
+        commands: list[Command] = []
+        for sub in self.subscriptions.values():
+            commands += heartbeat.retries(sub, now)
+            commands += self._flush_one(sub)
+        return commands
+
+    def _flush_one(self, sub: Subscription) -> list[Command]:
+        commands = list(sub.flush())
+        if sub.overfull:
+            commands += self.pressure.stop_overfull(sub)
+        return commands
+
+    # --- reports ---
+
+    def _reported(self, event: ev.Reported, now: float) -> list[Command]:
+        commands: list[Command] = []
+        touched: dict[str, Subscription] = {}
+        for report in event.reports:
+            if isinstance(report, ev.FencePassed):
+                sub = self.subscriptions[report.subscription]
+                failures.fence_passed(sub, report)
+            else:
+                sub = self.subscriptions[report.slice.subscription]
+                if isinstance(report, ev.Ended):
+                    failures.ended(sub, report)
+                elif isinstance(report, ev.Failed):
+                    commands += failures.failed(sub, report, now)
+                else:
+                    failures.set_aside(sub, report)
+            touched[sub.name] = sub
+        self._changed = self._changed or bool(touched)
+        for sub in touched.values():
+            commands += self._flush_one(sub)
+        return commands
+
+    def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
+        del now
+        touched: dict[str, Subscription] = {}
+        for share, unstarted in event.slices:
+            sub = touched[share.subscription] = self.subscriptions[share.subscription]
+            sub.recalled(share, unstarted)
+        return [command for sub in touched.values() for command in self._flush_one(sub)]
+
+    def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
+        publish = event.publish
+        sub = self.subscriptions[publish.subscription]
+        commands = failures.dead_lettered(sub, publish.lane, publish.record, event.error, now)
+        self._changed = True
+        return commands + self._flush_one(sub)
+
+    # --- partitions ---
+
+    def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
+        del now
+        if held := [str(partition) for partition in event.starts if partition in self.partitions]:
+            raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
+        self._epoch += 1
+        known = list(self.subscriptions)
+        commands, committed = assignment.assign(self.partitions, event.starts, self._epoch, known)
+        self.commits.restart(committed)
+        self._restored = any(state.restored for state in self.partitions.values())
+        return commands
+
+    def _revoking(self, event: ev.Revoking, now: float) -> list[Command]:
+        del now
+        commands: list[Command] = []
+        for sub in self.subscriptions.values():
+            sub.restrictions.closing.update(event.partitions)
+            commands += sub.recall_all()
+        return commands
+
+    def _forget(self, event: ev.Forget, now: float) -> list[Command]:
+        gone = set(event.partitions)
+        for sub in self.subscriptions.values():
+            assignment.forget(sub, gone)
+        for partition in gone:
+            self.partitions.pop(partition, None)
+        self.commits.forget(gone)
+        self.pressure.forget(gone)
+        self._restored = any(state.restored for state in self.partitions.values())
+        return [] if self._stopping else self._flush(ev.Flush(), now)
+
+    def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
+        del event, now
+        self._stopping = True
+        commands: list[Command] = []
+        for sub in self.subscriptions.values():
+            sub.stopped = True
+            commands += sub.recall_all()
+        return commands
+
+    # --- positions ---
+
+    def snapshot(self, progress: Mapping[Slice, int]) -> dict[TopicPartition, Snapshot]:
+        """Return position and settled sets of every partition that has received anything."""
+        by_sub: dict[str, dict[TopicPartition, list[int]]] = {}
+        for name, sub in self.subscriptions.items():
+            by_sub[name], exact_bytes = collect(sub.unsettled(progress))
+            sub.window.correct(exact_bytes)
+        return {
+            partition: derive(
+                state.received_end,
+                {name: found.get(partition, []) for name, found in by_sub.items()},
+                state.restored,
+            )
+            for partition, state in self.partitions.items()
+            if state.received_end is not None
+        }
+
+    def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
+        snapshots = self.snapshot(event.progress)
+        if event.partitions is not None:
+            snapshots = {
+                partition: snapshots[partition]
+                for partition in event.partitions
+                if partition in snapshots
+            }
+        entries: dict[TopicPartition, ev.CommitEntry] = {}
+        sizes: dict[TopicPartition, int] = {}
+        commands: list[Command] = []
+        for partition, (position, runs) in snapshots.items():
+            encoded = metadata.encode(position, runs, self.partitions[partition].unknown)
+            entries[partition] = ev.CommitEntry(position, encoded.text)
+            sizes[partition] = encoded.set_chars
+            commands += self.pressure.note_encoded(partition, encoded)
+        commands += self.commits.plan(entries, now)
+        if event.partitions is None:
+            self._changed = False
+        if not event.final:
+            commands += self._relieve(snapshots, sizes)
+        return commands
+
+    def _relieve(
+        self, snapshots: Mapping[TopicPartition, Snapshot], sizes: Mapping[TopicPartition, int]
+    ) -> list[Command]:
+        """Hold back partitions whose settled set runs out of room; let go those that have it."""
+        commands: list[Command] = []
+        for sub in self.subscriptions.values():
+            commands += self.pressure.gate(sub, snapshots, sizes)
+            commands += self.pressure.release(sub)
+            commands += self._flush_one(sub)
+        return commands
+
+    def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
+        commands = self.commits.answered(event, now)
+        if event.result is not ev.CommitResult.ACCEPTED:
+            self._changed = True
+        return commands
+
+    # --- time ---
+
+    def _beat(self, event: ev.Beat, now: float) -> list[Command]:
+        commands: list[Command] = []
+        for name, sub in self.subscriptions.items():
+            dead = [index for subscription, index in event.dead_workers if subscription == name]
+            commands += heartbeat.ack_timeouts(sub, self._watches[name], event.progress, now)
+            commands += heartbeat.poison(sub, now)
+            commands += heartbeat.retries(sub, now)
+            commands += heartbeat.eviction(sub, dead)
+            if heartbeat.fetch(sub):
+                commands += self.pressure.release(sub)
+            commands += self._flush_one(sub)
+        return commands
+
+    def _note_idle(self, now: float) -> None:
+        if self.outstanding():
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now

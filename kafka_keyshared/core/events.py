@@ -1,0 +1,371 @@
+"""What goes into the core and what comes out of it, as values.
+
+Events and commands carry batches. ``Dispatcher.handle(event, now)`` is the only way in; ``now`` is
+a monotonic time in seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.model import Record, TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class Slice:
+    """A worker's share of records: one lease for each, handed over together.
+
+    ``records`` are in the order in which they will start. ``unsettled`` counts those of them that
+    came back without being settled (failed, set aside, forgotten); ``dropped`` is written by the
+    worker.
+    """
+
+    subscription: str
+    worker: int
+    records: list[Record]
+    retries: tuple[Lane, ...] = ()
+    unsettled: int = 0
+    dropped: int = 0
+    stale: set[tuple[TopicPartition, int]] = field(default_factory=set)
+
+
+class Outcome(enum.Enum):
+    """How an attempt that did not settle its record ended."""
+
+    ERROR = "error"
+    RETRY = "retry"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, as the worker saw it.
+
+    ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
+    [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
+    delay in seconds that the handler asked for.
+    """
+
+    outcome: Outcome
+    error_type: str
+    message: str
+    stack: str
+    at_ms: int
+    jitter: float = 0.0
+    after: float | None = None
+
+
+# --- reports: what a pool says about leases, in the order in which it happened ---
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Every record of the slice that was started has returned. ``seconds`` is the time it took."""
+
+    slice: Slice
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The record's handler failed; from now on the worker sets aside what follows in its lane."""
+
+    slice: Slice
+    record: Record
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A later record of a failed lane, handed back in order and unrun."""
+
+    slice: Slice
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class FencePassed:
+    """Everything that was leased to the worker before the fence has been reported."""
+
+    subscription: str
+    worker: int
+    lanes: tuple[Lane, ...]
+
+
+Report: TypeAlias = Ended | Failed | SetAside | FencePassed
+
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A chunk from the client, and the position of each assigned partition after it."""
+
+    records: Sequence[Record]
+    received_ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Reports of a pool, oldest first."""
+
+    reports: Sequence[Report]
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The answer to :class:`Recall`: per slice the records that had not started, in order."""
+
+    slices: Sequence[tuple[Slice, list[Record]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPoint:
+    """Where a newly assigned partition starts.
+
+    ``position`` is None when the group has none; then the client's reset policy decides. The log's
+    bounds are known only when they were asked for (they are when there is a set to check).
+    """
+
+    position: int | None
+    metadata: str | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Partitions that this member now owns."""
+
+    starts: Mapping[TopicPartition, StartPoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoking:
+    """Partitions about to be given up; a commit is still allowed until :class:`Forget`."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The partitions are gone (revoked or lost): drop what is left without settling it."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """Start nothing any more, whatever its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """The broker's answer for a dead letter; ``error`` is None once it is acknowledged."""
+
+    publish: Publish
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDue:
+    """Commit if there is something to. ``progress`` was read before the reports were drained.
+
+    It says for each outstanding slice how many of its records had not started. ``final`` sends
+    whatever is known for ``partitions`` (None: all), also when another commit is in flight.
+    """
+
+    progress: Mapping[Slice, int]
+    partitions: Sequence[TopicPartition] | None = None
+    final: bool = False
+
+
+class CommitResult(enum.Enum):
+    """What the broker (or the client on its behalf) said to a commit."""
+
+    ACCEPTED = "accepted"
+    RETRY = "retry"
+    TOO_LARGE = "too_large"
+    LOST = "lost"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswered:
+    """The answer to one :class:`Commit`, for all of its partitions."""
+
+    commit: Commit
+    result: CommitResult
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended."""
+
+    progress: Mapping[Slice, int]
+    dead_workers: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Hand out whatever may run now; sent when a timer is due."""
+
+
+Event: TypeAlias = (
+    Fetched
+    | Reported
+    | Recalled
+    | Assigned
+    | Revoking
+    | Forget
+    | Stopping
+    | DeadLettered
+    | CommitDue
+    | CommitAnswered
+    | Beat
+    | Flush
+)
+
+
+# --- commands ---
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Give the slice to its worker."""
+
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Put a fence for these lanes behind everything already leased to the worker."""
+
+    subscription: str
+    worker: int
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take back every unstarted lease of the worker and answer with :class:`Recalled` at once."""
+
+    subscription: str
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send the record to the dead-letter topic and answer with :class:`DeadLettered`."""
+
+    subscription: str
+    lane: Lane
+    record: Record
+    attempts: int
+    first: Failure
+    last: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """One partition of a commit. ``leader_epoch`` is -1 where it is not known."""
+
+    position: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """Send these positions to the broker, asynchronously."""
+
+    entries: Mapping[TopicPartition, CommitEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEvents:
+    """These of the fetched messages are not records but errors or notices of the client."""
+
+    events: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignAt:
+    """Start reading the partitions at these positions (None: where the reset policy says)."""
+
+    positions: Mapping[TopicPartition, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop fetching from the partitions."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Fetch from the partitions again."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceWorker:
+    """The worker's thread or process is gone: start another under the same name."""
+
+    subscription: str
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonWorker:
+    """The worker is given up: report what it was running as failed and its slices as ended."""
+
+    subscription: str
+    worker: int
+
+
+class Level(enum.IntEnum):
+    """How loud a notice is; the numbers are those of the standard library's logging."""
+
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line for the log: what, which, how long."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Stop the instance: going on would break the contract or cannot succeed."""
+
+    reason: str
+
+
+Command: TypeAlias = (
+    Lease
+    | Fence
+    | Recall
+    | Publish
+    | Commit
+    | ClientEvents
+    | AssignAt
+    | Pause
+    | Resume
+    | ReplaceWorker
+    | AbandonWorker
+    | Notice
+    | Halt
+)

@@ -1,0 +1,236 @@
+"""What happens to a lane from the first failure in it until it opens again.
+
+1. The worker reports a failed record and from then on sets aside what follows in its lane. The core
+   closes the lane and puts a *fence* behind everything already leased to that worker.
+2. When the worker has passed the fence, every record of the lane that was leased has come back, in
+   order. Nothing of the lane, not even the retry, is leased before that.
+3. The head runs again alone when its delay is over, at whoever owns its slot then; or it goes to
+the
+   dead-letter topic, is dropped, or blocks the lane.
+4. In the same ``handle`` call in which the head settles, the lane opens and what waited goes first.
+
+PIP-379 leaves order under negative acknowledgement out of its scope; this is how it is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_keyshared.core.events import (
+    Command,
+    Ended,
+    Failed,
+    Fence,
+    FencePassed,
+    Level,
+    Notice,
+    Outcome,
+    Publish,
+    SetAside,
+    Slice,
+)
+from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless, lane_of
+from kafka_keyshared.core.settle import Next, decide
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record
+
+PUBLISH_BACKOFF = 1.0
+PUBLISH_BACKOFF_MAX = 30.0
+
+
+def ended(sub: Subscription, report: Ended) -> None:
+    """End the leases of a slice; what did not come back as unsettled is settled."""
+    share = report.slice
+    sub.workers[share.worker].release(share, report.seconds)
+    settled = len(share.records) - share.unsettled
+    sub.window.settle(settled)
+    sub.counts.ok += settled - share.dropped
+    sub.counts.dropped += share.dropped
+    if sub.busy is not None:
+        for record in share.records:
+            sub.unclaim(record)
+    for lane in share.retries:
+        closed = sub.closed.get(lane)
+        # A head that failed again has left RUNNING; one that was recalled has, too.
+        if closed is not None and closed.state is LaneState.RUNNING:
+            closed.head = None
+            closed.state = LaneState.OPENING
+            advance(sub, closed)
+
+
+def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
+    """Close the record's lane, or keep it closed, and decide what becomes of the record."""
+    share, record, failure = report.slice, report.record, report.failure
+    lane = lane_of(record, sub.settings.order_scope)
+    share.unsettled += 1
+    if share.stale and (partition_of(record), record.offset()) in share.stale:
+        return _failed_stale(sub, share, record, lane)
+    closed = sub.closed.get(lane) or _close(sub, lane, record)
+    closed.head = record
+    closed.failures += 1
+    closed.first = closed.first or failure
+    closed.last = failure
+    sub.counts.failed += 1
+    commands: list[Command] = []
+    if not is_keyless(lane):
+        closed.fence_pending = True
+        commands.append(Fence(sub.name, share.worker, (lane,)))
+    settings = sub.settings
+    decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
+    if decision.next is Next.RETRY:
+        closed.state = LaneState.WAITING
+        sub.closed.wake_at(closed, now + decision.delay)
+    elif decision.next is Next.DEAD_LETTER:
+        closed.state = LaneState.DEAD_LETTERING
+        commands.append(_publish(sub, closed))
+    elif decision.next is Next.BLOCK:
+        commands.append(_block(sub, closed))
+    else:
+        sub.counts.dropped += 1
+        _settle_head(sub, closed)
+    return commands
+
+
+def set_aside(sub: Subscription, report: SetAside) -> None:
+    """Take back a record that the worker did not run because its lane had failed."""
+    share, record = report.slice, report.record
+    share.unsettled += 1
+    if share.stale and (partition_of(record), record.offset()) in share.stale:
+        sub.window.settle(1)
+        return
+    lane = lane_of(record, sub.settings.order_scope)
+    closed = sub.closed.get(lane)
+    if closed is None:
+        raise InvariantError(
+            f"{partition_of(record)}@{record.offset()} was set aside although its lane is open"
+        )
+    closed.aside.append(record)
+
+
+def fence_passed(sub: Subscription, report: FencePassed) -> None:
+    """Everything leased before the fence has come back: the lanes may go on."""
+    for lane in report.lanes:
+        closed = sub.closed.get(lane)
+        if closed is not None:
+            closed.fence_pending = False
+            advance(sub, closed)
+
+
+def dead_lettered(
+    sub: Subscription, lane: Lane, head: Record, error: str | None, now: float
+) -> list[Command]:
+    """Settle a record whose dead letter the broker acknowledged; try again after a failed write."""
+    closed = sub.closed.get(lane)
+    if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
+        return []  # forgotten with its partition: the record runs again at its next owner
+    if error is None:
+        sub.counts.dead_lettered += 1
+        _settle_head(sub, closed)
+        return []
+    closed.publish_failures += 1
+    delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
+    sub.closed.wake_at(closed, now + delay)
+    return [
+        Notice(
+            Level.ERROR,
+            f"dead letter of {partition_of(head)}@{head.offset()} was not written "
+            f"(try {closed.publish_failures}): {error}; the record stays unsettled and its key "
+            f"waits, next try in {delay:.0f} s",
+        )
+    ]
+
+
+def fire(sub: Subscription, now: float) -> list[Command]:
+    """Wake the lanes whose time has come."""
+    commands: list[Command] = []
+    for closed in sub.closed.pop_due(now):
+        if closed.state is LaneState.DEAD_LETTERING:
+            commands.append(_publish(sub, closed))
+        else:
+            advance(sub, closed)
+    return commands
+
+
+def advance(sub: Subscription, closed: ClosedLane) -> None:
+    """Open the lane or ready its head, as far as fence and delay allow."""
+    if closed.fence_pending or closed.due is not None:
+        return
+    if closed.state is LaneState.OPENING:
+        open_lane(sub, closed)
+    elif closed.state is LaneState.WAITING and closed.head is not None:
+        retries = sub.owner(closed.head).retries
+        if closed not in retries:
+            retries.append(closed)
+
+
+def open_lane(sub: Subscription, closed: ClosedLane) -> None:
+    """Open the lane; what waited in it goes before anything its key has in a backlog."""
+    sub.closed.open(closed)
+    sub.put_first(closed.waiting())
+
+
+def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
+    """Return waiting lanes whose head has used up its attempts; there should be none."""
+    return [
+        closed
+        for closed in sub.closed.lanes.values()
+        if closed.state is LaneState.WAITING and closed.failures >= sub.settings.retry.attempts
+    ]
+
+
+def _close(sub: Subscription, lane: Lane, record: Record) -> ClosedLane:
+    closed = ClosedLane(lane, record.key(), LaneState.WAITING, head=record)
+    sub.closed.close(closed)
+    if sub.busy is not None and (waiting := sub.busy.pop(lane, None)):
+        closed.queue.extend(waiting)
+    return closed
+
+
+def _settle_head(sub: Subscription, closed: ClosedLane) -> None:
+    closed.head = None
+    closed.state = LaneState.OPENING
+    sub.window.settle(1)
+    sub.closed.cancel(closed)
+    advance(sub, closed)
+
+
+def _publish(sub: Subscription, closed: ClosedLane) -> Publish:
+    if closed.head is None or closed.first is None or closed.last is None:
+        raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
+    return Publish(sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last)
+
+
+def _block(sub: Subscription, closed: ClosedLane) -> Notice:
+    closed.state = LaneState.BLOCKED
+    head, last = closed.head, closed.last
+    if head is None or last is None:
+        raise InvariantError(f"lane {closed.lane} is blocked by nothing")
+    sub.blocked_waiting += len(closed.queue) + len(closed.aside) + 1
+    why = (
+        "its handler asked for a dead letter"
+        if last.outcome is Outcome.DEAD_LETTER
+        else "it failed"
+    )
+    return Notice(
+        Level.ERROR,
+        f"key {head.key()!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
+        f"({closed.failures} attempts, last: {last.error_type}: {last.message:.200}); other keys "
+        "go on. Mend the handler and restart, or give a dead-letter topic (dlq=True)",
+    )
+
+
+def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -> list[Command]:
+    """Clear the worker's memory of a lane whose failed record belongs to an earlier epoch."""
+    sub.window.settle(1)
+    if is_keyless(lane):
+        return []
+    closed = sub.closed.get(lane)
+    if closed is None:
+        # Records of the new epoch may stand behind it at the worker, and will be set aside.
+        closed = ClosedLane(lane, record.key(), LaneState.OPENING, head=None)
+        sub.closed.close(closed)
+    elif closed.head is None:
+        closed.state = LaneState.OPENING
+    closed.fence_pending = True
+    return [Fence(sub.name, share.worker, (lane,))]

@@ -1,0 +1,153 @@
+"""The heartbeat, every 500 ms: five phases, in this order, each its own function.
+
+The phases are those of Danube's Key-Shared dispatcher: acknowledgement time-outs, poison, retries
+that are due, eviction of workers that are gone, and room for more records. Most of what they look
+for has been dealt with when it happened; the heartbeat is the backstop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_keyshared.core import failures
+from kafka_keyshared.core.events import (
+    AbandonWorker,
+    Command,
+    Halt,
+    Level,
+    Notice,
+    Recall,
+    ReplaceWorker,
+    Slice,
+)
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.model import Record
+
+BEAT_SECONDS = 0.5
+EVICT_AFTER = 6
+"""Beats without a live thread or process after which a worker's keys go to the others."""
+
+
+@dataclass(slots=True)
+class RunningSince:
+    """Since when the same record of a slice has been seen running, in monotonic seconds."""
+
+    unstarted: int
+    since: float
+    warned: bool = False
+    stuck: bool = False
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the heartbeat remembers from beat to beat."""
+
+    running: dict[Slice, RunningSince] = field(default_factory=dict)
+
+
+def ack_timeouts(
+    sub: Subscription, watch: Watch, progress: Mapping[Slice, int], now: float
+) -> list[Command]:
+    """Phase 1: name records that run for long, and count as stuck those past the time-out.
+
+    How long a record has been running comes from the same position of its slice at two beats, so it
+    is exact to one beat and costs nothing per record. A thread cannot be killed: its record is
+    stuck, not a failed attempt; its lane stays closed and a late result is accepted once.
+    """
+    commands: list[Command] = []
+    seen: dict[Slice, RunningSince] = {}
+    for worker in sub.workers:
+        if not worker.slices:
+            continue
+        share = worker.slices[0]
+        unstarted = progress.get(share, len(share.records))
+        if unstarted >= len(share.records):
+            continue
+        known = watch.running.get(share)
+        if known is None or known.unstarted != unstarted:
+            known = RunningSince(unstarted, now)
+        seen[share] = known
+        record = share.records[len(share.records) - unstarted - 1]
+        commands += _judge_age(sub, known, record, worker.name, now - known.since)
+    watch.running = seen
+    return commands
+
+
+def _judge_age(
+    sub: Subscription, known: RunningSince, record: Record, worker: str, age: float
+) -> list[Command]:
+    settings = sub.settings
+    where = f"{partition_of(record)}@{record.offset()} (key {record.key()!r:.80})"
+    if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
+        known.stuck = True
+        sub.counts.stuck += 1
+        reason = (
+            f"{where} has been running on {worker} for {age:.0f} s, past the ack timeout of "
+            f"{settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
+        )
+        return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason)]
+    if age >= settings.warn_after and not known.warned:
+        known.warned = True
+        return [
+            Notice(
+                Level.WARNING,
+                f"{where} has been running on {worker} for {age:.0f} s; its key and the others of "
+                "that worker wait",
+            )
+        ]
+    return []
+
+
+def poison(sub: Subscription, now: float) -> list[Command]:
+    """Phase 2: judge again any lane whose head has no attempt left and was not judged."""
+    for closed in failures.exhausted(sub):
+        sub.closed.wake_at(closed, now)
+    return []
+
+
+def retries(sub: Subscription, now: float) -> list[Command]:
+    """Phase 3: ready the lanes whose delay is over, for whoever owns their slots now."""
+    return failures.fire(sub, now)
+
+
+def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
+    """Phase 4: replace workers that are gone under the same name; evict after six beats.
+
+    Eviction redelivers: what the worker held runs again elsewhere. (Danube's dispatcher settles it
+    instead, which loses it.)
+    """
+    commands: list[Command] = []
+    for worker in sub.workers:
+        if worker.index not in dead:
+            worker.idle_beats = 0
+            continue
+        worker.idle_beats += 1
+        if worker.idle_beats < EVICT_AFTER:
+            commands.append(ReplaceWorker(sub.name, worker.index))
+        elif not worker.gone:
+            commands += evict(sub, worker.index)
+    return commands
+
+
+def evict(sub: Subscription, index: int) -> list[Command]:
+    """Take a worker off the ring; only its slots move, and nothing of them is running."""
+    worker = sub.workers[index]
+    others = [other for other in sub.workers if not other.gone and other is not worker]
+    if not others:
+        return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
+    sub.remove(worker)
+    return [
+        Recall(sub.name, index),
+        AbandonWorker(sub.name, index),
+        Notice(
+            Level.ERROR,
+            f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
+            f"{len(others)} workers that are left, what it held runs again",
+        ),
+    ]
+
+
+def fetch(sub: Subscription) -> int:
+    """Phase 5: return how many records may be fetched now."""
+    return sub.window.room()

@@ -1,0 +1,91 @@
+"""The rules that must hold between any two events, checked from scratch.
+
+The loop runs them at the heartbeat when asked to (``check=True``); tests run them after every
+event. They cost a walk over everything held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from kafka_keyshared.core.lanes import LaneState, is_keyless, lane_of
+from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition
+
+
+def check_subscription(
+    sub: Subscription, partitions: Mapping[TopicPartition, PartitionState]
+) -> None:
+    """Raise :class:`InvariantError` for the first rule that does not hold."""
+    waiting = list(sub.waiting())
+    _each_once(sub, waiting)
+    _counted(sub, len(waiting))
+    _assigned(sub, waiting, partitions)
+    _closed_lanes_lease_only_their_head(sub)
+
+
+def _each_once(sub: Subscription, waiting: list[Record]) -> None:
+    seen: set[tuple[TopicPartition, int]] = set()
+    for record in waiting:
+        place = (partition_of(record), record.offset())
+        if place in seen:
+            raise InvariantError(f"{sub.name}: {place[0]}@{place[1]} is held twice")
+        seen.add(place)
+
+
+def _counted(sub: Subscription, waiting: int) -> None:
+    for worker in sub.workers:
+        leased = sum(len(share.records) for share in worker.slices)
+        if worker.leased != leased:
+            raise InvariantError(
+                f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
+            )
+    back = sum(share.unsettled for worker in sub.workers for share in worker.slices)
+    held = waiting + sub.leased() - back
+    # Records that failed and were settled at once have left the window before their slice ended.
+    if sub.window.records != held:
+        raise InvariantError(
+            f"{sub.name}: the window counts {sub.window.records} records, {held} are held"
+        )
+
+
+def _assigned(
+    sub: Subscription, waiting: list[Record], partitions: Mapping[TopicPartition, PartitionState]
+) -> None:
+    for record in waiting:
+        state = partitions.get(partition_of(record))
+        if state is None:
+            raise InvariantError(
+                f"{sub.name}: {partition_of(record)}@{record.offset()} is held without assignment"
+            )
+        if state.received_end is not None and record.offset() >= state.received_end:
+            raise InvariantError(
+                f"{sub.name}: {partition_of(record)}@{record.offset()} is held, but the received "
+                f"end is {state.received_end}"
+            )
+
+
+def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
+    """Once its fence has passed, nothing of a closed lane is leased but a head that runs again."""
+    closed_now = {
+        lane: closed
+        for lane, closed in sub.closed.lanes.items()
+        if not closed.fence_pending and not is_keyless(lane) and closed.state is not LaneState.GATED
+    }
+    if not closed_now:
+        return
+    leased = Counter(
+        lane_of(record, sub.settings.order_scope)
+        for worker in sub.workers
+        for share in worker.slices
+        for record in share.records
+    )
+    for lane, closed in closed_now.items():
+        most = 1 if closed.state is LaneState.RUNNING else 0
+        if leased[lane] > most:
+            raise InvariantError(
+                f"{sub.name}: lane {lane} is {closed.state.value} and has {leased[lane]} leases"
+            )

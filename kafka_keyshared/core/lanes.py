@@ -1,0 +1,163 @@
+"""Lanes: the identity of one key's queue, and the lanes that are closed just now.
+
+A lane that nothing has happened to has no object at all: its records stand in its worker's backlog
+and mailbox in arrival order, and a serial worker keeps them so. Only a lane in which something
+failed is *closed* and remembered here, until its first record is settled.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sortedcontainers import SortedList
+
+from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
+from kafka_keyshared.model import Record
+
+if TYPE_CHECKING:
+    from kafka_keyshared.core.events import Failure
+
+OrderScope: TypeAlias = Literal["topic", "partition", "subscription"]
+Lane: TypeAlias = tuple[str, int, bytes, int]
+"""(topic, partition, key identity, offset); the parts that do not matter are "", -1, b"" and -1."""
+
+
+def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
+    """Return the identity of the record's lane.
+
+    A null key makes a lane of its own for each record (policy ``any``), named by topic, partition
+    and offset. The slot is never part of the identity: colliding keys share a worker, never a lane.
+    """
+    key = record.key()
+    if key is None:
+        return (record.topic(), record.partition(), b"", record.offset())
+    identity = key if len(key) <= LANE_KEY_BYTES else b"\x00hash:" + lane_hash(key)
+    if scope == "topic":
+        return (record.topic(), -1, identity, -1)
+    if scope == "partition":
+        return (record.topic(), record.partition(), identity, -1)
+    return ("", -1, identity, -1)
+
+
+def is_keyless(lane: Lane) -> bool:
+    """Say whether the lane is one record without a key."""
+    return lane[3] >= 0
+
+
+class LaneState(enum.Enum):
+    """Why a closed lane is closed."""
+
+    WAITING = "waiting"  # its head waits for its next attempt
+    RUNNING = "running"  # its head is leased for another attempt
+    DEAD_LETTERING = (
+        "dead_lettering"  # its head waits for the broker to acknowledge the dead letter
+    )
+    BLOCKED = "blocked"  # its head is poison and the policy is Block
+    OPENING = "opening"  # its head is settled; only the fence is missing
+    GATED = "gated"  # its records wait for room in the commit metadata
+
+
+@dataclass(slots=True, eq=False)
+class ClosedLane:
+    """A lane of which nothing may start but its own head.
+
+    Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
+    left this process's backlog).
+    """
+
+    lane: Lane
+    key: bytes | None
+    state: LaneState
+    head: Record | None
+    fence_pending: bool = False
+    due: float | None = None
+    failures: int = 0
+    first: Failure | None = None
+    last: Failure | None = None
+    publish_failures: int = 0
+    aside: list[Record] = field(default_factory=list)
+    queue: deque[Record] = field(default_factory=deque)
+
+    def waiting(self) -> Iterator[Record]:
+        """Every record that waits behind the head, in order."""
+        yield from self.aside
+        yield from self.queue
+
+    def records(self) -> Iterator[Record]:
+        """Every record held here. A head that is leased again is its slice's, not counted here."""
+        if self.head is not None and self.state is not LaneState.RUNNING:
+            yield self.head
+        yield from self.aside
+        yield from self.queue
+
+
+class ClosedLanes:
+    """All closed lanes of a subscription, and the timers that open them.
+
+    ``keys`` holds the raw keys for a cheap first look; a hit is decided by the lane's identity.
+    """
+
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, ClosedLane] = {}
+        self.keys: dict[bytes, int] = {}
+        self._timers: SortedList[tuple[float, int, ClosedLane]] = SortedList(
+            key=lambda timer: timer[:2]
+        )
+        self._timer_of: dict[Lane, tuple[float, int, ClosedLane]] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self.lanes)
+
+    def get(self, lane: Lane) -> ClosedLane | None:
+        """Return the closed lane, or None when the lane is open."""
+        return self.lanes.get(lane)
+
+    def close(self, closed: ClosedLane) -> None:
+        """Remember the lane as closed."""
+        self.lanes[closed.lane] = closed
+        if closed.key is not None:
+            self.keys[closed.key] = self.keys.get(closed.key, 0) + 1
+
+    def open(self, closed: ClosedLane) -> None:
+        """Forget the lane; whoever calls this places its waiting records."""
+        del self.lanes[closed.lane]
+        self.cancel(closed)
+        if closed.key is not None:
+            self.keys[closed.key] -= 1
+            if not self.keys[closed.key]:
+                del self.keys[closed.key]
+
+    def wake_at(self, closed: ClosedLane, due: float) -> None:
+        """Wake the lane at ``due`` (monotonic seconds), instead of any earlier appointment."""
+        self.cancel(closed)
+        self._sequence += 1
+        timer = (due, self._sequence, closed)
+        closed.due = due
+        self._timer_of[closed.lane] = timer
+        self._timers.add(timer)
+
+    def cancel(self, closed: ClosedLane) -> None:
+        """Forget the lane's appointment, if it has one."""
+        closed.due = None
+        timer = self._timer_of.pop(closed.lane, None)
+        if timer is not None:
+            self._timers.remove(timer)
+
+    def next_due(self) -> float | None:
+        """When the next lane is due, in monotonic seconds."""
+        return self._timers[0][0] if self._timers else None
+
+    def pop_due(self, now: float) -> list[ClosedLane]:
+        """Take the lanes that are due, earliest first."""
+        due: list[ClosedLane] = []
+        while self._timers and self._timers[0][0] <= now:
+            closed = self._timers.pop(0)[2]
+            del self._timer_of[closed.lane]
+            closed.due = None
+            due.append(closed)
+        return due

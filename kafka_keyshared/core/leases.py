@@ -1,0 +1,75 @@
+"""A worker's side of the core: what waits for it, and what it holds.
+
+A slot-table entry *is* its owner's ``backlog``: routing a record is one look-up and one append. A
+worker holds at most two slices, so that one waits while one runs, and the size of a slice follows
+the time that the last one took: a fast handler gets hundreds of records, one that takes 50 ms gets
+one. That keeps small what a fence, a revoke or a resize has to wait for or take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record
+
+SLICES_HELD = 2
+SLICE_SECONDS = 0.1
+FIRST_SLICE = 32
+
+
+class WorkerLeases:
+    """What one worker holds and what waits for it. ``index`` is its place in the subscription."""
+
+    def __init__(self, name: str, index: int, leases_max: int) -> None:
+        self.name = name
+        self.index = index
+        self.slice_max = max(1, leases_max // SLICES_HELD)
+        self.slice_size = min(FIRST_SLICE, self.slice_max)
+        self.backlog: list[Record] = []
+        self.front: list[Record] = []
+        self.retries: list[ClosedLane] = []
+        self.slices: deque[Slice] = deque()
+        self.leased = 0
+        self.idle_beats = 0
+        self.gone = False
+
+    def may_take(self) -> bool:
+        """Say whether another slice may be handed out."""
+        return len(self.slices) < SLICES_HELD and not self.gone
+
+    def merge_front(self) -> None:
+        """Put what must run first (opened lanes, recalled leases) at the head of the backlog."""
+        if self.front:
+            self.backlog[:0] = self.front
+            self.front.clear()
+
+    def hold(self, taken: Slice) -> None:
+        """Record that the slice is leased, in the same step in which it was admitted."""
+        self.slices.append(taken)
+        self.leased += len(taken.records)
+
+    def release(self, ended: Slice, seconds: float) -> None:
+        """End the leases of the oldest slice, and learn from how long it took."""
+        if not self.slices or self.slices[0] is not ended:
+            raise InvariantError(
+                f"{self.name} reported a slice that is not the oldest one it holds; "
+                "reports must arrive in the order of the leases"
+            )
+        self.slices.popleft()
+        count = len(ended.records)
+        self.leased -= count
+        if count:
+            self._resize(count, seconds)
+
+    def take_back(self, held: Slice, unstarted: list[Record]) -> None:
+        """End the leases of records that the worker had not started."""
+        if unstarted:
+            del held.records[len(held.records) - len(unstarted) :]
+            self.leased -= len(unstarted)
+
+    def _resize(self, count: int, seconds: float) -> None:
+        fits = int(SLICE_SECONDS * count / seconds) if seconds > 0 else self.slice_max
+        self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))

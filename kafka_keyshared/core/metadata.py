@@ -1,0 +1,345 @@
+"""The commit metadata: what is settled beyond the committed position, as a short ASCII text.
+
+Kafka stores with each committed offset a string of the consumer's choice. Ours says, for each
+subscription, which offsets at and after the position are settled already, so that the next owner
+of the partition runs none of them again. It is a hint, trusted no further than that: whatever
+:func:`decode` is given, it returns, and in doubt it returns nothing, which makes records run
+again and loses none.
+
+Version 1::
+
+    text    = "KS1"     magic and version
+              3         length of the whole text, lower-case hexadecimal
+              5         CRC-32 of all the rest of the text, base 85
+              ...       the body, base 85
+    body    = block*                          one for each subscription, in order of id
+    block   = size id size section*           the id in UTF-8; sizes in bytes
+    section = kind(1 byte) size payload       a reader passes over the kinds it does not know
+    kind 1  = base (gap length)*              a settled set as runs
+    kind 2  = base skip bits                  a settled set as a bitmap, low bit first
+
+Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base;
+the other gaps and all lengths are less 1. Each section has its own base, so that a block can be
+handed on verbatim under a later position. Base 85 puts 4 bytes into 5 characters, needs neither
+quotes nor backslashes, and is in the standard library.
+
+There is no count anywhere: what is read is paid for in characters, so no text can make a reader
+allocate much. The text carries its own length because confluent-kafka reads past the end of
+metadata whose writer stored no final NUL; what comes behind the length is ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from kafka_keyshared.core.runs import (
+    KIND_BITMAP,
+    KIND_RUNS,
+    MalformedError,
+    Packed,
+    Reader,
+    Runs,
+    check_runs,
+    clip,
+    pack,
+    payload_bound,
+    put_varint,
+    settled_runs,
+    unpack,
+    varint_size,
+)
+from kafka_keyshared.errors import InvariantError
+
+__all__ = [
+    "DEFAULT_SUBSCRIPTION",
+    "SET_BUDGET",
+    "TEXT_LIMIT",
+    "Decoded",
+    "Encoded",
+    "Runs",
+    "clip",
+    "decode",
+    "encode",
+    "settled_runs",
+    "size_bound",
+]
+
+TEXT_LIMIT = 4095
+"""Most characters of the whole text: the broker's default limit less the binding's NUL.
+
+It is also the largest length that the three digits of the text can say.
+"""
+
+SET_BUDGET = 2800
+"""Most characters of the settled sets of all subscriptions, their block headers included.
+
+It leaves room for what version 1 may grow: 750 characters of lanes, 300 of attempts and flags.
+"""
+
+DEFAULT_SUBSCRIPTION = "default"
+"""The id of the subscription that is there when the user makes none."""
+
+_MAGIC = "KS1"
+_HEAD_CHARS = 6  # magic and length
+_ENVELOPE_CHARS = 11  # and the checksum
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The text to commit, and what did not go into it.
+
+    ``truncated`` names the subscriptions of whose set only the lowest offsets were written; the
+    others will run again after a restart. ``dropped_unknown`` counts the blocks of unknown
+    subscriptions left out for want of room. ``set_chars`` is what the sets took of their budget.
+    """
+
+    text: str
+    truncated: tuple[str, ...] = ()
+    dropped_unknown: int = 0
+    set_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a committed text says.
+
+    ``sections`` has the settled runs of every subscription that has some, all at or after the
+    position asked for. ``unknown`` has the blocks of unknown subscriptions, to be handed to
+    :func:`encode` again. ``skipped`` counts the sections of later kinds in known subscriptions.
+    When ``problem`` is not None it says in one line why the text was ignored, and all else is
+    empty.
+    """
+
+    sections: Mapping[str, Runs] = field(default_factory=dict)
+    unknown: Mapping[str, bytes] = field(default_factory=dict)
+    skipped: int = 0
+    problem: str | None = None
+
+
+def size_bound(span: int, runs: int, subscription: str = DEFAULT_SUBSCRIPTION) -> int:
+    """Return a number of characters that a subscription's block never exceeds, without building it.
+
+    ``span`` is at least the distance from the position to the end of the last settled run, and
+    ``runs`` at least the number of runs. With one subscription the whole set is written whenever
+    this is at most :data:`SET_BUDGET`; several add up.
+    """
+    if runs <= 0 or span <= 0:
+        return 0
+    payload = payload_bound(span, runs)
+    return _chars(_block_overhead(subscription, payload) + payload)
+
+
+def encode(
+    position: int,
+    sections: Mapping[str, Runs],
+    unknown: Mapping[str, bytes] | None = None,
+    *,
+    set_budget: int = SET_BUDGET,
+    limit: int = TEXT_LIMIT,
+) -> Encoded:
+    """Return the text that says which offsets at and after ``position`` are settled.
+
+    ``sections`` maps subscription ids to runs of the same snapshot as the position. ``unknown`` are
+    the blocks of :attr:`Decoded.unknown`. ``set_budget`` bounds the sets and ``limit`` the text,
+    both in characters; a broker with a lower ``offset.metadata.max.bytes`` needs a lower limit.
+    The text is empty when there is nothing to say.
+
+    A set that does not fit its share of the budget is cut to its longest prefix that does. The
+    share is max-min fair: whoever needs less than an even share gets all it needs, and what it
+    leaves is split evenly among the others. Unknown blocks get what is left of the limit, the
+    smallest first, so that as few as possible are dropped.
+
+    Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
+    touch, lie below ``position`` or beyond Kafka's largest offset, or the position is negative.
+    """
+    if position < 0:
+        raise InvariantError(f"position {position} is not an offset: there is nothing to commit")
+    for name, runs in sections.items():
+        check_runs(name, position, runs)
+    room = _bytes_in(min(limit, TEXT_LIMIT) - _ENVELOPE_CHARS)
+    blocks, truncated = _known_blocks(position, sections, min(room, _bytes_in(set_budget)))
+    set_bytes = sum(map(len, blocks.values()))
+    room -= set_bytes
+    # A subscription that is known again speaks for itself, even when it has nothing to say.
+    foreign = {n: _block(n, body) for n, body in (unknown or {}).items() if n not in sections}
+    dropped = 0
+    for name in sorted(foreign, key=lambda name: (len(foreign[name]), name)):
+        if len(foreign[name]) > room:
+            dropped += 1
+        else:
+            blocks[name] = foreign[name]
+            room -= len(foreign[name])
+    text = _envelope(b"".join(blocks[name] for name in sorted(blocks)))
+    return Encoded(text, truncated, dropped, _chars(set_bytes))
+
+
+def decode(text: str | None, position: int, known: Collection[str] | None = None) -> Decoded:
+    """Return what a committed text says about the offsets at and after ``position``.
+
+    ``position`` is the offset that was committed with the text, or the start of the log when that
+    is later. ``known`` are the ids of this process's subscriptions (None takes all as known). No
+    text and an empty one say nothing and are no problem.
+
+    Never raises, whatever the text: one that is foreign, cut off, damaged, of another version, or
+    written for a later position than the one asked for gives a ``problem`` and nothing else.
+    """
+    if not text:
+        return Decoded()
+    try:
+        return _parse_body(_open_envelope(text), position, known)
+    except MalformedError as error:
+        return Decoded(problem=f"commit metadata ignored, going on from offset {position}: {error}")
+
+
+def _known_blocks(
+    position: int, sections: Mapping[str, Runs], budget: int
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the blocks of the known subscriptions within ``budget`` bytes, and who was cut."""
+    room = {name: _payload_room(name, budget) for name in sections}
+    packed = {name: pack(position, runs, room[name]) for name, runs in sections.items() if runs}
+    needs = {name: _need(name, whole, budget) for name, whole in packed.items()}
+    blocks: dict[str, bytes] = {}
+    truncated = []
+    # Serving the smallest need first and splitting anew what is left is what makes it max-min fair.
+    order = sorted(packed, key=lambda name: (needs[name], name))
+    for turn, name in enumerate(order):
+        share = budget // (len(order) - turn)
+        section = packed[name]
+        if needs[name] > share:
+            section = pack(position, sections[name], _payload_room(name, share))
+        if not section.complete:
+            truncated.append(name)
+        if section.payload:
+            blocks[name] = _block(name, _section(section))
+            budget -= len(blocks[name])
+    return blocks, tuple(sorted(truncated))
+
+
+def _need(name: str, section: Packed, budget: int) -> int:
+    """Return how many bytes a block wants; one that had to be cut wants them all."""
+    size = len(section.payload)
+    return _block_overhead(name, size) + size if section.complete else budget
+
+
+def _section(section: Packed) -> bytes:
+    out = bytearray((section.kind,))
+    put_varint(out, len(section.payload))
+    return bytes(out) + section.payload
+
+
+def _block(name: str, body: bytes) -> bytes:
+    raw = _id_bytes(name)
+    out = bytearray()
+    put_varint(out, len(raw))
+    out += raw
+    put_varint(out, len(body))
+    return bytes(out) + body
+
+
+def _id_bytes(name: str) -> bytes:
+    # No id may fail a commit or a decode, not even one with half a surrogate pair in it.
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _block_overhead(name: str, payload: int) -> int:
+    """Return the bytes that a block with one section takes besides the section's payload."""
+    raw = len(_id_bytes(name))
+    section = 1 + varint_size(payload)
+    return varint_size(raw) + raw + varint_size(section + payload) + section
+
+
+def _payload_room(name: str, budget: int) -> int:
+    """Return the largest payload whose block takes no more than ``budget`` bytes."""
+    room = budget - _block_overhead(name, budget)
+    # That overhead is the one of a larger payload and can be a byte or two too much.
+    while _block_overhead(name, room + 1) + room + 1 <= budget:
+        room += 1
+    return room
+
+
+def _envelope(body: bytes) -> str:
+    if not body:
+        return ""
+    coded = base64.b85encode(body).decode("ascii")
+    head = f"{_MAGIC}{_ENVELOPE_CHARS + len(coded):03x}"
+    return head + _checksum(head, coded) + coded
+
+
+def _checksum(head: str, coded: str) -> str:
+    crc = zlib.crc32((head + coded).encode("ascii"))
+    return base64.b85encode(crc.to_bytes(4, "big")).decode("ascii")
+
+
+def _chars(size: int) -> int:
+    """Return the characters that ``size`` bytes take in base 85."""
+    return (size * 5 + 3) // 4
+
+
+def _bytes_in(chars: int) -> int:
+    """Return the most bytes that fit in ``chars`` characters of base 85."""
+    return max(chars, 0) * 4 // 5
+
+
+def _open_envelope(text: str) -> bytes:
+    """Return the body of a text, or say what is wrong with the text."""
+    head = text[:_HEAD_CHARS]
+    digits = head[len(_MAGIC) :]
+    if not head.startswith(_MAGIC[:2]):
+        raise MalformedError(f"another program wrote it (it starts with {head!a})")
+    if not head.startswith(_MAGIC):
+        raise MalformedError(f"it is of version {head[2:3]!a}, this release reads version '1'")
+    if len(digits) < 3 or not _HEX.issuperset(digits):
+        raise MalformedError(f"its length is not a number ({digits!a})")
+    length = int(digits, 16)
+    if not _ENVELOPE_CHARS <= length <= len(text):
+        raise MalformedError(f"it has {len(text)} characters and says that it has {length}")
+    coded = text[_ENVELOPE_CHARS:length]
+    if not coded.isascii() or text[_HEAD_CHARS:_ENVELOPE_CHARS] != _checksum(head, coded):
+        raise MalformedError("its checksum is wrong")
+    try:
+        return base64.b85decode(coded)
+    except ValueError:
+        raise MalformedError("its body is not base 85") from None
+
+
+def _parse_body(body: bytes, position: int, known: Collection[str] | None) -> Decoded:
+    sections: dict[str, Runs] = {}
+    unknown: dict[str, bytes] = {}
+    skipped = 0
+    reader = Reader(body)
+    while reader.more():
+        try:
+            name = reader.take(reader.varint()).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise MalformedError("a subscription id in it is not UTF-8") from None
+        block = reader.take(reader.varint())
+        if name in sections or name in unknown:
+            raise MalformedError(f"subscription {name[:40]!a} is in it twice")
+        if known is None or name in known:
+            sections[name], others = _parse_block(block, position)
+            skipped += others
+        else:
+            unknown[name] = block
+    settled = {name: runs for name, runs in sections.items() if runs}
+    return Decoded(settled, unknown, skipped)
+
+
+def _parse_block(block: bytes, position: int) -> tuple[Runs, int]:
+    """Return the settled runs of a block, and how many sections of later kinds it has."""
+    runs: Runs | None = None
+    others = 0
+    reader = Reader(block)
+    while reader.more():
+        kind = reader.take(1)[0]
+        payload = reader.take(reader.varint())
+        if kind not in {KIND_RUNS, KIND_BITMAP}:
+            others += 1
+        elif runs is None:
+            runs = unpack(kind, payload, position)
+        else:
+            raise MalformedError("a subscription in it has two settled sets")
+    return runs or (), others

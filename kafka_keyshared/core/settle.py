@@ -1,0 +1,86 @@
+"""What becomes of a record whose attempt failed: one pure decision.
+
+Exhausted attempts are judged when the failure arrives; the heartbeat's second phase is the
+backstop. The policies are those of Danube's Key-Shared dispatcher (Drop, DeadLetter, Block).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal, NamedTuple, TypeAlias
+
+from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.errors import ConfigError
+
+PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block"]
+
+
+class Next(enum.Enum):
+    """What happens to the record now."""
+
+    RETRY = "retry"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+    BLOCK = "block"
+
+
+class RetryPolicy(NamedTuple):
+    """How often and how soon a failed record runs again. Times are in seconds."""
+
+    attempts: int = 5
+    backoff: float = 0.1
+    factor: float = 2.0
+    backoff_max: float = 30.0
+    jitter: float = 0.2
+
+    def delay(self, failures: int, jitter: float) -> float:
+        """Return the delay after the given number of failures; ``jitter`` is drawn in [-1, 1].
+
+        >>> RetryPolicy().delay(3, 0.0)
+        0.4
+        """
+        exponent = min(failures - 1, 64)
+        return float(min(self.backoff * self.factor**exponent, self.backoff_max)) * (
+            1 + self.jitter * jitter
+        )
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for the first value that makes no sense."""
+        for name, value, least in (
+            ("attempts", self.attempts, 1),
+            ("backoff", self.backoff, 0),
+            ("factor", self.factor, 1),
+            ("backoff_max", self.backoff_max, 0),
+        ):
+            if not value >= least:
+                raise ConfigError(f"retry.{name}={value!r}: give a number of at least {least}")
+        if not 0 <= self.jitter < 1:
+            raise ConfigError(f"retry.jitter={self.jitter!r}: give a share from 0 up to 1")
+
+
+class Decision(NamedTuple):
+    """The decision, and for RETRY the delay in seconds."""
+
+    next: Next
+    delay: float = 0.0
+
+
+_POISON = {"drop": Next.DROP, "dead_letter": Next.DEAD_LETTER, "block": Next.BLOCK}
+
+
+def decide(
+    failure: Failure, failures: int, retry: RetryPolicy, poison: PoisonPolicy, *, dlq: bool
+) -> Decision:
+    """Decide what follows the ``failures``-th failed attempt of a record.
+
+    A handler's own ``DeadLetter`` skips the attempts; without a dead-letter topic it blocks the
+    lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
+    of attempts.
+    """
+    if failure.outcome is Outcome.DEAD_LETTER:
+        return Decision(Next.DEAD_LETTER if dlq else Next.BLOCK)
+    if failures >= retry.attempts:
+        return Decision(_POISON[poison])
+    if failure.after is not None:
+        return Decision(Next.RETRY, failure.after)
+    return Decision(Next.RETRY, retry.delay(failures, failure.jitter))

@@ -1,0 +1,409 @@
+"""One subscription: routing, backlogs, leases, closed lanes and the window over the fetched stream.
+
+The way of a record: :meth:`Subscription.admit` routes it to its owner's backlog, :meth:`flush`
+leases it to that worker in a slice, and a report ends the lease. What happens after a failure
+stands in
+:mod:`kafka_keyshared.core.failures`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import mmh3
+
+from kafka_keyshared.core.events import Command, Lease, Recall, Slice
+from kafka_keyshared.core.lanes import (
+    ClosedLane,
+    ClosedLanes,
+    Lane,
+    LaneState,
+    OrderScope,
+    lane_of,
+)
+from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.window import Window
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOT_SEED, SLOTS
+from kafka_keyshared.model import Record, TopicPartition
+
+SLOT_MASK = SLOTS - 1
+BLOCKED_SHARE = 4
+"""Records behind blocked lanes may fill one part in this many of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """What a user may choose for one subscription. Times are in seconds.
+
+    ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
+    topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
+    """
+
+    name: str = "default"
+    workers: tuple[str, ...] = ("worker-0",)
+    order_scope: OrderScope = "topic"
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    poison: PoisonPolicy = "block"
+    dlq: bool = False
+    window_records: int = 10_000
+    window_bytes: int = 64 << 20
+    leases_per_worker: int = 1_000
+    max_leases_per_key: int | None = None
+    ack_timeout: float | None = None
+    warn_after: float = 30.0
+    exit_when_stuck: bool = False
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for the first setting that cannot work."""
+        self.retry.check()
+        if self.poison == "dead_letter" and not self.dlq:
+            raise ConfigError(
+                f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "
+                "give dlq=True or dlq='name'"
+            )
+        if self.max_leases_per_key not in (None, 1):
+            raise ConfigError(
+                f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
+                "give 1, or None for many leases of a key at its one worker"
+            )
+        if self.leases_per_worker < 1:
+            raise ConfigError(
+                f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
+                "give at least 1"
+            )
+
+
+@dataclass(slots=True)
+class Counts:
+    """How records of a subscription ended since the start; attempts for ``failed``."""
+
+    ok: int = 0
+    failed: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
+    retries: int = 0
+    skipped: int = 0
+    stuck: int = 0
+
+
+@dataclass(slots=True)
+class Restrictions:
+    """Why a record may not start although its lane is open; all empty on the common path."""
+
+    closing: set[TopicPartition] = field(default_factory=set)
+    gates: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.closing or self.gates)
+
+
+class Subscription:
+    """The state of one subscription. Only the dispatcher calls it."""
+
+    def __init__(self, settings: SubscriptionSettings) -> None:
+        settings.check()
+        self.settings = settings
+        self.name = settings.name
+        self.window = Window(settings.window_records, settings.window_bytes)
+        self.counts = Counts()
+        self.closed = ClosedLanes()
+        self.restrictions = Restrictions()
+        self.parked: dict[TopicPartition, list[Record]] = {}
+        self.keyless: list[Record] = []
+        self.workers = [
+            WorkerLeases(name, index, settings.leases_per_worker)
+            for index, name in enumerate(settings.workers)
+        ]
+        self._owners: list[int] = []
+        self._rows: list[list[Record]] = []
+        self._project()
+        self.busy: dict[Lane, deque[Record]] | None = (
+            {} if settings.max_leases_per_key == 1 else None
+        )
+        self.stopped = False
+        self.blocked_waiting = 0
+        self.overfull: dict[TopicPartition, ClosedLane] = {}
+
+    def _project(self) -> None:
+        """Project the ring of the workers that are there to the slot table."""
+        able = [worker for worker in self.workers if not worker.gone]
+        table = VnodeRing([worker.name for worker in able]).table()
+        self._owners = [able[place].index for place in table]
+        self._rows = [self.workers[index].backlog for index in self._owners]
+
+    def remove(self, worker: WorkerLeases) -> None:
+        """Take a worker off the ring and give what waits at it to the new owners, in order."""
+        worker.gone = True
+        self._project()
+        worker.merge_front()
+        waiting, heads = worker.backlog[:], worker.retries[:]
+        worker.backlog.clear()
+        worker.retries.clear()
+        self.put_first(waiting)
+        for closed in heads:
+            if closed.head is not None:
+                self.owner(closed.head).retries.append(closed)
+
+    # --- in ---
+
+    def admit(self, records: Sequence[Record]) -> list[Record]:
+        """Route the records to their owners' backlogs; return those that are client events.
+
+        Hashing a missing key raises TypeError, which stands for the tests for a null key and for an
+        error event, neither of which is then made per record.
+        """
+        self.window.receive(records)
+        rows, hash_key = self._rows, mmh3.hash
+        stream = iter(records)
+        try:
+            for record in stream:
+                rows[hash_key(record.key(), SLOT_SEED) & SLOT_MASK].append(record)
+        except TypeError:
+            return self._admit_checked(record, stream)
+        return []
+
+    def _admit_checked(self, first: Record, rest: Iterator[Record]) -> list[Record]:
+        rows, hash_key, keyless = self._rows, mmh3.hash, self.keyless
+        events: list[Record] = []
+        record: Record | None = first
+        while record is not None:
+            key = record.key()
+            if key is not None:
+                rows[hash_key(key, SLOT_SEED) & SLOT_MASK].append(record)
+            elif record.error() is None:
+                keyless.append(record)
+            else:
+                events.append(record)
+            record = next(rest, None)
+        self.window.settle(len(events))
+        return events
+
+    def owner(self, record: Record) -> WorkerLeases:
+        """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
+        key = record.key()
+        if key is None:
+            able = [worker for worker in self.workers if not worker.gone]
+            return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.index))
+        return self.workers[self._owners[mmh3.hash(key, SLOT_SEED) & SLOT_MASK]]
+
+    # --- out ---
+
+    def flush(self) -> Iterator[Command]:
+        """Lease whatever may start now."""
+        if self.stopped:
+            return
+        for worker in self.workers:
+            worker.merge_front()
+            if worker.retries and (heads := self._ready_heads(worker)):
+                yield self._lease(
+                    worker,
+                    [closed.head for closed in heads if closed.head is not None],
+                    tuple(closed.lane for closed in heads),
+                )
+        if self.keyless:
+            yield from self._flush_keyless()
+        for worker in self.workers:
+            while worker.backlog and worker.may_take():
+                taken = self._take(worker, worker.slice_size)
+                if not taken:
+                    break
+                yield self._lease(worker, taken)
+
+    def _lease(
+        self, worker: WorkerLeases, records: list[Record], retries: tuple[Lane, ...] = ()
+    ) -> Lease:
+        share = Slice(self.name, worker.index, records, retries)
+        worker.hold(share)
+        return Lease(share)
+
+    def _ready_heads(self, worker: WorkerLeases) -> list[ClosedLane]:
+        closing = self.restrictions.closing
+        heads = []
+        for closed in worker.retries:
+            head = closed.head
+            if head is None or (closing and partition_of(head) in closing):
+                continue
+            closed.state = LaneState.RUNNING
+            heads.append(closed)
+        worker.retries.clear()
+        self.counts.retries += len(heads)
+        return heads
+
+    def _flush_keyless(self) -> Iterator[Command]:
+        able = [worker for worker in self.workers if worker.may_take()]
+        able.sort(key=lambda worker: worker.leased)
+        for left, worker in zip(range(len(able), 0, -1), able, strict=True):
+            share = min(-(-len(self.keyless) // left), worker.slice_size)
+            part = self.keyless[:share]
+            del self.keyless[:share]
+            records = self._take(worker, worker.slice_size - len(part)) + self._startable(part)
+            if records:
+                yield self._lease(worker, records)
+
+    def _take(self, worker: WorkerLeases, room: int) -> list[Record]:
+        backlog = worker.backlog
+        if not self.closed.keys and not self.restrictions and self.busy is None:
+            taken = backlog[:room]
+            del backlog[:room]
+            return taken
+        taken = []
+        while backlog and len(taken) < room:
+            part = backlog[: room - len(taken)]
+            del backlog[: len(part)]
+            taken += self._startable(part)
+        return taken
+
+    def _startable(self, records: list[Record]) -> list[Record]:
+        """Return the records that may start; put the others where they have to wait."""
+        if self.restrictions:
+            records = self._unrestricted(records)
+        if keys := self.closed.keys:
+            passed = []
+            for record in records:
+                if record.key() in keys and (
+                    closed := self.closed.get(lane_of(record, self.settings.order_scope))
+                ):
+                    closed.queue.append(record)
+                    if closed.state is LaneState.BLOCKED:
+                        self._count_blocked(closed, record)
+                else:
+                    passed.append(record)
+            records = passed
+        if self.busy is None:
+            return records
+        return [record for record in records if self._claim(record)]
+
+    def _count_blocked(self, closed: ClosedLane, record: Record) -> None:
+        """Note the partition once records behind blocked lanes fill a quarter of the window."""
+        self.blocked_waiting += 1
+        if self.blocked_waiting * BLOCKED_SHARE >= self.window.records_max:
+            self.overfull.setdefault(partition_of(record), closed)
+
+    def _unrestricted(self, records: list[Record]) -> list[Record]:
+        closing, gates = self.restrictions.closing, self.restrictions.gates
+        passed = []
+        for record in records:
+            partition = partition_of(record)
+            if partition in closing:
+                self.parked.setdefault(partition, []).append(record)
+            elif record.offset() > gates.get(partition, record.offset()):
+                self._gate(record)
+            else:
+                passed.append(record)
+        return passed
+
+    def _gate(self, record: Record) -> None:
+        lane = lane_of(record, self.settings.order_scope)
+        closed = self.closed.get(lane)
+        if closed is None:
+            closed = ClosedLane(lane, record.key(), LaneState.GATED, head=None)
+            self.closed.close(closed)
+        closed.queue.append(record)
+
+    def _claim(self, record: Record) -> bool:
+        """With one lease per key: take the lane for this record, or queue it behind the lease."""
+        busy = self.busy
+        if busy is None:
+            return True
+        lane = lane_of(record, self.settings.order_scope)
+        waiting = busy.get(lane)
+        if waiting is not None:
+            waiting.append(record)
+            return False
+        busy[lane] = deque()
+        return True
+
+    def unclaim(self, record: Record) -> None:
+        """With one lease per key: the lease has ended, what waited behind it goes first."""
+        if self.busy is None:
+            return
+        waiting = self.busy.pop(lane_of(record, self.settings.order_scope), None)
+        if waiting:
+            self.put_first(waiting)
+
+    def put_first(self, records: Iterable[Record]) -> None:
+        """Put records, in order, before everything that waits at their owners."""
+        for record in records:
+            if record.key() is None:
+                self.keyless.append(record)
+            else:
+                self.owner(record).front.append(record)
+
+    # --- taking back ---
+
+    def recall_all(self) -> list[Command]:
+        """Return the commands that take back every unstarted lease."""
+        return [Recall(self.name, worker.index) for worker in self.workers if worker.slices]
+
+    def recalled(self, share: Slice, unstarted: list[Record]) -> None:
+        """Put unstarted leases back, in order, to where they came from."""
+        worker = self.workers[share.worker]
+        worker.take_back(share, unstarted)
+        behind: dict[Lane, list[Record]] = {}
+        for record in unstarted:
+            lane = lane_of(record, self.settings.order_scope)
+            closed = self.closed.get(lane)
+            if closed is None:
+                self._recalled_open(record, lane, worker)
+            elif closed.head is record:
+                closed.state = LaneState.WAITING
+                self.owner(record).retries.append(closed)
+            else:
+                behind.setdefault(lane, []).append(record)
+        # They left the backlog before anything that the lane's queue took from it since.
+        for lane, records in behind.items():
+            self.closed.lanes[lane].queue.extendleft(reversed(records))
+
+    def _recalled_open(self, record: Record, lane: Lane, worker: WorkerLeases) -> None:
+        owner = self.owner(record) if worker.gone else worker
+        target = self.keyless if record.key() is None else owner.front
+        target.append(record)
+        if self.busy is not None:
+            target.extend(self.busy.pop(lane, ()))
+
+    # --- what is held ---
+
+    def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[Record]:
+        """Yield every record that is not settled, in no particular order.
+
+        ``progress`` says for each outstanding slice how many of its records had not started when it
+        was read; the one before them counts as running. It must have been read before the last
+        reports were handled: a failure among the started ones is then known here already.
+        """
+        yield from self.waiting()
+        for worker in self.workers:
+            for share in worker.slices:
+                unstarted = progress.get(share, len(share.records))
+                running_from = max(0, len(share.records) - unstarted - 1)
+                for record in share.records[running_from:]:
+                    if share.stale and (partition_of(record), record.offset()) in share.stale:
+                        continue
+                    yield record
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that is held and not leased."""
+        for worker in self.workers:
+            yield from worker.front
+            yield from worker.backlog
+        yield from self.keyless
+        for closed in self.closed.lanes.values():
+            yield from closed.records()
+        for parked in self.parked.values():
+            yield from parked
+        if self.busy:
+            for waiting in self.busy.values():
+                yield from waiting
+
+    def leased(self) -> int:
+        """Return how many records are leased."""
+        return sum(worker.leased for worker in self.workers)
+
+
+def partition_of(record: Record) -> TopicPartition:
+    """Return the partition that the record came from."""
+    return TopicPartition(record.topic(), record.partition())

@@ -1,0 +1,1 @@
+"""Dead letters: how a record that could not be processed is kept."""

@@ -1,0 +1,88 @@
+"""Hashes of keys: the slot of a key, the identity of a long key, and the pieces of the ring's hash.
+
+Every function here gives the same number on every machine, in every process and in every Python:
+two members of a consumer group, a pool and a Spark job must agree on the slot of a key.
+Changing one of them moves keys between workers, so they are frozen by known-answer tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import mmh3
+
+SLOTS = 65536
+"""How many slots there are: a slot is a 16-bit number, 0..65535."""
+
+SLOT_SEED = 0x6B737631
+"""The salt of the default slot function, the letters ``ksv1``.
+
+Producers already choose the partition by an unsalted murmur2 of the same key. The salt keeps the
+slots of one partition's keys spread evenly whatever the partitioner does.
+"""
+
+LANE_KEY_BYTES = 64
+"""Keys up to this many bytes are their own lane identity; longer ones go by :func:`lane_hash`."""
+
+FNV_OFFSET_BASIS = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+_MASK_32 = 0xFFFFFFFF
+
+
+def slot_of(key: bytes) -> int:
+    """Return the slot of ``key`` under the default slot function, ``mmh3``.
+
+    The slot is the low 16 bits of 32-bit murmur3 (x86) with the seed :data:`SLOT_SEED`.
+    """
+    return mmh3.hash(key, SLOT_SEED) & 0xFFFF
+
+
+def fnv1a_32(data: bytes, state: int = FNV_OFFSET_BASIS) -> int:
+    """Return the 32-bit FNV-1a hash of ``data``.
+
+    ``state`` continues from an earlier call: ``fnv1a_32(b"ab") == fnv1a_32(b"b", fnv1a_32(b"a"))``.
+    """
+    for byte in data:
+        state = (state ^ byte) * _FNV_PRIME & _MASK_32
+    return state
+
+
+def murmur3_mix32(value: int) -> int:
+    """Return ``value`` (32 bits) through murmur3's 32-bit finaliser, a bijection.
+
+    FNV-1a changes little of its high bits when only the last byte changes; this spreads them.
+    """
+    value &= _MASK_32
+    value = (value ^ value >> 16) * 0x85EBCA6B & _MASK_32
+    value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK_32
+    return value ^ value >> 16
+
+
+def lane_hash(key: bytes) -> bytes:
+    """Return the 16-byte identity of a key: 128-bit murmur3 (x64, seed 0), low word first.
+
+    It names lanes whose key is longer than :data:`LANE_KEY_BYTES` and every lane in the commit
+    metadata. It is not meant to resist somebody who looks for collisions; two keys that collide
+    share a lane, which costs parallelism and never order.
+    """
+    return mmh3.mmh3_x64_128_digest(key)
+
+
+def _slot_fnv1a(key: bytes) -> int:
+    return fnv1a_32(key) >> 16
+
+
+def _slot_pulsar(key: bytes) -> int:
+    return (mmh3.hash(key, 0) & 0x7FFFFFFF) % SLOTS
+
+
+SLOT_FUNCTIONS: Mapping[str, Callable[[bytes], int]] = MappingProxyType(
+    {"mmh3": slot_of, "fnv1a": _slot_fnv1a, "pulsar": _slot_pulsar}
+)
+"""The slot functions by the name under which a configuration asks for them.
+
+``mmh3`` is the default. ``fnv1a`` is the top half of 32-bit FNV-1a, as Danube's Key-Shared
+dispatcher cuts its ring. ``pulsar`` gives the hash ranges of Pulsar's sticky readers:
+``(murmur3 & 0x7fffffff) % 65536``, seed 0.
+"""

@@ -1,0 +1,365 @@
+"""The Kafka client as the loop sees it: a small port, its real implementation, one error
+classifier.
+
+What the client is known to do, and what follows for the loop, stands in ``docs/architecture.md``.
+Two rules shape this module: no callback ever raises (an exception out of one loses records that
+were already taken off the client's queue), and nothing here commits synchronously.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+from kafka_keyshared.model import Record, TopicPartition
+
+log = logging.getLogger("kafka_keyshared.kafka")
+
+
+class CommittedOffset(NamedTuple):
+    """What the broker has for a partition of the group; ``position`` is None for nothing."""
+
+    position: int | None
+    metadata: str | None
+
+
+class Client(Protocol):
+    """The port through which the loop uses Kafka. Every call comes from the owner thread."""
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        """Join the group; the callbacks run inside poll, consume and close only."""
+
+    def poll(self, timeout: float) -> Record | None:
+        """Wait for one message or event, at most ``timeout`` seconds."""
+
+    def consume(self, count: int) -> list[Record]:
+        """Take what has been fetched, at most ``count``, without waiting."""
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one."""
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the broker for positions and metadata."""
+
+    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        """Ask for the first offset and the end of the log; None when there was no answer."""
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Start reading there, beside what is assigned already when the protocol is cooperative."""
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note that the partitions are no longer assigned."""
+
+    def seek(self, partition: TopicPartition, position: int) -> None:
+        """Go on reading there."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching from the partitions."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch from the partitions again."""
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Send a commit; the answer comes through the callback, or here if it failed at once."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+Rebalance = Callable[[list[TopicPartition]], None]
+Committed = dict[TopicPartition, CommittedOffset]
+
+
+# --- one classifier for every error of the client ---
+
+
+class EventKind(enum.Enum):
+    """What an error event among the fetched messages means for the loop."""
+
+    END_OF_PARTITION = "end_of_partition"
+    MAX_POLL_EXCEEDED = "max_poll_exceeded"
+    TRANSIENT = "transient"
+    FATAL = "fatal"
+
+
+_FATAL_CODES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+}
+
+_COMMIT_RESULTS = {
+    # The group has moved on without this member: what it holds is no longer its own.
+    KafkaError.UNKNOWN_MEMBER_ID: CommitResult.LOST,
+    KafkaError.ILLEGAL_GENERATION: CommitResult.LOST,
+    KafkaError.FENCED_INSTANCE_ID: CommitResult.LOST,
+    KafkaError._ASSIGNMENT_LOST: CommitResult.LOST,
+    KafkaError._MAX_POLL_EXCEEDED: CommitResult.LOST,
+    KafkaError.OFFSET_METADATA_TOO_LARGE: CommitResult.TOO_LARGE,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: CommitResult.DENIED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: CommitResult.DENIED,
+}
+
+
+def classify_event(error: KafkaError) -> EventKind:
+    """Say what an error event means. Whatever is not known to be final is transient."""
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        return EventKind.END_OF_PARTITION
+    if code == KafkaError._MAX_POLL_EXCEEDED:
+        return EventKind.MAX_POLL_EXCEEDED
+    if error.fatal() or code in _FATAL_CODES:
+        return EventKind.FATAL
+    return EventKind.TRANSIENT
+
+
+def classify_commit(error: KafkaError | None) -> CommitResult:
+    """Say what a commit's error means. Whatever is not known to be final is sent again."""
+    if error is None:
+        return CommitResult.ACCEPTED
+    return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
+
+
+# --- the real client ---
+
+
+class KafkaClient:
+    """:class:`Client` over ``confluent_kafka.Consumer``.
+
+    ``answer`` is told of every commit's answer, from inside poll, consume or close. The user's own
+    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+    ) -> None:
+        self._topics = list(topics)
+        self._answer = answer
+        self._in_flight: list[Commit] = []
+        self._assigned: dict[TopicPartition, ClientPartition] = {}
+        self.last_error = ""
+        own = dict(conf)
+        self._cooperative = is_cooperative(own)
+        self._users_on_commit = own.pop("on_commit", None)
+        self._users_error_cb = own.pop("error_cb", None)
+        for name in ("stats_cb", "throttle_cb"):
+            if callable(own.get(name)):
+                own[name] = shielded(own[name], name)
+        own["on_commit"] = shielded(self._on_commit, "on_commit")
+        own["error_cb"] = shielded(self._on_error, "error_cb")
+        self.consumer = Consumer(own)
+
+    # --- before the start ---
+
+    def check_topics(self, timeout: float) -> None:
+        """Raise when no broker answers or a topic is missing.
+
+        Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
+        :class:`TopicMissingError` naming the topic. Patterns (``^...``) are not looked up.
+        """
+        address = None
+        try:
+            metadata = self.consumer.list_topics(timeout=timeout)
+        except KafkaException as error:
+            address = error.args[0]
+        if address is not None:
+            raise BrokerUnavailableError(self.last_error or str(address))
+        for topic in self._topics:
+            if topic.startswith("^"):
+                continue
+            found = metadata.topics.get(topic)
+            if found is None or found.error is not None:
+                there = ", ".join(sorted(name for name in metadata.topics if name[:2] != "__")[:10])
+                raise TopicMissingError(
+                    f"topic {topic!r} does not exist on the cluster (topics there: "
+                    f"{there or 'none'}); create it, or mend the name"
+                )
+
+    # --- the port ---
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        """Join the group."""
+
+        def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
+            def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
+                rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
+
+            return shielded(callback, name)
+
+        self.consumer.subscribe(
+            self._topics,
+            on_assign=adapt(on_assign, "on_assign"),
+            on_revoke=adapt(on_revoke, "on_revoke"),
+            on_lost=adapt(on_lost, "on_lost"),
+        )
+
+    def poll(self, timeout: float) -> Record | None:
+        """Wait for one message or event."""
+        return self.consumer.poll(timeout)  # type: ignore[return-value]
+
+    def consume(self, count: int) -> list[Record]:
+        """Take what has been fetched, without waiting."""
+        return self.consumer.consume(count, 0)  # type: ignore[return-value]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one."""
+        if not self._assigned:
+            return {}
+        return {
+            partition: found.offset
+            for partition, found in zip(
+                self._assigned, self.consumer.position(list(self._assigned.values())), strict=True
+            )
+            if found.offset >= 0
+        }
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the broker for positions and metadata.
+
+        Raises ``KafkaException`` when there is no answer in time. A partition whose metadata cannot
+        be read at all (another client wrote it) is asked for alone, and given up on without a set.
+        """
+        try:
+            return self._ask_committed(partitions, timeout)
+        except UnicodeDecodeError:
+            found: Committed = {}
+            for partition in partitions:
+                try:
+                    found |= self._ask_committed([partition], timeout)
+                except UnicodeDecodeError:
+                    log.warning(
+                        "%s: the commit metadata cannot be read; reading from the committed "
+                        "offset without a settled set",
+                        partition,
+                    )
+                    found[partition] = CommittedOffset(None, None)
+            return found
+
+    def _ask_committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        asked = [ClientPartition(*partition) for partition in partitions]
+        found: Committed = {}
+        for answer in self.consumer.committed(asked, timeout=timeout):
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            position = answer.offset if answer.offset >= 0 else None
+            partition = TopicPartition(answer.topic, answer.partition)
+            found[partition] = CommittedOffset(position, answer.metadata)
+        return found
+
+    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        """Ask for the first offset and the end of the log."""
+        try:
+            bounds = self.consumer.get_watermark_offsets(
+                ClientPartition(*partition), timeout=timeout
+            )
+        except KafkaException as error:
+            log.warning("%s: the bounds of the log are not known: %s", partition, error)
+            return None
+        return bounds if bounds is not None and bounds[1] >= 0 else None
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Start reading there."""
+        new = [
+            ClientPartition(topic, number, OFFSET_INVALID if position is None else position)
+            for (topic, number), position in positions.items()
+        ]
+        if self._cooperative:
+            self.consumer.incremental_assign(new)
+        else:
+            self.consumer.assign(new)
+            self._assigned.clear()
+        for partition in positions:
+            self._assigned[partition] = ClientPartition(*partition)
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note that the partitions are no longer assigned (the client unassigns by itself)."""
+        for partition in partitions:
+            self._assigned.pop(partition, None)
+
+    def seek(self, partition: TopicPartition, position: int) -> None:
+        """Go on reading there."""
+        self.consumer.seek(ClientPartition(partition.topic, partition.partition, position))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching from the partitions that are assigned."""
+        if known := [self._assigned[each] for each in partitions if each in self._assigned]:
+            self.consumer.pause(known)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch from the partitions again."""
+        if known := [self._assigned[each] for each in partitions if each in self._assigned]:
+            self.consumer.resume(known)
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Send a commit, asynchronously."""
+        offsets = [
+            ClientPartition(topic, number, entry.position, entry.metadata)
+            for (topic, number), entry in commit.entries.items()
+        ]
+        self._in_flight.append(commit)
+        try:
+            self.consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            self._in_flight.remove(commit)
+            reason = error.args[0]
+            return CommitAnswered(commit, classify_commit(reason), str(reason))
+        return None
+
+    def close(self) -> None:
+        """Leave the group."""
+        self.consumer.close()
+
+    # --- callbacks; they run inside poll, consume and close, on the owner thread ---
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        sent = {(each.topic, each.partition): each.offset for each in partitions}
+        for commit in self._in_flight:
+            if {tuple(each): entry.position for each, entry in commit.entries.items()} == sent:
+                self._in_flight.remove(commit)
+                failure = error or next((each.error for each in partitions if each.error), None)
+                self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
+                break
+        if self._users_on_commit is not None:
+            self._users_on_commit(error, partitions)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+        log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
+        if self._users_error_cb is not None:
+            self._users_error_cb(error)
+
+
+def is_cooperative(conf: Mapping[str, Any]) -> bool:
+    """Say whether partitions come and go one by one (cooperative-sticky, KIP-429, or KIP-848)."""
+    if str(conf.get("group.protocol", "classic")).lower() == "consumer":
+        return True
+    return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))
+
+
+def shielded(callback: Callable[..., None], name: str) -> Callable[..., None]:
+    """Return the callback so wrapped that no exception leaves it; it is logged instead."""
+
+    def shield(*args: Any) -> None:
+        try:
+            callback(*args)
+        except Exception:
+            log.exception("%s failed; the exception stops here, or records would be lost", name)
+
+    return shield

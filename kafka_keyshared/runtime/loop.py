@@ -1,0 +1,327 @@
+"""The owner: one thread that has the Kafka client and the core to itself.
+
+Everyone else posts to its mailbox. A step serves the mailbox, fetches, hands out, commits and
+beats; each of these is a method over ports (client, pool, mailbox, clock, publisher), so that a
+simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end in :mod:`.stopping`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeAlias
+
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.kafka import Client, EventKind, classify_event
+from kafka_keyshared.runtime.pool import Pool
+
+log = logging.getLogger("kafka_keyshared.loop")
+
+CHUNK = 2_000
+"""Most records of one fetch: enough that nothing per chunk matters."""
+
+ROOM_MIN_SHARE = 10
+"""A fetch waits until one part in this many of the window is free, so that chunks stay large."""
+
+BUSY_WAIT = 0.002
+IDLE_WAIT = 0.1
+FULL_POLL_EVERY = 0.1
+FULL_PAUSE_AFTER = 2.0
+
+Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered | None
+"""What is posted to the owner; None only wakes it."""
+
+
+class Publisher(Protocol):
+    """The port through which the loop writes dead letters."""
+
+    def publish(self, publish: ev.Publish) -> None:
+        """Send a dead letter; the broker's answer is posted to the mailbox."""
+
+    def serve(self) -> None:
+        """Let the answers in."""
+
+    def pending(self) -> int:
+        """Return how many dead letters the broker has not answered."""
+
+    def close(self, timeout: float) -> None:
+        """Wait for what is on the way, and close."""
+
+
+@dataclass
+class Ports:
+    """The world, as far as the loop may touch it. ``clock`` is monotonic, in seconds."""
+
+    client: Client
+    pool: Pool
+    mailbox: SimpleQueue[Mail]
+    clock: Callable[[], float]
+    publisher: Publisher | None = None
+
+
+@dataclass
+class LoopStats:
+    """What the loop did, for the bench and the final line; ``batches`` counts fetches by size."""
+
+    batches: dict[int, int] = field(default_factory=dict)
+    fetched: int = 0
+    first_record_at: float | None = None
+
+
+class Loop:
+    """The owner's steps and what they remember."""
+
+    def __init__(self, dispatcher: Dispatcher, ports: Ports) -> None:
+        self.core = dispatcher
+        self.ports = ports
+        self.stats = LoopStats()
+        self.halted: str | None = None
+        self.commits_stopped = False
+        self.reseek: set[TopicPartition] = set()
+        self.released_in_call: set[TopicPartition] = set()
+        self._room_min = max(
+            1,
+            min(sub.window.records_max for sub in self.core.subscriptions.values())
+            // ROOM_MIN_SHARE,
+        )
+        self._plenty = False
+        self._next_beat = 0.0
+        self._full_since: float | None = None
+        self._full_polled = 0.0
+        self._paused_full: set[TopicPartition] = set()
+        self._acts: dict[type[Any], Callable[[Any], None]] = {
+            ev.Lease: lambda command: ports.pool.submit(command.slice),
+            ev.Fence: ports.pool.fence,
+            ev.Recall: self._recall,
+            ev.Publish: self._publish,
+            ev.Commit: self._commit,
+            ev.ClientEvents: lambda command: self._client_events(command.events),
+            ev.AssignAt: lambda command: ports.client.assign(command.positions),
+            ev.Pause: lambda command: ports.client.pause(command.partitions),
+            ev.Resume: lambda command: ports.client.resume(command.partitions),
+            ev.ReplaceWorker: lambda c: ports.pool.replace(c.subscription, c.worker),
+            ev.AbandonWorker: lambda c: ports.pool.abandon(c.subscription, c.worker),
+            ev.Notice: lambda command: log.log(command.level, "%s", command.text),
+            ev.Halt: self._halt,
+        }
+
+    # --- events in, commands out ---
+
+    def tell(self, event: ev.Event) -> None:
+        """Give an event to the core and do what it answers."""
+        acts = self._acts
+        for command in self.core.handle(event, self.ports.clock()):
+            acts[type(command)](command)
+
+    def serve(self, timeout: float) -> None:
+        """Take everything from the mailbox, waiting for the first at most ``timeout`` seconds."""
+        mailbox = self.ports.mailbox
+        if self.ports.publisher is not None:
+            self.ports.publisher.serve()
+        try:
+            mail = [mailbox.get(timeout=timeout) if timeout > 0 else mailbox.get_nowait()]
+        except Empty:
+            return
+        for _ in range(mailbox.qsize()):
+            mail.append(mailbox.get_nowait())
+        reports: list[ev.Report] = []
+        for item in mail:
+            if isinstance(item, ev.DeadLettered | ev.CommitAnswered):
+                self._report(reports)
+                reports = []
+                self.tell(item)
+            elif item is not None:
+                reports.append(item)
+        self._report(reports)
+
+    def _report(self, reports: list[ev.Report]) -> None:
+        if reports:
+            self.tell(ev.Reported(reports))
+
+    # --- a step ---
+
+    def step(self) -> None:
+        """Do one round: mailbox, fetch, delays, commit, heartbeat."""
+        now = self.ports.clock()
+        core = self.core
+        due = core.next_due()
+        busy = (
+            core.outstanding() > 0
+            or (due is not None and due - now <= IDLE_WAIT)
+            or (self.ports.publisher is not None and self.ports.publisher.pending() > 0)
+        )
+        if busy:
+            self.serve(0.0 if self._plenty else BUSY_WAIT)
+        else:
+            self.serve(0.0)
+        room = core.room()
+        if room >= self._room_min or (room and not busy):
+            self._window_has_room()
+            self._fetch(room, 0.0 if busy else IDLE_WAIT)
+        else:
+            self._window_is_full()
+        now = self.ports.clock()
+        if due is not None and due <= now:
+            self.tell(ev.Flush())
+        if self.reseek:
+            self._seek_back()
+        elif not self.commits_stopped and core.commit_wanted(now):
+            self.commit()
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT_SECONDS
+            self.tell(ev.Beat(self.ports.pool.progress(), self.ports.pool.dead()))
+
+    def commit(
+        self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
+    ) -> None:
+        """Commit what is settled.
+
+        Progress is read first and the mailbox served after it: a failure among the records that
+        progress calls started is then known to the core. The other order can commit past it.
+        """
+        progress = self.ports.pool.progress()
+        self.serve(0.0)
+        self.tell(ev.CommitDue(progress, partitions, final))
+
+    # --- fetching ---
+
+    def _fetch(self, room: int, wait: float) -> None:
+        client = self.ports.client
+        self.released_in_call.clear()
+        try:
+            if wait:
+                first = client.poll(wait)
+                if first is None:
+                    self._plenty = False
+                    return
+                chunk = [first, *client.consume(min(room, CHUNK))]
+            else:
+                chunk = client.consume(min(room, CHUNK))
+        except (KafkaException, RuntimeError, ValueError) as error:
+            self._lost_some(error)
+            return
+        self._plenty = len(chunk) * 4 >= CHUNK
+        if chunk:
+            self.admit(chunk)
+
+    def admit(self, chunk: list[Record]) -> None:
+        """Give a chunk to the core with the positions after it."""
+        if self.released_in_call:
+            chunk = self._still_assigned(chunk)
+        if self.stats.first_record_at is None:
+            self.stats.first_record_at = self.ports.clock()
+        self.stats.fetched += len(chunk)
+        batches = self.stats.batches
+        batches[len(chunk)] = batches.get(len(chunk), 0) + 1
+        self.tell(ev.Fetched(chunk, self._received_ends()))
+
+    def _received_ends(self) -> dict[TopicPartition, int]:
+        assigned = self.core.partitions
+        return {
+            partition: position
+            for partition, position in self.ports.client.positions().items()
+            if partition in assigned
+        }
+
+    def _still_assigned(self, chunk: list[Record]) -> list[Record]:
+        """Drop what was taken off the queue before its partition went away in the same call."""
+        gone = self.released_in_call
+        kept = [
+            record
+            for record in chunk
+            if record.error() is not None
+            or TopicPartition(record.topic(), record.partition()) not in gone
+        ]
+        # A partition that came back in the same call starts over where its assignment said.
+        self.reseek |= {partition for partition in gone if partition in self.core.partitions}
+        return kept
+
+    def _lost_some(self, error: Exception) -> None:
+        """Records may have been lost between the client and us: read them again."""
+        log.error("the client raised %r; reading again from the last positions", error)
+        self.reseek.update(self.core.partitions)
+
+    def _seek_back(self) -> None:
+        for partition in list(self.reseek):
+            state = self.core.partitions.get(partition)
+            if state is not None and state.received_end is not None:
+                try:
+                    self.ports.client.seek(partition, state.received_end)
+                except KafkaException as error:
+                    log.warning("%s: cannot seek yet: %s", partition, error)
+                    continue
+            self.reseek.discard(partition)
+
+    def _window_has_room(self) -> None:
+        self._full_since = None
+        if self._paused_full:
+            held = self.core.pressure.paused()
+            self.ports.client.resume(self._paused_full - held)
+            self._paused_full.clear()
+
+    def _window_is_full(self) -> None:
+        """Keep the group membership alive without taking records.
+
+        Pausing discards what was fetched, so it is left to a window that stays full. The poll may
+        still return one record, which is taken although the window is full.
+        """
+        now = self.ports.clock()
+        self._plenty = False
+        if self._full_since is None:
+            self._full_since = self._full_polled = now
+        if now - self._full_polled < FULL_POLL_EVERY:
+            return
+        self._full_polled = now
+        if now - self._full_since >= FULL_PAUSE_AFTER and not self._paused_full:
+            self._paused_full = set(self.core.partitions)
+            self.ports.client.pause(self._paused_full)
+        self.released_in_call.clear()
+        try:
+            record = self.ports.client.poll(0)
+        except (KafkaException, RuntimeError) as error:
+            self._lost_some(error)
+            return
+        if record is not None:
+            self.admit([record])
+
+    # --- acting on commands ---
+
+    def _recall(self, command: ev.Recall) -> None:
+        self.tell(self.ports.pool.recall(command.subscription, command.worker))
+
+    def _publish(self, command: ev.Publish) -> None:
+        if self.ports.publisher is not None:
+            self.ports.publisher.publish(command)
+
+    def _commit(self, command: ev.Commit) -> None:
+        answer = self.ports.client.commit(command)
+        if answer is not None:
+            self.ports.mailbox.put(answer)
+
+    def _client_events(self, messages: Sequence[Record]) -> None:
+        for message in messages:
+            error = message.error()
+            kind = classify_event(error)
+            if kind is EventKind.END_OF_PARTITION:
+                partition = TopicPartition(message.topic(), message.partition())
+                if partition in self.core.partitions:
+                    self.tell(ev.Fetched([], {partition: message.offset()}))
+            elif kind is EventKind.MAX_POLL_EXCEEDED:
+                log.error("%s; commits stop until partitions are assigned again", error.str())
+                self.commits_stopped = True
+            elif kind is EventKind.FATAL:
+                self._halt(ev.Halt(error.str()))
+            else:
+                log.warning("%s", error.str())
+
+    def _halt(self, command: ev.Halt) -> None:
+        if self.halted is None:
+            self.halted = command.reason
+            log.error("stopping: %s", command.reason)

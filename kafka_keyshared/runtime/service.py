@@ -1,0 +1,225 @@
+"""``KeyShared``: the handler, the settings and the topics, put together and run."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, TypeVar
+
+from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import CommitAnswered, DeadLettered
+from kafka_keyshared.dlq.publish import DeadLetterPublisher
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.kafka import KafkaClient
+from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.rebalance import Rebalancer
+from kafka_keyshared.runtime.stopping import StopReport, stop
+from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
+
+log = logging.getLogger("kafka_keyshared")
+
+H = TypeVar("H", bound=Callable[..., Any])
+START_TIMEOUT = 8.0
+HANDLER_CLOSE_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """For tools that watch an instance from inside: demo, bench and tests.
+
+    ``client`` makes the client in place of :class:`KafkaClient`; ``rebalanced`` is told of
+    partitions that come and go; ``stepped`` runs after every step of the loop.
+    """
+
+    client: Callable[..., KafkaClient] = KafkaClient
+    rebalanced: Callable[[str, Sequence[Any]], None] | None = None
+    stepped: Callable[[Loop], None] | None = None
+
+
+class KeyShared:
+    """Runs a handler over topics of a consumer group: each key in order, many keys at once.
+
+    ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
+    :class:`kafka_keyshared.config.Options`. ``dead_letter_on`` names exceptions that skip the
+    attempts. Raises :class:`ConfigError` for what cannot work, before anything is consumed.
+
+    Example::
+
+        app = KeyShared({"bootstrap.servers": "localhost:9092", "group.id": "billing"},
+                        topics=["orders"], workers=16)
+
+        @app.handler
+        def handle(record): ...
+
+        app.run()
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        *,
+        dead_letter_on: tuple[type[BaseException], ...] = (),
+        hooks: Hooks = Hooks(),
+        **options: Any,
+    ) -> None:
+        self.options: Options = make_options(options)
+        self.conf = client_conf(conf)
+        check_deadlines(self.options, self.conf)
+        if isinstance(topics, str) or not topics:
+            raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
+        self.topics = list(topics)
+        self._settings = self.options.subscription()
+        self._commit_policy = self.options.commit_policy()
+        self._dead_letter_on = dead_letter_on
+        self._hooks = hooks
+        self._handler: Callable[..., Any] | None = None
+        self._signals = 0
+        self.loop: Loop | None = None
+        self.report: StopReport | None = None
+
+    def handler(self, handler: H) -> H:
+        """Use this function, or this class with ``handle(record)``, for every record.
+
+        Raises :class:`ConfigError` when it cannot be called with one record.
+        """
+        maker(handler)
+        self._handler = handler
+        return handler
+
+    def stop(self) -> None:
+        """Ask the running instance to stop, from any thread. A second call makes it hurry."""
+        self._signals += 1
+
+    def banner(self) -> str:
+        """Return one line that says what runs."""
+        options = self.options
+        dlq = ", ".join(sorted({options.dlq_topic(topic) for topic in self.topics}))
+        return (
+            f"group {self.conf['group.id']} · topics {', '.join(self.topics)} · "
+            f"{len(self._settings.workers)} threads · order per key and {options.order_scope} · "
+            f"commit every {options.commit_interval:g} s · "
+            f"{options.retry.attempts} attempts, then {self._settings.poison}"
+            + (f" to {dlq}" if self._settings.dlq else "")
+        )
+
+    def run(self) -> int:
+        """Run until stopped (SIGTERM, SIGINT or :meth:`stop`); return the exit status.
+
+        0: everything that ran was drained and committed. 1: the stop timeout passed, the last
+        commit was not acknowledged, or the instance had to halt.
+        """
+        if self._handler is None:
+            raise ConfigError("there is no handler: put @app.handler on a function or a class")
+        mailbox: SimpleQueue[Mail] = SimpleQueue()
+
+        def answer(answered: CommitAnswered) -> None:
+            mailbox.put(answered)
+
+        client = self._hooks.client(self.conf, self.topics, answer)
+        try:
+            return self._run(self._handler, client, mailbox)
+        finally:
+            client.close()
+
+    def _run(
+        self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]
+    ) -> int:
+        client.check_topics(START_TIMEOUT)
+        publisher = self._publisher(client, mailbox)
+        pool = ThreadPool(self._specs(handler), mailbox)  # type: ignore[arg-type]
+        ports = Ports(client, pool, mailbox, time.monotonic, publisher)
+        self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
+        pool.start()
+        rebalancer = Rebalancer(loop, self.options.revoke_deadline)
+        rebalancer.observer = self._hooks.rebalanced
+        rebalancer.subscribe()
+        log.info("started: %s", self.banner())
+        with _signals(self.stop):
+            try:
+                self._loop_until_stopped(loop, rebalancer)
+                report = stop(loop, self.options.stop_timeout, lambda: self._signals > 1)
+            except BaseException as error:
+                # What the core believes can no longer be trusted, so nothing more is committed.
+                log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
+                raise
+            finally:
+                rebalancer.closing = True
+            self.report = report
+            if publisher is not None:
+                publisher.close(0.0)
+            running = pool.stop(HANDLER_CLOSE_TIMEOUT if report.clean else 0.2)
+            log.info("%s", report.line())
+        if running:
+            log.error("handlers still running at exit: %s", ", ".join(running))
+        return 0 if report.clean and loop.halted is None and not running else 1
+
+    def _loop_until_stopped(self, loop: Loop, rebalancer: Rebalancer) -> None:
+        stepped = self._hooks.stepped
+        while not self._signals and loop.halted is None:
+            loop.step()
+            rebalancer.step()
+            if rebalancer.failure is not None:
+                raise rebalancer.failure
+            if stepped is not None:
+                stepped(loop)
+
+    def _specs(self, handler: Callable[..., Any]) -> list[WorkerSpec]:
+        make = maker(handler)
+        return [
+            WorkerSpec(
+                self._settings.name,
+                index,
+                name,
+                make,
+                self._settings.order_scope,
+                self._dead_letter_on,
+            )
+            for index, name in enumerate(self._settings.workers)
+        ]
+
+    def _publisher(
+        self, client: KafkaClient, mailbox: SimpleQueue[Mail]
+    ) -> DeadLetterPublisher | None:
+        if not self._settings.dlq:
+            return None
+        plain = [topic for topic in self.topics if not topic.startswith("^")]
+        wanted = sorted({self.options.dlq_topic(topic) for topic in plain})
+        require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
+
+        def post(answered: DeadLettered) -> None:
+            mailbox.put(answered)
+
+        del client
+        return DeadLetterPublisher(self.conf, self.options.dlq_topic, post)
+
+
+class _signals:  # noqa: N801 - reads as a statement: with _signals(...)
+    """Turns SIGTERM and SIGINT into calls while it is open; does nothing off the main thread."""
+
+    def __init__(self, stop_now: Callable[[], None]) -> None:
+        self._stop_now = stop_now
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+
+        def received(_number: int, _frame: FrameType | None) -> None:
+            self._stop_now()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, received)
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)

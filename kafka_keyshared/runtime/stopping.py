@@ -1,0 +1,89 @@
+"""The end of an instance: drain, commit, leave, and say what was left.
+
+One deadline for all of it (the stop timeout). The second signal gives up the rest of it. While
+draining, the loop goes on polling, or the group would throw the member out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.runtime.loop import BUSY_WAIT, FULL_POLL_EVERY, Loop
+
+log = logging.getLogger("kafka_keyshared.stop")
+
+ANSWER_WAIT = 2.0
+HURRIED_ANSWER_WAIT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted."""
+
+    clean: bool
+    seconds: float
+    undone: int
+    running: tuple[str, ...]
+    commit_accepted: bool
+
+    def line(self) -> str:
+        """Return the final line."""
+        state = "drained" if not self.running else f"gave up on {len(self.running)} running"
+        committed = "committed" if self.commit_accepted else "last commit NOT acknowledged"
+        left = f"{self.undone} records received and left undone (they run at the next start)"
+        named = f": {', '.join(self.running)}" if self.running else ""
+        return f"stopped in {self.seconds:.2f} s: {state}{named}; {committed}; {left}"
+
+
+def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
+    """Drain and commit. ``hurried`` turns true with the second signal."""
+    clock = loop.ports.clock
+    started = clock()
+    deadline = started + timeout
+    loop.tell(ev.Stopping())
+    loop.ports.client.pause(loop.core.partitions)
+    running = _drain(loop, deadline, hurried)
+    accepted = not loop.commits_stopped and _commit(loop, hurried)
+    undone = loop.core.unsettled_count()
+    return StopReport(
+        clean=not running and accepted,
+        seconds=clock() - started,
+        undone=undone,
+        running=tuple(running),
+        commit_accepted=accepted,
+    )
+
+
+def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> list[str]:
+    polled = 0.0
+    while True:
+        progress = loop.ports.pool.progress()
+        loop.serve(0.0)
+        running, dead_letters = loop.core.pending(None, progress)
+        if not running and not dead_letters:
+            return []
+        now = loop.ports.clock()
+        if now >= deadline or hurried():
+            return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running]
+        loop.serve(BUSY_WAIT)
+        if now - polled >= FULL_POLL_EVERY:
+            polled = now
+            # What this may return was never given to the core: it is read again at the next start.
+            loop.ports.client.poll(0)
+
+
+def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
+    """Send the last commit and serve callbacks until it is answered; say whether it was."""
+    loop.commit(final=True)
+    commits = loop.core.commits
+    wait = HURRIED_ANSWER_WAIT if hurried() else ANSWER_WAIT
+    give_up = loop.ports.clock() + wait
+    while commits.in_flight and loop.ports.clock() < give_up:
+        loop.ports.client.poll(0.02)
+        loop.serve(0.0)
+        if commits.retry_now():
+            loop.commit(final=True)
+    return not commits.in_flight and not commits.retrying

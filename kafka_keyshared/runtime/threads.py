@@ -1,0 +1,288 @@
+"""The thread pool: one thread per worker, each with a mailbox of slices.
+
+On the common path a record costs the worker one ``popleft``, the handler call and two identity
+tests. Everything else is paid per slice, or where something failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    Failure,
+    Fence,
+    FencePassed,
+    Outcome,
+    Recalled,
+    Report,
+    SetAside,
+    Slice,
+)
+from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
+from kafka_keyshared.runtime.pool import STOP, Handover
+
+log = logging.getLogger("kafka_keyshared.pool")
+
+Handle: TypeAlias = Callable[[Any], Any]
+STACK_CHARS_MAX = 8_000
+MESSAGE_CHARS_MAX = 2_000
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """How one worker is made. ``make`` is called in the worker's own thread."""
+
+    subscription: str
+    index: int
+    name: str
+    make: Callable[[], tuple[Handle, Callable[[], None] | None]]
+    scope: OrderScope = "topic"
+    dead_letter_on: tuple[type[BaseException], ...] = ()
+
+
+@dataclass
+class _Cell:
+    """One worker: its inbox, what it was given and has not reported, and its thread."""
+
+    spec: WorkerSpec
+    inbox: SimpleQueue[Handover | Fence | None] = field(default_factory=SimpleQueue)
+    given: dict[Slice, Handover] = field(default_factory=dict)
+    thread: threading.Thread | None = None
+    made: threading.Event = field(default_factory=threading.Event)
+    broken: BaseException | None = None
+
+
+class ThreadPool:
+    """Runs plain functions and handler classes on threads. See :class:`~.pool.Pool`."""
+
+    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report]) -> None:
+        self._mailbox = mailbox
+        self._cells = {(spec.subscription, spec.index): _Cell(spec) for spec in specs}
+
+    def start(self) -> None:
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` when a handler class cannot be made.
+        """
+        for cell in self._cells.values():
+            self._start(cell)
+        for cell in self._cells.values():
+            cell.made.wait()
+            if cell.broken is not None:
+                self.stop(0.0)
+                raise ConfigError(
+                    f"the handler of {cell.spec.name} could not be made: "
+                    f"{type(cell.broken).__name__}: {cell.broken}"
+                ) from cell.broken
+
+    def submit(self, share: Slice) -> None:
+        """Hand a slice to its worker."""
+        cell = self._cells[share.subscription, share.worker]
+        handover = Handover(share)
+        cell.given[share] = handover
+        cell.inbox.put(handover)
+
+    def fence(self, fence: Fence) -> None:
+        """Put a fence behind everything the worker has."""
+        self._cells[fence.subscription, fence.worker].inbox.put(fence)
+
+    def recall(self, subscription: str, worker: int) -> Recalled:
+        """Take back every unstarted record of the worker, at once, whatever it is doing."""
+        cell = self._cells[subscription, worker]
+        return Recalled(
+            [(share, handover.take_back()) for share, handover in list(cell.given.items())]
+        )
+
+    def progress(self) -> Mapping[Slice, int]:
+        """Return how much of each outstanding slice has not started."""
+        return {
+            share: handover.unstarted()
+            for cell in self._cells.values()
+            for share, handover in list(cell.given.items())
+        }
+
+    def dead(self) -> list[tuple[str, int]]:
+        """Return the workers whose thread has ended."""
+        return [
+            place
+            for place, cell in self._cells.items()
+            if cell.thread is not None and not cell.thread.is_alive()
+        ]
+
+    def replace(self, subscription: str, worker: int) -> None:
+        """Start another thread for the worker; the record that the old one ran counts as failed."""
+        cell = self._cells[subscription, worker]
+        self._fail_running(cell)
+        self._start(cell)
+
+    def abandon(self, subscription: str, worker: int) -> None:
+        """Report what the dead worker was running as failed, and all its slices as ended."""
+        cell = self._cells[subscription, worker]
+        self._fail_running(cell)
+        for share in list(cell.given):
+            self._end(cell, share, 0.0)
+        cell.thread = None
+
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers, closing their handlers; return the names of those still running."""
+        deadline = time.monotonic() + timeout
+        for cell in self._cells.values():
+            cell.inbox.put(None)
+        running = []
+        for cell in self._cells.values():
+            if cell.thread is not None:
+                cell.thread.join(max(0.0, deadline - time.monotonic()))
+                if cell.thread.is_alive():
+                    running.append(cell.spec.name)
+        return running
+
+    # --- inside ---
+
+    def _start(self, cell: _Cell) -> None:
+        try:
+            thread = threading.Thread(
+                target=self._work,
+                args=(cell,),
+                name=f"keyshared-{cell.spec.subscription}-{cell.spec.name}",
+                daemon=True,  # a handler that never returns must not keep the process from exiting
+            )
+            thread.start()
+        except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
+            log.exception("%s could not be started", cell.spec.name)
+            cell.broken = error
+            cell.made.set()
+            return
+        cell.thread = thread
+
+    def _work(self, cell: _Cell) -> None:
+        """Run slices until told to end. This is the whole life of a worker's thread."""
+        try:
+            handle, close = cell.spec.make()
+        except BaseException as error:  # noqa: BLE001 - told to whoever starts the pool
+            cell.broken = error
+            return
+        finally:
+            cell.made.set()
+        failed_lanes: set[Lane] = set()
+        while (item := cell.inbox.get()) is not None:
+            if isinstance(item, Fence):
+                failed_lanes.difference_update(item.lanes)
+                self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
+                continue
+            started = time.monotonic()
+            self._run(cell, item, handle, failed_lanes)
+            self._end(cell, item.slice, time.monotonic() - started)
+        if close is not None:
+            try:
+                close()
+            except Exception:
+                log.exception("%s: close() of the handler failed", cell.spec.name)
+
+    def _end(self, cell: _Cell, share: Slice, seconds: float) -> None:
+        # In this order: a slice that is neither given nor reported would look unstarted.
+        self._mailbox.put(Ended(share, seconds))
+        del cell.given[share]
+
+    def _run(
+        self, cell: _Cell, handover: Handover, handle: Handle, failed_lanes: set[Lane]
+    ) -> None:
+        take, share = handover.todo.popleft, handover.slice
+        scope = cell.spec.scope
+        while True:
+            record: Any = None
+            try:
+                if not failed_lanes:
+                    while (record := take()) is not STOP:
+                        if (result := handle(record)) is not None:
+                            _judge(result, share)
+                    break
+                while (record := take()) is not STOP:
+                    if lane_of(record, scope) in failed_lanes:
+                        self._mailbox.put(SetAside(share, record))
+                    elif (result := handle(record)) is not None:
+                        _judge(result, share)
+                break
+            except BaseException as error:  # noqa: BLE001 - SystemExit included: a failed attempt
+                if isinstance(error, Ack):
+                    continue
+                if isinstance(error, Drop):
+                    share.dropped += 1
+                    continue
+                lane = lane_of(record, scope)
+                if not is_keyless(lane):
+                    failed_lanes.add(lane)
+                # Posted before the next record is taken: whoever reads progress first and the
+                # mailbox after it knows of every failure among the started records.
+                failure = describe(error, cell.spec.dead_letter_on)
+                self._mailbox.put(Failed(share, record, failure))
+
+    def _fail_running(self, cell: _Cell) -> None:
+        for share, handover in list(cell.given.items()):
+            started = len(share.records) - handover.unstarted()
+            if started > 0:
+                failure = describe(RuntimeError("the worker's thread ended while it was running"))
+                self._mailbox.put(Failed(share, share.records[started - 1], failure))
+            return
+
+
+_warned_results: set[type] = set()
+
+
+def _judge(result: Any, share: Slice) -> None:
+    """Act on a handler's return value that is not None; raise what amounts to a failed attempt."""
+    if isinstance(result, Ack):
+        return
+    if isinstance(result, Drop):
+        share.dropped += 1
+    elif isinstance(result, Retry | DeadLetter):
+        raise result
+    elif inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            "the handler is a plain function and returned a coroutine, so nothing has run; "
+            "declare it with 'async def'"
+        )
+    elif type(result) not in _warned_results:
+        _warned_results.add(type(result))
+        log.warning(
+            "the handler returned %.100r (%s), which counts as done; return None, or a verdict "
+            "(Ack, Retry, DeadLetter, Drop)",
+            result,
+            type(result).__name__,
+        )
+
+
+def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ...] = ()) -> Failure:
+    """Return what a dead letter and the log will say about a failed attempt."""
+    outcome, after = Outcome.ERROR, None
+    if isinstance(error, Retry):
+        outcome, after = Outcome.RETRY, error.after
+    elif isinstance(error, (DeadLetter, *dead_letter_on)):
+        outcome = Outcome.DEAD_LETTER
+    try:
+        message = str(error)[:MESSAGE_CHARS_MAX]
+        stack = "".join(traceback.format_exception(error, limit=-20))[-STACK_CHARS_MAX:]
+    except Exception as broken:  # noqa: BLE001 - a user's exception may fail to print itself
+        message, stack = f"(no text: {type(broken).__name__})", ""
+    return Failure(
+        outcome,
+        type(error).__qualname__,
+        message,
+        stack,
+        at_ms=time.time_ns() // 1_000_000,
+        jitter=random.uniform(-1, 1),
+        after=after,
+    )

@@ -1,0 +1,176 @@
+"""The vnode ring: the table, the shares, what moves, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+import kafka_keyshared.hashing
+from kafka_keyshared.core.routing import VnodeRing, moved
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32, slot_of
+
+
+def names(count: int) -> list[str]:
+    return [f"worker-{i}" for i in range(count)]
+
+
+def owner_by_search(workers: list[str], slot: int, vnodes: int = 100) -> str:
+    """Take the first vnode at or after the slot's point, else the first of all."""
+    points = [
+        (murmur3_mix32(fnv1a_32(f"{name}-{i}".encode())), name)
+        for name in workers
+        for i in range(vnodes)
+    ]
+    after = [vnode for vnode in points if vnode[0] >= slot * 65536]
+    return min(after or points)[1]
+
+
+def test_the_table_is_the_rule_applied_to_each_slot() -> None:
+    workers = names(5)
+    ring = VnodeRing(workers)
+    table = ring.table()
+    assert len(table) == SLOTS
+    for slot in [0, 1, 65534, 65535, *range(7, SLOTS, 331)]:
+        assert workers[table[slot]] == owner_by_search(workers, slot) == ring.owner(slot)
+
+
+def test_slots_behind_the_last_vnode_wrap_to_the_first() -> None:
+    ring = VnodeRing(["a", "b"], vnodes=1)
+    table = ring.table()
+    assert table[65535] == table[0]
+    assert [ring.workers[index] for index in table[::4096]] == [
+        owner_by_search(["a", "b"], slot, vnodes=1) for slot in range(0, SLOTS, 4096)
+    ]
+
+
+def test_a_vnode_on_the_very_point_of_a_slot_owns_the_slot() -> None:
+    # This name was found by search: its only vnode is the point of slot 0xC545.
+    assert murmur3_mix32(fnv1a_32(b"w77875-0")) == 0xC545_0000
+    ring = VnodeRing(["w77875", "a"], vnodes=1)
+    assert ring.owner(0xC545) == "w77875"
+    assert ring.workers[ring.table()[0xC545]] == "w77875"
+    assert ring.owner(0xC546) == "a"
+    assert ring.workers[ring.table()[0xC546]] == "a"
+
+
+def test_one_worker_owns_everything() -> None:
+    assert VnodeRing(["only"]).table() == [0] * SLOTS
+    assert VnodeRing(["only"]).share() == {"only": 1.0}
+
+
+def test_the_table_of_eight_workers_never_changes() -> None:
+    assert zlib.crc32(bytes(VnodeRing(names(8)).table())) == 2361188418
+
+
+def test_two_vnodes_on_one_point_go_to_the_first_name_in_any_order() -> None:
+    # These two names were found by search: their only vnode is the same point.
+    assert murmur3_mix32(fnv1a_32(b"ucnoab-0")) == murmur3_mix32(fnv1a_32(b"tjudct-0"))
+    for workers in (["ucnoab", "tjudct"], ["tjudct", "ucnoab"]):
+        ring = VnodeRing(workers, vnodes=1)
+        assert {ring.workers[index] for index in ring.table()} == {"tjudct"}
+        assert ring.owner(0) == "tjudct"
+        assert ring.share() == {"tjudct": 1.0, "ucnoab": 0.0}
+
+
+def test_a_third_worker_moves_15_to_55_percent_of_a_thousand_keys() -> None:
+    two = VnodeRing(names(2))
+    changed = set(moved(two, two.with_worker("worker-2")))
+    keys = sum(slot_of(f"key-{i}".encode()) in changed for i in range(1000))
+    assert 150 <= keys <= 550
+
+
+def test_eight_workers_own_an_eighth_each_give_or_take_a_quarter() -> None:
+    shares = VnodeRing(names(8)).share()
+    assert list(shares) == names(8)
+    assert sum(shares.values()) == 1.0
+    assert all(0.75 / 8 <= share <= 1.25 / 8 for share in shares.values())
+
+
+def test_an_added_worker_only_takes_and_a_removed_one_only_gives() -> None:
+    before = VnodeRing(names(4))
+    after = before.with_worker("worker-4")
+    taken = moved(before, after)
+    assert taken
+    assert {after.owner(slot) for slot in taken} == {"worker-4"}
+    assert moved(after, after.without_worker("worker-4")) == taken
+    given = moved(before, before.without_worker("worker-1"))
+    assert {before.owner(slot) for slot in given} == {"worker-1"}
+    assert len(given) == round(before.share()["worker-1"] * SLOTS)
+
+
+def test_changes_make_new_rings_and_leave_the_old_one_alone() -> None:
+    ring = VnodeRing(names(2), vnodes=7)
+    table = ring.table()
+    assert ring.with_worker("x").workers == ("worker-0", "worker-1", "x")
+    assert ring.with_worker("x").vnodes == 7
+    assert ring.with_worker("x").without_worker("x") == ring
+    ring.table()[0] = 99
+    assert ring.workers == ("worker-0", "worker-1")
+    assert ring.table() == table
+    with pytest.raises(AttributeError):
+        ring.vnodes = 3  # type: ignore[misc]
+
+
+def test_a_ring_travels_to_another_process() -> None:
+    ring = VnodeRing(names(3))
+    copy = pickle.loads(pickle.dumps(ring))
+    assert copy == ring
+    assert copy.table() == ring.table()
+
+
+def test_the_table_does_not_depend_on_the_hash_seed() -> None:
+    root = Path(kafka_keyshared.hashing.__file__).parents[1]
+    code = (
+        "import zlib; from kafka_keyshared.core.routing import VnodeRing; "
+        "ring = VnodeRing(list({'alpha', 'beta', 'gamma', 'delta', 'epsilon'})); "
+        "print(zlib.crc32(''.join(ring.workers[index] for index in ring.table()).encode()))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    ring = VnodeRing(["epsilon", "delta", "gamma", "beta", "alpha"])
+    owners = "".join(ring.workers[index] for index in ring.table())
+    assert outputs == {f"{zlib.crc32(owners.encode())}\n"}
+
+
+@pytest.mark.parametrize(
+    ("workers", "vnodes", "said"),
+    [
+        ([], 100, "no workers"),
+        (["a", "b", "a"], 100, "'a'"),
+        (["a", ""], 100, "number 1"),
+        (["a"], 0, "vnodes=0"),
+        (["a"], -3, "vnodes=-3"),
+    ],
+)
+def test_a_ring_that_cannot_be_is_refused(workers: list[str], vnodes: int, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        VnodeRing(workers, vnodes)
+
+
+def test_impossible_changes_and_slots_are_refused() -> None:
+    ring = VnodeRing(["a"])
+    with pytest.raises(ConfigError, match="'a'"):
+        ring.with_worker("a")
+    with pytest.raises(ConfigError, match="'z' is not in the ring"):
+        ring.without_worker("z")
+    with pytest.raises(ConfigError, match="no workers"):
+        ring.without_worker("a")
+    for slot in (-1, SLOTS):
+        with pytest.raises(IndexError, match=str(slot)):
+            ring.owner(slot)
