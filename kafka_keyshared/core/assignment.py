@@ -189,8 +189,6 @@ def _forget_in_lane(sub: Subscription, closed: ClosedLane, partitions: set[Topic
             closed.state = LaneState.OPENING
             sub.closed.cancel(closed)
             failures.advance(sub, closed)
-    elif closed.state is LaneState.GATED and not closed.queue:
-        failures.open_lane(sub, closed)
 
 
 def _without(records: Iterable[Record], partitions: set[TopicPartition]) -> list[Record]:

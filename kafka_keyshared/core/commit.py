@@ -52,10 +52,8 @@ class _Committed:
     sent: CommitEntry | None = None
     alone: bool = False
     bare: bool = False
-
-    def floor(self) -> int:
-        known = (entry.position for entry in (self.accepted, self.sent) if entry is not None)
-        return max(known, default=-1)
+    # The highest position ever sent: also a commit that failed may have been stored.
+    highest: int = -1
 
 
 class Commits:
@@ -100,9 +98,10 @@ class Commits:
             state = self._partitions.setdefault(partition, _Committed())
             entry = replace(wanted, metadata="") if state.bare else wanted
             known = state.sent or state.accepted
-            if entry.position < state.floor() or (entry == known and not state.alone):
+            if entry.position < state.highest or (entry == known and not state.alone):
                 continue
             state.sent = entry
+            state.highest = entry.position
             if state.alone:
                 commits.append(Commit({partition: entry}))
             else:
@@ -118,7 +117,8 @@ class Commits:
     def restart(self, starts: Mapping[TopicPartition, CommitEntry | None]) -> None:
         """Take over newly assigned partitions with what the broker said it has for them."""
         for partition, entry in starts.items():
-            self._partitions[partition] = _Committed(accepted=entry)
+            highest = -1 if entry is None else entry.position
+            self._partitions[partition] = _Committed(accepted=entry, highest=highest)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned."""
@@ -137,6 +137,7 @@ class Commits:
             self._accept(answer.commit)
             return []
         self.failed_count += 1
+        self._undo(answer.commit)
         entries = answer.commit.entries
         where = ", ".join(str(partition) for partition in sorted(entries)[:5])
         if answer.result is CommitResult.DENIED:
@@ -147,7 +148,6 @@ class Commits:
                 )
             ]
         if answer.result is CommitResult.LOST:
-            self._undo(answer.commit)
             return [
                 Notice(
                     Level.WARNING,
@@ -155,7 +155,6 @@ class Commits:
                     "this member's, what was not committed runs again at their new owner",
                 )
             ]
-        self._undo(answer.commit)
         self._send_alone(answer, now)
         return [
             Notice(

@@ -157,6 +157,14 @@ class Dispatcher:
             commands += self.pressure.stop_overfull(sub)
         return commands
 
+    def _flush_unless_recalling(
+        self, sub: Subscription, commands: Sequence[Command]
+    ) -> list[Command]:
+        """Lease nothing between a recall and its answer: it would overtake what comes back."""
+        if any(isinstance(command, ev.Recall) for command in commands):
+            return []
+        return self._flush_one(sub)
+
     # --- reports ---
 
     def _reported(self, event: ev.Reported, now: float) -> list[Command]:
@@ -283,9 +291,10 @@ class Dispatcher:
         """Hold back partitions whose settled set runs out of room; let go those that have it."""
         commands: list[Command] = []
         for sub in self.subscriptions.values():
-            commands += self.pressure.gate(sub, snapshots, sizes)
+            gated = self.pressure.gate(sub, snapshots, sizes)
+            commands += gated
             commands += self.pressure.release(sub)
-            commands += self._flush_one(sub)
+            commands += self._flush_unless_recalling(sub, gated)
         return commands
 
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
@@ -303,10 +312,11 @@ class Dispatcher:
             commands += heartbeat.ack_timeouts(sub, self._watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += heartbeat.retries(sub, now)
-            commands += heartbeat.eviction(sub, dead)
+            evicted = heartbeat.eviction(sub, dead)
+            commands += evicted
             if heartbeat.fetch(sub):
                 commands += self.pressure.release(sub)
-            commands += self._flush_one(sub)
+            commands += self._flush_unless_recalling(sub, evicted)
         return commands
 
     def _note_idle(self, now: float) -> None:

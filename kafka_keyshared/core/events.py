@@ -274,7 +274,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One partition of a commit. ``leader_epoch`` is -1 where it is not known."""
+    """One partition of a commit: the position, and what is settled beyond it as text."""
 
     position: int
     metadata: str
@@ -317,7 +317,11 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceWorker:
-    """The worker's thread or process is gone: start another under the same name."""
+    """The worker's thread or process is gone: start another under the same name.
+
+    What it was running is reported as failed, once. Its successor goes on behind that record, in
+    the slice that was interrupted, and goes on setting aside what follows in failed lanes.
+    """
 
     subscription: str
     worker: int
@@ -325,7 +329,10 @@ class ReplaceWorker:
 
 @dataclass(frozen=True, slots=True)
 class AbandonWorker:
-    """The worker is given up: report what it was running as failed and its slices as ended."""
+    """The worker is given up: report what it was running as failed and its slices as ended.
+
+    Every unstarted record has been recalled from it. Fences that it has not passed are forgotten.
+    """
 
     subscription: str
     worker: int

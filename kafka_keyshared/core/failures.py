@@ -5,8 +5,7 @@
 2. When the worker has passed the fence, every record of the lane that was leased has come back, in
    order. Nothing of the lane, not even the retry, is leased before that.
 3. The head runs again alone when its delay is over, at whoever owns its slot then; or it goes to
-the
-   dead-letter topic, is dropped, or blocks the lane.
+   the dead-letter topic, is dropped, or blocks the lane.
 4. In the same ``handle`` call in which the head settles, the lane opens and what waited goes first.
 
 PIP-379 leaves order under negative acknowledgement out of its scope; this is how it is kept here.
@@ -20,6 +19,7 @@ from kafka_keyshared.core.events import (
     Command,
     Ended,
     Failed,
+    Failure,
     Fence,
     FencePassed,
     Level,
@@ -30,6 +30,7 @@ from kafka_keyshared.core.events import (
     Slice,
 )
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless, lane_of
+from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription, partition_of
 from kafka_keyshared.errors import InvariantError
@@ -42,7 +43,8 @@ PUBLISH_BACKOFF_MAX = 30.0
 def ended(sub: Subscription, report: Ended) -> None:
     """End the leases of a slice; what did not come back as unsettled is settled."""
     share = report.slice
-    sub.workers[share.worker].release(share, report.seconds)
+    worker = sub.workers[share.worker]
+    worker.release(share, report.seconds)
     settled = len(share.records) - share.unsettled
     sub.window.settle(settled)
     sub.counts.ok += settled - share.dropped
@@ -52,11 +54,14 @@ def ended(sub: Subscription, report: Ended) -> None:
             sub.unclaim(record)
     for lane in share.retries:
         closed = sub.closed.get(lane)
-        # A head that failed again has left RUNNING; one that was recalled has, too.
-        if closed is not None and closed.state is LaneState.RUNNING:
+        # A head that failed or was recalled may run in another slice by now: that one decides.
+        if closed is not None and closed.attempt is share:
+            closed.attempt = None
             closed.head = None
             closed.state = LaneState.OPENING
             advance(sub, closed)
+    if worker.gone and not worker.slices:
+        leave(sub, worker)
 
 
 def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
@@ -67,29 +72,39 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     if share.stale and (partition_of(record), record.offset()) in share.stale:
         return _failed_stale(sub, share, record, lane)
     closed = sub.closed.get(lane) or _close(sub, lane, record)
-    closed.head = record
+    if closed.head is not record:
+        raise InvariantError(
+            f"{partition_of(record)}@{record.offset()} failed while its lane {lane} is closed by "
+            "another record"
+        )
+    closed.attempt = None
     closed.failures += 1
     closed.first = closed.first or failure
     closed.last = failure
     sub.counts.failed += 1
     commands: list[Command] = []
     if not is_keyless(lane):
-        closed.fence_pending = True
+        closed.fence_at = share.worker
         commands.append(Fence(sub.name, share.worker, (lane,)))
+    return commands + judge(sub, closed, failure, now)
+
+
+def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
+    """Act on what follows the latest failure of a lane's head."""
     settings = sub.settings
     decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
     if decision.next is Next.RETRY:
         closed.state = LaneState.WAITING
         sub.closed.wake_at(closed, now + decision.delay)
-    elif decision.next is Next.DEAD_LETTER:
+        return []
+    if decision.next is Next.DEAD_LETTER:
         closed.state = LaneState.DEAD_LETTERING
-        commands.append(_publish(sub, closed))
-    elif decision.next is Next.BLOCK:
-        commands.append(_block(sub, closed))
-    else:
-        sub.counts.dropped += 1
-        _settle_head(sub, closed)
-    return commands
+        return [_publish(sub, closed)]
+    if decision.next is Next.BLOCK:
+        return [_block(sub, closed)]
+    sub.counts.dropped += 1
+    _settle_head(sub, closed)
+    return []
 
 
 def set_aside(sub: Subscription, report: SetAside) -> None:
@@ -106,14 +121,27 @@ def set_aside(sub: Subscription, report: SetAside) -> None:
             f"{partition_of(record)}@{record.offset()} was set aside although its lane is open"
         )
     closed.aside.append(record)
+    sub.count_blocked(closed, record)
 
 
 def fence_passed(sub: Subscription, report: FencePassed) -> None:
     """Everything leased before the fence has come back: the lanes may go on."""
     for lane in report.lanes:
         closed = sub.closed.get(lane)
-        if closed is not None:
-            closed.fence_pending = False
+        if closed is not None and closed.fence_at == report.worker:
+            closed.fence_at = None
+            advance(sub, closed)
+
+
+def leave(sub: Subscription, worker: WorkerLeases) -> None:
+    """Give the slots of an evicted worker to the others, now that all its leases have ended.
+
+    Not sooner: what it was running has failed and must close its lane before the next one starts.
+    """
+    sub.remove(worker)
+    for closed in list(sub.closed.lanes.values()):
+        if closed.fence_at == worker.index:
+            closed.fence_at = None
             advance(sub, closed)
 
 
@@ -154,7 +182,7 @@ def fire(sub: Subscription, now: float) -> list[Command]:
 
 def advance(sub: Subscription, closed: ClosedLane) -> None:
     """Open the lane or ready its head, as far as fence and delay allow."""
-    if closed.fence_pending or closed.due is not None:
+    if closed.fence_at is not None or closed.due is not None:
         return
     if closed.state is LaneState.OPENING:
         open_lane(sub, closed)
@@ -206,7 +234,7 @@ def _block(sub: Subscription, closed: ClosedLane) -> Notice:
     head, last = closed.head, closed.last
     if head is None or last is None:
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
-    sub.blocked_waiting += len(closed.queue) + len(closed.aside) + 1
+    sub.count_blocked(closed, head, len(closed.queue) + len(closed.aside) + 1)
     why = (
         "its handler asked for a dead letter"
         if last.outcome is Outcome.DEAD_LETTER
@@ -232,5 +260,5 @@ def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -
         sub.closed.close(closed)
     elif closed.head is None:
         closed.state = LaneState.OPENING
-    closed.fence_pending = True
+    closed.fence_at = share.worker
     return [Fence(sub.name, share.worker, (lane,))]

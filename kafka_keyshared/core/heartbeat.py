@@ -33,7 +33,7 @@ EVICT_AFTER = 6
 class RunningSince:
     """Since when the same record of a slice has been seen running, in monotonic seconds."""
 
-    unstarted: int
+    started: int
     since: float
     warned: bool = False
     stuck: bool = False
@@ -65,10 +65,12 @@ def ack_timeouts(
         if unstarted >= len(share.records):
             continue
         known = watch.running.get(share)
-        if known is None or known.unstarted != unstarted:
-            known = RunningSince(unstarted, now)
+        started = len(share.records) - unstarted
+        # Counted from the front: a recall takes from the back and does not end the running one.
+        if known is None or known.started != started:
+            known = RunningSince(started, now)
         seen[share] = known
-        record = share.records[len(share.records) - unstarted - 1]
+        record = share.records[started - 1]
         commands += _judge_age(sub, known, record, worker.name, now - known.since)
     watch.running = seen
     return commands
@@ -101,9 +103,12 @@ def _judge_age(
 
 def poison(sub: Subscription, now: float) -> list[Command]:
     """Phase 2: judge again any lane whose head has no attempt left and was not judged."""
+    commands: list[Command] = []
     for closed in failures.exhausted(sub):
-        sub.closed.wake_at(closed, now)
-    return []
+        if closed.last is not None:
+            sub.closed.cancel(closed)
+            commands += failures.judge(sub, closed, closed.last, now)
+    return commands
 
 
 def retries(sub: Subscription, now: float) -> list[Command]:
@@ -131,14 +136,17 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
 
 
 def evict(sub: Subscription, index: int) -> list[Command]:
-    """Take a worker off the ring; only its slots move, and nothing of them is running."""
+    """Give up a worker. Its slots move when its last lease has ended, and only its slots."""
     worker = sub.workers[index]
     others = [other for other in sub.workers if not other.gone and other is not worker]
     if not others:
         return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
-    sub.remove(worker)
+    worker.gone = True
+    recall = [Recall(sub.name, index)] if worker.slices else []
+    if not worker.slices:
+        failures.leave(sub, worker)
     return [
-        Recall(sub.name, index),
+        *recall,
         AbandonWorker(sub.name, index),
         Notice(
             Level.ERROR,

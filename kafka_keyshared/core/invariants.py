@@ -73,7 +73,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
     closed_now = {
         lane: closed
         for lane, closed in sub.closed.lanes.items()
-        if not closed.fence_pending and not is_keyless(lane) and closed.state is not LaneState.GATED
+        if closed.fence_at is None and not is_keyless(lane)
     }
     if not closed_now:
         return

@@ -19,11 +19,14 @@ from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record
 
 if TYPE_CHECKING:
-    from kafka_keyshared.core.events import Failure
+    from kafka_keyshared.core.events import Failure, Slice
 
 OrderScope: TypeAlias = Literal["topic", "partition", "subscription"]
 Lane: TypeAlias = tuple[str, int, bytes, int]
 """(topic, partition, key identity, offset); the parts that do not matter are "", -1, b"" and -1."""
+
+# Longer than any key that stands for itself, so that no such key can pass for a hashed one.
+_HASHED = b"\x00hash:".ljust(LANE_KEY_BYTES, b"\x00")
 
 
 def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
@@ -35,7 +38,7 @@ def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
     key = record.key()
     if key is None:
         return (record.topic(), record.partition(), b"", record.offset())
-    identity = key if len(key) <= LANE_KEY_BYTES else b"\x00hash:" + lane_hash(key)
+    identity = key if len(key) <= LANE_KEY_BYTES else _HASHED + lane_hash(key)
     if scope == "topic":
         return (record.topic(), -1, identity, -1)
     if scope == "partition":
@@ -58,7 +61,6 @@ class LaneState(enum.Enum):
     )
     BLOCKED = "blocked"  # its head is poison and the policy is Block
     OPENING = "opening"  # its head is settled; only the fence is missing
-    GATED = "gated"  # its records wait for room in the commit metadata
 
 
 @dataclass(slots=True, eq=False)
@@ -66,14 +68,16 @@ class ClosedLane:
     """A lane of which nothing may start but its own head.
 
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
-    left this process's backlog).
+    left this process's backlog). ``fence_at`` is the worker whose fence is not passed yet, and
+    ``attempt`` the slice in which the head runs again.
     """
 
     lane: Lane
     key: bytes | None
     state: LaneState
     head: Record | None
-    fence_pending: bool = False
+    fence_at: int | None = None
+    attempt: Slice | None = None
     due: float | None = None
     failures: int = 0
     first: Failure | None = None

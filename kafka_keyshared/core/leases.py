@@ -26,6 +26,7 @@ class WorkerLeases:
     def __init__(self, name: str, index: int, leases_max: int) -> None:
         self.name = name
         self.index = index
+        self.leases_max = leases_max
         self.slice_max = max(1, leases_max // SLICES_HELD)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
         self.backlog: list[Record] = []
@@ -36,9 +37,15 @@ class WorkerLeases:
         self.idle_beats = 0
         self.gone = False
 
-    def may_take(self) -> bool:
-        """Say whether another slice may be handed out."""
-        return len(self.slices) < SLICES_HELD and not self.gone
+    def room(self) -> int:
+        """Return how many records the next slice may have, 0 when there is to be none yet."""
+        if len(self.slices) >= SLICES_HELD:
+            return 0
+        return min(self.slice_size, self.leases_free())
+
+    def leases_free(self) -> int:
+        """Return how many more records the worker may hold."""
+        return 0 if self.gone else max(0, self.leases_max - self.leased)
 
     def merge_front(self) -> None:
         """Put what must run first (opened lanes, recalled leases) at the head of the backlog."""

@@ -81,7 +81,8 @@ def derive(end: int, unsettled: Mapping[str, list[int]], restored: Mapping[str, 
     position = min((min(offsets) for offsets in unsettled.values() if offsets), default=end)
     runs: dict[str, Runs] = {}
     for name, offsets in unsettled.items():
-        offsets.sort()
-        if settled := settled_runs(position, end, offsets, restored.get(name, ())):
+        # A record that failed is held by its lane, and may be its slice's last started one too.
+        held = sorted(set(offsets))
+        if settled := settled_runs(position, end, held, restored.get(name, ())):
             runs[name] = settled
     return Snapshot(position, runs)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafka_keyshared.core.events import Command, Level, Notice, Pause, Resume
-from kafka_keyshared.core.failures import open_lane
-from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.metadata import SET_BUDGET, Encoded
 from kafka_keyshared.core.offsets import Snapshot
 from kafka_keyshared.core.subscription import BLOCKED_SHARE, Subscription
@@ -72,12 +70,14 @@ class Pressure:
         for partition, snapshot in snapshots.items():
             runs = snapshot.runs.get(sub.name, ())
             size = sizes[partition]
-            if partition in gates:
-                if size < SET_BUDGET * RELEASE_AT:
-                    cleared.append(partition)
-            elif runs and size >= SET_BUDGET * GATE_AT:
-                gates[partition] = runs[-1][1] - 1
-                newly.append(partition)
+            if partition not in gates:
+                if runs and size >= SET_BUDGET * GATE_AT:
+                    gates[partition] = runs[-1][1] - 1
+                    newly.append(partition)
+            elif size < SET_BUDGET * RELEASE_AT:
+                cleared.append(partition)
+            else:
+                self._raise_gate(sub, partition, snapshot)
         commands: list[Command] = []
         if newly:
             self.full.update(newly)
@@ -95,12 +95,22 @@ class Pressure:
             commands += self._ungate(sub, cleared)
         return commands
 
+    def _raise_gate(self, sub: Subscription, partition: TopicPartition, snapshot: Snapshot) -> None:
+        """Follow the highest settled record, so that the position may always go on.
+
+        What was running when the gate closed may have settled beyond it, and another subscription
+        may be ahead: in both cases the lowest unsettled record could stand behind the gate.
+        """
+        ends = [runs[-1][1] for runs in snapshot.runs.values()]
+        own = snapshot.runs.get(sub.name)
+        highest = (own[-1][1] if own else max(ends, default=0)) - 1
+        if highest > sub.restrictions.gates[partition]:
+            sub.unpark(partition)
+            sub.restrictions.gates[partition] = highest
+
     def _ungate(self, sub: Subscription, partitions: list[TopicPartition]) -> list[Command]:
         for partition in partitions:
-            sub.restrictions.gates.pop(partition, None)
-        for closed in list(sub.closed.lanes.values()):
-            if closed.state is LaneState.GATED:
-                open_lane(sub, closed)
+            sub.unpark(partition)
         self.full.difference_update(partitions)
         resumed = [partition for partition in partitions if partition not in self.overfull]
         return [Resume(resumed)] if resumed else []

@@ -39,10 +39,11 @@ class RetryPolicy(NamedTuple):
         >>> RetryPolicy().delay(3, 0.0)
         0.4
         """
-        exponent = min(failures - 1, 64)
-        return float(min(self.backoff * self.factor**exponent, self.backoff_max)) * (
-            1 + self.jitter * jitter
-        )
+        try:
+            grown = float(self.backoff) * float(self.factor) ** (failures - 1)
+        except OverflowError:
+            grown = self.backoff_max if self.backoff else 0.0
+        return min(grown, self.backoff_max) * (1 + self.jitter * jitter)
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for the first value that makes no sense."""

@@ -2,8 +2,7 @@
 
 The way of a record: :meth:`Subscription.admit` routes it to its owner's backlog, :meth:`flush`
 leases it to that worker in a slice, and a report ends the lease. What happens after a failure
-stands in
-:mod:`kafka_keyshared.core.failures`.
+stands in :mod:`kafka_keyshared.core.failures`.
 """
 
 from __future__ import annotations
@@ -20,75 +19,20 @@ from kafka_keyshared.core.lanes import (
     ClosedLanes,
     Lane,
     LaneState,
-    OrderScope,
     lane_of,
 )
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.routing.ring import VnodeRing
-from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.settings import Counts, SubscriptionSettings
 from kafka_keyshared.core.window import Window
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS
 from kafka_keyshared.model import Record, TopicPartition
+
+__all__ = ["BLOCKED_SHARE", "Subscription", "SubscriptionSettings", "partition_of"]
 
 SLOT_MASK = SLOTS - 1
 BLOCKED_SHARE = 4
 """Records behind blocked lanes may fill one part in this many of the window."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionSettings:
-    """What a user may choose for one subscription. Times are in seconds.
-
-    ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
-    topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
-    """
-
-    name: str = "default"
-    workers: tuple[str, ...] = ("worker-0",)
-    order_scope: OrderScope = "topic"
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    poison: PoisonPolicy = "block"
-    dlq: bool = False
-    window_records: int = 10_000
-    window_bytes: int = 64 << 20
-    leases_per_worker: int = 1_000
-    max_leases_per_key: int | None = None
-    ack_timeout: float | None = None
-    warn_after: float = 30.0
-    exit_when_stuck: bool = False
-
-    def check(self) -> None:
-        """Raise :class:`ConfigError` for the first setting that cannot work."""
-        self.retry.check()
-        if self.poison == "dead_letter" and not self.dlq:
-            raise ConfigError(
-                f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "
-                "give dlq=True or dlq='name'"
-            )
-        if self.max_leases_per_key not in (None, 1):
-            raise ConfigError(
-                f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
-                "give 1, or None for many leases of a key at its one worker"
-            )
-        if self.leases_per_worker < 1:
-            raise ConfigError(
-                f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
-                "give at least 1"
-            )
-
-
-@dataclass(slots=True)
-class Counts:
-    """How records of a subscription ended since the start; attempts for ``failed``."""
-
-    ok: int = 0
-    failed: int = 0
-    dropped: int = 0
-    dead_lettered: int = 0
-    retries: int = 0
-    skipped: int = 0
-    stuck: int = 0
 
 
 @dataclass(slots=True)
@@ -137,8 +81,7 @@ class Subscription:
         self._rows = [self.workers[index].backlog for index in self._owners]
 
     def remove(self, worker: WorkerLeases) -> None:
-        """Take a worker off the ring and give what waits at it to the new owners, in order."""
-        worker.gone = True
+        """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
         self._project()
         worker.merge_front()
         waiting, heads = worker.backlog[:], worker.retries[:]
@@ -199,17 +142,13 @@ class Subscription:
             return
         for worker in self.workers:
             worker.merge_front()
-            if worker.retries and (heads := self._ready_heads(worker)):
-                yield self._lease(
-                    worker,
-                    [closed.head for closed in heads if closed.head is not None],
-                    tuple(closed.lane for closed in heads),
-                )
+            if worker.retries:
+                yield from self._lease_heads(worker)
         if self.keyless:
             yield from self._flush_keyless()
         for worker in self.workers:
-            while worker.backlog and worker.may_take():
-                taken = self._take(worker, worker.slice_size)
+            while worker.backlog and (room := worker.room()):
+                taken = self._take(worker, room)
                 if not taken:
                     break
                 yield self._lease(worker, taken)
@@ -221,27 +160,36 @@ class Subscription:
         worker.hold(share)
         return Lease(share)
 
-    def _ready_heads(self, worker: WorkerLeases) -> list[ClosedLane]:
+    def _lease_heads(self, worker: WorkerLeases) -> Iterator[Command]:
+        """Lease the heads of closed lanes for their next attempt."""
         closing = self.restrictions.closing
-        heads = []
-        for closed in worker.retries:
-            head = closed.head
-            if head is None or (closing and partition_of(head) in closing):
-                continue
+        room = worker.leases_free()
+        ready, worker.retries[:] = worker.retries[:room], worker.retries[room:]
+        # The head of a partition on its way out is not retried: it is about to be forgotten.
+        heads = [
+            (closed, closed.head)
+            for closed in ready
+            if closed.head is not None and not (closing and partition_of(closed.head) in closing)
+        ]
+        if not heads:
+            return
+        lanes = tuple(closed.lane for closed, _ in heads)
+        lease = self._lease(worker, [head for _, head in heads], lanes)
+        for closed, _ in heads:
             closed.state = LaneState.RUNNING
-            heads.append(closed)
-        worker.retries.clear()
+            closed.attempt = lease.slice
         self.counts.retries += len(heads)
-        return heads
+        yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [worker for worker in self.workers if worker.may_take()]
+        able = [worker for worker in self.workers if worker.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
-            share = min(-(-len(self.keyless) // left), worker.slice_size)
+            room = worker.room()
+            share = min(-(-len(self.keyless) // left), room)
             part = self.keyless[:share]
             del self.keyless[:share]
-            records = self._take(worker, worker.slice_size - len(part)) + self._startable(part)
+            records = self._take(worker, room - len(part)) + self._startable(part)
             if records:
                 yield self._lease(worker, records)
 
@@ -269,8 +217,7 @@ class Subscription:
                     closed := self.closed.get(lane_of(record, self.settings.order_scope))
                 ):
                     closed.queue.append(record)
-                    if closed.state is LaneState.BLOCKED:
-                        self._count_blocked(closed, record)
+                    self.count_blocked(closed, record)
                 else:
                     passed.append(record)
             records = passed
@@ -278,9 +225,11 @@ class Subscription:
             return records
         return [record for record in records if self._claim(record)]
 
-    def _count_blocked(self, closed: ClosedLane, record: Record) -> None:
-        """Note the partition once records behind blocked lanes fill a quarter of the window."""
-        self.blocked_waiting += 1
+    def count_blocked(self, closed: ClosedLane, record: Record, count: int = 1) -> None:
+        """Note the partition once what blocked lanes hold fills a quarter of the window."""
+        if closed.state is not LaneState.BLOCKED:
+            return
+        self.blocked_waiting += count
         if self.blocked_waiting * BLOCKED_SHARE >= self.window.records_max:
             self.overfull.setdefault(partition_of(record), closed)
 
@@ -289,21 +238,27 @@ class Subscription:
         passed = []
         for record in records:
             partition = partition_of(record)
-            if partition in closing:
+            offset = record.offset()
+            if partition in closing or offset > gates.get(partition, offset):
                 self.parked.setdefault(partition, []).append(record)
-            elif record.offset() > gates.get(partition, record.offset()):
-                self._gate(record)
             else:
                 passed.append(record)
         return passed
 
-    def _gate(self, record: Record) -> None:
-        lane = lane_of(record, self.settings.order_scope)
-        closed = self.closed.get(lane)
-        if closed is None:
-            closed = ClosedLane(lane, record.key(), LaneState.GATED, head=None)
-            self.closed.close(closed)
-        closed.queue.append(record)
+    def unpark(self, partition: TopicPartition) -> None:
+        """Let go what waited for room in the commit metadata.
+
+        What the partition has in backlogs is partly older and partly newer than what was parked:
+        both are merged by offset, which is their order in every lane.
+        """
+        self.restrictions.gates.pop(partition, None)
+        freed = self.parked.pop(partition, [])
+        for worker in self.workers:
+            worker.merge_front()
+            freed += [each for each in worker.backlog if partition_of(each) == partition]
+            worker.backlog[:] = [e for e in worker.backlog if partition_of(e) != partition]
+        freed.sort(key=lambda record: record.offset())
+        self.put_first(freed)
 
     def _claim(self, record: Record) -> bool:
         """With one lease per key: take the lane for this record, or queue it behind the lease."""
@@ -352,16 +307,18 @@ class Subscription:
                 self._recalled_open(record, lane, worker)
             elif closed.head is record:
                 closed.state = LaneState.WAITING
+                closed.attempt = None
                 self.owner(record).retries.append(closed)
             else:
                 behind.setdefault(lane, []).append(record)
         # They left the backlog before anything that the lane's queue took from it since.
         for lane, records in behind.items():
-            self.closed.lanes[lane].queue.extendleft(reversed(records))
+            closed = self.closed.lanes[lane]
+            closed.queue.extendleft(reversed(records))
+            self.count_blocked(closed, records[0], len(records))
 
     def _recalled_open(self, record: Record, lane: Lane, worker: WorkerLeases) -> None:
-        owner = self.owner(record) if worker.gone else worker
-        target = self.keyless if record.key() is None else owner.front
+        target = self.keyless if record.key() is None else worker.front
         target.append(record)
         if self.busy is not None:
             target.extend(self.busy.pop(lane, ()))

@@ -74,9 +74,10 @@ class DeadLetterPublisher:
         return self._pending
 
     def close(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds for what is on the way."""
+        """Wait at most ``timeout`` seconds for what is on the way, then disconnect."""
         if self._producer is not None:
             self._producer.flush(timeout)
+            self._producer = None
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,6 +156,7 @@ class KafkaClient:
         self._assigned: dict[TopicPartition, ClientPartition] = {}
         self.last_error = ""
         own = dict(conf)
+        self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
         self._users_on_commit = own.pop("on_commit", None)
         self._users_error_cb = own.pop("error_cb", None)
@@ -174,13 +175,10 @@ class KafkaClient:
         Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
         :class:`TopicMissingError` naming the topic. Patterns (``^...``) are not looked up.
         """
-        address = None
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
-            address = error.args[0]
-        if address is not None:
-            raise BrokerUnavailableError(self.last_error or str(address))
+            raise unreachable(self._bootstrap, self.last_error or str(error.args[0])) from error
         for topic in self._topics:
             if topic.startswith("^"):
                 continue
@@ -344,6 +342,15 @@ class KafkaClient:
         log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
         if self._users_error_cb is not None:
             self._users_error_cb(error)
+
+
+def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
+    """Return the error for a cluster that does not answer: where, why, and what to try."""
+    return BrokerUnavailableError(
+        f"no broker answered at {bootstrap}: {why}; see that the address and port are right, that "
+        "the broker runs, that it advertises an address that can be reached from here, and that "
+        "'security.protocol' is what it expects"
+    )
 
 
 def is_cooperative(conf: Mapping[str, Any]) -> bool:

@@ -36,11 +36,14 @@ HANDLER_CLOSE_TIMEOUT = 5.0
 class Hooks:
     """For tools that watch an instance from inside: demo, bench and tests.
 
-    ``client`` makes the client in place of :class:`KafkaClient`; ``rebalanced`` is told of
-    partitions that come and go; ``stepped`` runs after every step of the loop.
+    ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
+    ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
+    dead letter; ``stepped`` runs after every step of the loop.
     """
 
     client: Callable[..., KafkaClient] = KafkaClient
+    pool: Callable[..., ThreadPool] = ThreadPool
+    dead_lettered: Callable[[DeadLettered], None] | None = None
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None
     stepped: Callable[[Loop], None] | None = None
 
@@ -135,8 +138,8 @@ class KeyShared:
         self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]
     ) -> int:
         client.check_topics(START_TIMEOUT)
-        publisher = self._publisher(client, mailbox)
-        pool = ThreadPool(self._specs(handler), mailbox)  # type: ignore[arg-type]
+        publisher = self._publisher(mailbox)
+        pool = self._hooks.pool(self._specs(handler), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
         self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
         pool.start()
@@ -187,9 +190,7 @@ class KeyShared:
             for index, name in enumerate(self._settings.workers)
         ]
 
-    def _publisher(
-        self, client: KafkaClient, mailbox: SimpleQueue[Mail]
-    ) -> DeadLetterPublisher | None:
+    def _publisher(self, mailbox: SimpleQueue[Mail]) -> DeadLetterPublisher | None:
         if not self._settings.dlq:
             return None
         plain = [topic for topic in self.topics if not topic.startswith("^")]
@@ -197,9 +198,10 @@ class KeyShared:
         require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
 
         def post(answered: DeadLettered) -> None:
+            if self._hooks.dead_lettered is not None:
+                self._hooks.dead_lettered(answered)
             mailbox.put(answered)
 
-        del client
         return DeadLetterPublisher(self.conf, self.options.dlq_topic, post)
 
 

@@ -1,0 +1,86 @@
+# Everything a contributor runs. On a fresh machine `make demo` and `make test` need only Python and
+# make; what else they need they install into .venv, or name.
+# PYTHON=/path/to/python chooses the interpreter that .venv is made with.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+CANDIDATES := $(or $(PYTHON),python3 python python3.13 python3.12 python3.11 python3.14)
+SOURCES := kafka_keyshared examples tests tools
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo kafka test lint types suites parts format verify wheel clean
+
+# An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
+ifneq ($(wildcard $(VENV)/.made-in),)
+ifneq ($(shell cat $(VENV)/.made-in),$(CURDIR))
+$(shell rm -rf $(VENV))
+endif
+endif
+
+help: ## List the tasks
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r task text; do printf '%-14s %s\n' "$$task" "$$text"; done
+
+demo: $(VENV)/.installed ## Run a year of flights through an embedded cluster and judge the result
+	@$(BIN)/keyshared demo
+
+kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Java and, once, Maven)
+	@$(BIN)/python tools/parts.py kafka
+	@$(BIN)/python -m kafka_keyshared.local.broker
+
+test: lint types suites ## Lint, check the types and run every suite
+
+lint: $(VENV)/.installed-test ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-test ## Check the types, strictly
+	$(BIN)/mypy
+
+suites: $(VENV)/.installed-test parts ## Run every test suite (K=… picks tests by name)
+	$(BIN)/python -m pytest $(if $(K),-k '$(K)')
+
+parts: $(VENV)/.installed-test # What the suites need besides Python
+	@$(BIN)/python tools/parts.py suites
+
+format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+verify: $(VENV)/.installed-test parts ## Take the full measurements (long)
+	$(BIN)/python tests/benchmarks/verify.py
+
+wheel: $(VENV)/.installed ## Build the wheel into dist/
+	@rm -rf build # a module that is gone from the sources would live on in it
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+
+clean: ## Remove everything that these tasks made, .venv included
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A Python that can make an environment by itself goes before one that needs uv or virtualenv.
+$(VENV)/.made-in:
+	@for question in --makes-venv --usable; do \
+	  for python in $(CANDIDATES); do \
+	    if "$$python" tools/make_venv.py $$question >/dev/null 2>&1; then \
+	      "$$python" tools/make_venv.py $(VENV) && printf '%s' '$(CURDIR)' > $@; exit; \
+	    fi; \
+	  done; \
+	done; \
+	echo "no Python 3.11 to 3.14 among: $(CANDIDATES); install the package python3" >&2; exit 2
+
+# Without build isolation pip needs no network once everything is there, and the build tool is the
+# one in constraints.txt.
+$(VENV)/.installed: $(VENV)/.made-in pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt setuptools
+	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli]'
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,test]'
+	@touch $@

@@ -1,0 +1,20 @@
+"""Evidence of what a run did, and a verdict on it that does not trust the code under test.
+
+A *ledger* (:mod:`~kafka_keyshared.audit.ledger`) is written while the run goes on, by the producer,
+around every handler call and at every commit. The *judge* (:mod:`~kafka_keyshared.audit.judge`)
+reads all ledgers of a run afterwards. Neither knows how records are dispatched.
+"""
+
+from kafka_keyshared.audit.judge import Judgement, judge
+from kafka_keyshared.audit.ledger import FileLedger, Ledger, MemoryLedger, read_ledgers
+from kafka_keyshared.audit.wrap import audited
+
+__all__ = [
+    "FileLedger",
+    "Judgement",
+    "Ledger",
+    "MemoryLedger",
+    "audited",
+    "judge",
+    "read_ledgers",
+]

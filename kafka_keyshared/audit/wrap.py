@@ -1,0 +1,114 @@
+"""Handlers that report to a ledger and are otherwise the handlers they were."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from kafka_keyshared.audit.ledger import DROPPED, FAILED, OK, Ledger, Outcome
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def audited(handler: Handler, ledger: Ledger) -> Handler:
+    """Return ``handler`` with a start and an end in ``ledger`` around each call.
+
+    A function gives a function, an ``async def`` an ``async def``, and a handler class a subclass
+    whose ``handle`` reports, so that every worker still makes an instance of its own. Results and
+    exceptions, ``BaseException`` included, pass through untouched.
+
+    The end is written before the caller learns of it, so whatever the caller then commits comes
+    later in the ledger.
+
+    :raises TypeError: a class without a method ``handle``.
+    """
+    if inspect.isclass(handler):
+        return cast("Handler", _audited_class(handler, ledger))
+    return cast("Handler", _audited_call(handler, ledger))
+
+
+def _audited_class(handler: type[Any], ledger: Ledger) -> type[Any]:
+    method = getattr(handler, "handle", None)
+    if not callable(method):
+        raise TypeError(
+            f"{handler.__module__}.{handler.__qualname__} has no method handle(record); "
+            "a handler class needs one"
+        )
+    # handle may be any kind of attribute (method, staticmethod, callable); looked up on the
+    # instance it takes just the record, whatever it is.
+    if inspect.iscoroutinefunction(method):
+
+        async def handle_async(self: Any, record: Record) -> Any:
+            return await _run_async(super(audited_class, self).handle, ledger, record)
+
+        handle: Callable[..., Any] = handle_async
+    else:
+
+        def handle_sync(self: Any, record: Record) -> Any:
+            return _run(super(audited_class, self).handle, ledger, record)
+
+        handle = handle_sync
+    functools.update_wrapper(handle, method)
+    names = ("__module__", "__qualname__", "__doc__")
+    body: dict[str, Any] = {name: getattr(handler, name) for name in names}
+    body["handle"] = handle
+    audited_class: type[Any] = types.new_class(handler.__name__, (handler,), exec_body=_fill(body))
+    return audited_class
+
+
+def _fill(body: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    return lambda namespace: namespace.update(body)
+
+
+def _audited_call(handler: Callable[..., Any], ledger: Ledger) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(handler):
+
+        async def call_async(record: Record) -> Any:
+            return await _run_async(handler, ledger, record)
+
+        return functools.update_wrapper(call_async, handler)
+
+    def call(record: Record) -> Any:
+        return _run(handler, ledger, record)
+
+    return functools.update_wrapper(call, handler)
+
+
+def _run(handler: Callable[[Record], Any], ledger: Ledger, record: Record) -> Any:
+    attempt = ledger.started(record.topic(), record.partition(), record.offset(), record.key())
+    try:
+        result = handler(record)
+    except BaseException as error:
+        ledger.ended(attempt, _outcome(error))
+        raise
+    ledger.ended(attempt, OK if result is None else _outcome(result))
+    return result
+
+
+async def _run_async(
+    handler: Callable[[Record], Awaitable[Any]], ledger: Ledger, record: Record
+) -> Any:
+    attempt = ledger.started(record.topic(), record.partition(), record.offset(), record.key())
+    try:
+        result = await handler(record)
+    except BaseException as error:
+        ledger.ended(attempt, _outcome(error))
+        raise
+    ledger.ended(attempt, OK if result is None else _outcome(result))
+    return result
+
+
+def _outcome(result: object) -> Outcome:
+    """Return what a handler's result or exception settles, by the rules of the handler API."""
+    if isinstance(result, Ack):
+        return OK
+    if isinstance(result, Drop):
+        return DROPPED
+    # A coroutine out of a plain function is work nobody will await: a failed attempt.
+    if isinstance(result, (Retry, DeadLetter, BaseException)) or inspect.isawaitable(result):
+        return FAILED
+    return OK

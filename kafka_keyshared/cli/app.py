@@ -1,0 +1,166 @@
+"""The verbs. Each imports what it needs when it is called, so that ``--help`` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.output import Output, write_error
+from kafka_keyshared.errors import KeySharedError
+
+app = typer.Typer(
+    name="keyshared",
+    help="Per-key order with more workers than partitions, on Kafka consumer groups.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+demo_app = typer.Typer(help="A year of flights, in order, judged record by record.")
+bench_app = typer.Typer(help="Measure this package beside the bare consume loop.")
+app.add_typer(demo_app, name="demo")
+app.add_typer(bench_app, name="bench")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
+OutputFlag = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+Bootstrap = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Address of a broker, host:port.")
+]
+ClientSettings = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
+]
+
+
+def run() -> int:
+    """Run the command line and turn this package's errors into a line and a status."""
+    try:
+        status = app(standalone_mode=False)
+    except KeySharedError as error:
+        write_error(str(error))
+        return error.exit_code
+    except typer.Exit as ended:
+        return int(ended.exit_code)
+    except typer.Abort:
+        return 1
+    except Exception as error:
+        # Click's usage errors know how to show themselves; anything else is a defect.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        return int(getattr(error, "exit_code", 2))
+    return status if isinstance(status, int) else 0
+
+
+@demo_app.callback(invoke_without_command=True)
+def demo(
+    context: typer.Context,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+    sabotage: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> int:
+    """Send a year of flights through an embedded cluster and judge what happened.
+
+    362,891 records, 8 workers, 16 partitions; cancelled flights fail three times and end in the
+    dead-letter topic. Exit status 0 means that nothing was reordered, lost, repeated or overlapped.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from kafka_keyshared.cli.demo import demo_verb
+
+    return demo_verb(Output.JSON if json else output, sabotage)
+
+
+@demo_app.command("load")
+def demo_load(
+    bootstrap_server: Bootstrap = None,
+    topic: Annotated[str, typer.Option("-t", "--topic", help="Made when missing.")] = "flights",
+    partitions: Annotated[int, typer.Option(help="Partitions of a topic that is made.")] = 16,
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Write the year of flights to a topic of any cluster."""
+    from kafka_keyshared.cli.demo import load_verb
+
+    return load_verb(bootstrap_server, topic, partitions, x or [], Output.JSON if json else output)
+
+
+@app.command("run")
+def run_command(
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:ATTR",
+            help="A function, a handler class or an app; or path/file.py:ATTR.",
+        ),
+    ],
+    bootstrap_server: Bootstrap = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")] = None,
+    workers: Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")] = None,
+    dlq: Annotated[
+        str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")] = None,
+    app_dir: Annotated[Path, typer.Option(help="First on sys.path.")] = Path(),
+    x: ClientSettings = None,
+) -> int:
+    """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
+    from kafka_keyshared.cli.run import RunArguments, run_verb
+
+    return run_verb(
+        RunArguments(
+            handler=handler,
+            bootstrap=bootstrap_server,
+            topics=topic or [],
+            group=group,
+            workers=workers,
+            dlq=dlq,
+            config=config,
+            app_dir=app_dir,
+            client=x or [],
+        )
+    )
+
+
+@bench_app.command("noop")
+def bench_noop(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    records: int = 2_000_000,
+    partitions: int = 8,
+    keys: int = 10_000,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    repeat: int = 9,
+    null_share: Annotated[float, typer.Option(help="Part of the records without a key.")] = 0.0,
+    fail_every: Annotated[int, typer.Option(help="One record in so many fails once.")] = 0,
+    max_leases_per_key: Annotated[int | None, typer.Option(help="1, or no limit.")] = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the cost of the layer with an empty handler, as a ratio to the bare loop."""
+    from kafka_keyshared.bench.noop import NoopPlan
+    from kafka_keyshared.cli.bench import noop_verb
+
+    plan = NoopPlan(
+        records=records,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        workers=workers,
+        repeat=repeat,
+        null_share=null_share,
+        fail_every=fail_every,
+        max_leases_per_key=max_leases_per_key,
+    )
+    return noop_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

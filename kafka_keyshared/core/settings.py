@@ -1,0 +1,64 @@
+"""What a user may choose for one subscription, and what is counted of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_keyshared.core.lanes import OrderScope
+from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """What a user may choose for one subscription. Times are in seconds.
+
+    ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
+    topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
+    """
+
+    name: str = "default"
+    workers: tuple[str, ...] = ("worker-0",)
+    order_scope: OrderScope = "topic"
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    poison: PoisonPolicy = "block"
+    dlq: bool = False
+    window_records: int = 10_000
+    window_bytes: int = 64 << 20
+    leases_per_worker: int = 1_000
+    max_leases_per_key: int | None = None
+    ack_timeout: float | None = None
+    warn_after: float = 30.0
+    exit_when_stuck: bool = False
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for the first setting that cannot work."""
+        self.retry.check()
+        if self.poison == "dead_letter" and not self.dlq:
+            raise ConfigError(
+                f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "
+                "give dlq=True or dlq='name'"
+            )
+        if self.max_leases_per_key not in (None, 1):
+            raise ConfigError(
+                f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
+                "give 1, or None for many leases of a key at its one worker"
+            )
+        if self.leases_per_worker < 1:
+            raise ConfigError(
+                f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
+                "give at least 1"
+            )
+
+
+@dataclass(slots=True)
+class Counts:
+    """How records of a subscription ended since the start; attempts for ``failed``."""
+
+    ok: int = 0
+    failed: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
+    retries: int = 0
+    skipped: int = 0
+    stuck: int = 0

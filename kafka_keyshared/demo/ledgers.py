@@ -1,0 +1,97 @@
+"""The demo's ears: a client that writes every commit into the ledger, and hooks for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kafka_keyshared.audit.ledger import Ledger, Ranges
+from kafka_keyshared.core import metadata
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult, DeadLettered
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.kafka import KafkaClient
+
+
+class AuditedClient(KafkaClient):
+    """A client that reports every commit before it is sent, and every answer.
+
+    ``accepted`` is told of each partition's position once the broker has accepted it.
+    """
+
+    ledger: Ledger
+    accepted: Callable[[TopicPartition, int], None]
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+    ) -> None:
+        self._sent: dict[Commit, list[int]] = {}
+        self._on_answer = answer
+        super().__init__(conf, topics, self._answered)
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Report the commit, then send it."""
+        self._sent[commit] = [
+            self.ledger.commit_sent(
+                partition.topic,
+                partition.partition,
+                entry.position,
+                _settled(entry.position, entry.metadata),
+            )
+            for partition, entry in commit.entries.items()
+        ]
+        answer = super().commit(commit)
+        if answer is not None:
+            self._note(answer)
+        return answer
+
+    def _answered(self, answer: CommitAnswered) -> None:
+        self._note(answer)
+        self._on_answer(answer)
+
+    def _note(self, answer: CommitAnswered) -> None:
+        accepted = answer.result is CommitResult.ACCEPTED
+        for number in self._sent.pop(answer.commit):
+            self.ledger.commit_answered(number, accepted=accepted)
+        if accepted:
+            for partition, entry in answer.commit.entries.items():
+                self.accepted(partition, entry.position)
+
+
+def _settled(position: int, text: str) -> Ranges:
+    """Return what the metadata really says, as inclusive ranges."""
+    runs = metadata.decode(text, position).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
+    return tuple((start, end - 1) for start, end in runs)
+
+
+def audited_client(
+    ledger: Ledger,
+    accepted: Callable[[TopicPartition, int], None],
+    base: type[AuditedClient] = AuditedClient,
+) -> type[AuditedClient]:
+    """Return a client class that writes to this ledger."""
+    return type("LedgerClient", (base,), {"ledger": ledger, "accepted": staticmethod(accepted)})
+
+
+def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
+    """Return the hook that reports acknowledged dead letters."""
+
+    def note(answered: DeadLettered) -> None:
+        if answered.error is None:
+            record = answered.publish.record
+            ledger.dead_letter_acknowledged(record.topic(), record.partition(), record.offset())
+
+    return note
+
+
+def on_rebalance(ledger: Ledger) -> Callable[[str, Sequence[TopicPartition]], None]:
+    """Return the hook that reports partitions that come and go."""
+    tell = {"assigned": ledger.assigned, "revoked": ledger.revoked, "lost": ledger.lost}
+
+    def note(what: str, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            tell[what](partition.topic, partition.partition)
+
+    return note

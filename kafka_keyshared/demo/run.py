@@ -1,0 +1,251 @@
+"""``keyshared demo``: a year of flights through a consumer group, and the verdict on it.
+
+A producer thread writes the year into the embedded cluster while a :class:`KeyShared` instance
+re-dispatches it by aircraft over eight workers and a third thread reads the dead-letter topic. A
+ledger hears of everything; the judge reads it at the end, and the workers' answer is compared with
+one worked out straight from the file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.audit.judge import Judgement, judge
+from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.config import RetryOptions
+from kafka_keyshared.demo import data
+from kafka_keyshared.demo.expected import compare, expected, read_answers
+from kafka_keyshared.demo.flights import Flights
+from kafka_keyshared.demo.ledgers import (
+    AuditedClient,
+    audited_client,
+    on_dead_letter,
+    on_rebalance,
+)
+from kafka_keyshared.demo.sabotage import HastyClient, check_kind, sabotaged_pool
+from kafka_keyshared.dlq.envelope import source_of
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.local.producer import MeteredProducer
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.runtime.service import Hooks, KeyShared
+from kafka_keyshared.runtime.threads import ThreadPool
+
+TOPIC = "flights"
+DLQ = "flights.dlq"
+PARTITIONS = 16
+DLQ_PARTITIONS = 4
+WORKERS = "thread:8"
+RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
+STALL_SECONDS = 60.0
+
+
+@dataclass
+class Progress:
+    """What a watcher is shown while the demo runs."""
+
+    started: float = field(default_factory=time.monotonic)
+    produced: int = 0
+    settled: int = 0
+    dead_letters_read: int = 0
+    held: int = 0
+    closed_keys: int = 0
+    committed: int = 0
+
+
+class Demo:
+    """One run. ``watch`` is called about ten times a second."""
+
+    def __init__(self, watch: Callable[[Progress], None], sabotage: str | None = None) -> None:
+        check_kind(sabotage)
+        self._watch = watch
+        self._sabotage = sabotage
+        self.progress = Progress()
+        self._written = MemoryLedger("producer")
+        self._ledger = MemoryLedger("consumer")
+        self._letters = MemoryLedger("dead-letters")
+        self._ends: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
+        self._committed: dict[int, int] = {}
+        self._all_produced = threading.Event()
+        self._finished = threading.Event()
+        self._failure: BaseException | None = None
+        self._ended = 0.0
+        self._moved = (0, time.monotonic())
+        self._watched = 0.0
+
+    def run(self) -> dict[str, Any]:
+        """Run to the end; return the figures and the verdict.
+
+        Raises :class:`KeySharedError` when it makes no progress for a minute.
+        """
+        before = os.environ.get("FLIGHTS_OUT")
+        with EmbeddedCluster() as cluster, tempfile.TemporaryDirectory() as out:
+            cluster.create_topic(TOPIC, PARTITIONS)
+            cluster.create_topic(DLQ, DLQ_PARTITIONS)
+            os.environ["FLIGHTS_OUT"] = out
+            try:
+                self._run(cluster.bootstrap)
+            finally:
+                if before is None:
+                    del os.environ["FLIGHTS_OUT"]
+                else:
+                    os.environ["FLIGHTS_OUT"] = before
+            differences = compare(expected(), read_answers(Path(out)))
+        verdict = judge([self._written, self._ledger, self._letters])
+        return self._summary(verdict, differences)
+
+    def _run(self, bootstrap: str) -> None:
+        producer = MeteredProducer({"bootstrap.servers": bootstrap})
+        app = self._app(bootstrap, producer)
+        threads = [
+            threading.Thread(target=self._guarded, args=(work, app), name=f"demo-{name}")
+            for name, work in (
+                ("producer", partial(self._produce, producer)),
+                ("dead-letters", partial(self._read_dead_letters, bootstrap)),
+            )
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            app.run()
+        finally:
+            self._finished.set()
+            producer.close()
+            for thread in threads:
+                thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _app(self, bootstrap: str, producer: MeteredProducer) -> KeyShared:
+        def accepted(partition: TopicPartition, position: int) -> None:
+            self._committed[partition.partition] = position
+            producer.settled(partition.topic, partition.partition, position)
+
+        base = HastyClient if self._sabotage == "commit-early" else AuditedClient
+        hooks = Hooks(
+            client=audited_client(self._ledger, accepted, base),
+            pool=sabotaged_pool(self._sabotage) if self._sabotage else ThreadPool,
+            rebalanced=on_rebalance(self._ledger),
+            dead_lettered=on_dead_letter(self._ledger),
+            stepped=self._stepped,
+        )
+        app = KeyShared(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "flights-demo",
+                # What a reset would skip was deleted unread: that is a loss, and must be an error.
+                "auto.offset.reset": "earliest",
+            },
+            [TOPIC],
+            workers=WORKERS,
+            dlq=DLQ,
+            retry=RETRY,
+            hooks=hooks,
+        )
+        app.handler(audited(Flights, self._ledger))
+        self._app_stop = app.stop
+        return app
+
+    # --- the three threads ---
+
+    def _guarded(self, work: Callable[[], None], app: KeyShared) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again by run()
+            if not self._finished.is_set():
+                self._failure = self._failure or error
+                app.stop()
+
+    def _produce(self, producer: MeteredProducer) -> None:
+        # Read before the clock starts: what is timed is the way through Kafka, not through a file.
+        year = list(data.records())
+        self.progress.started = time.monotonic()
+        ends, told = self._ends, self._written.produced
+        for record in year:
+            partition = producer.produce(TOPIC, record.key, record.value)
+            # The producer is idempotent and the topic is new, so offsets count up from 0.
+            offset = ends[partition]
+            ends[partition] = offset + 1
+            told(TOPIC, partition, offset, record.key)
+            self.progress.produced += 1
+        producer.flush()
+        self._all_produced.set()
+
+    def _read_dead_letters(self, bootstrap: str) -> None:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-demo-dlq"})
+        consumer.assign(
+            [ClientPartition(DLQ, number, OFFSET_BEGINNING) for number in range(DLQ_PARTITIONS)]
+        )
+        quiet = 0
+        # After the last commit every dead letter is in the topic; a few empty reads mean the end.
+        while not (self._finished.is_set() and quiet >= 3):
+            letters = consumer.consume(1_000, 0.2)
+            quiet = 0 if letters else quiet + 1
+            for letter in letters:
+                source = None if letter.error() else source_of(letter.headers())
+                if source is not None:
+                    self._letters.dead_lettered(*source)
+                    self.progress.dead_letters_read += 1
+        consumer.close()
+
+    def _stepped(self, loop: Loop) -> None:
+        """Watch the instance from its own thread; stop it when everything is committed."""
+        now = time.monotonic()
+        progress = self.progress
+        sub = loop.core.subscriptions["default"]
+        counts = sub.counts
+        progress.settled = counts.ok + counts.dropped + counts.dead_lettered
+        if now - self._watched >= 0.1:
+            self._watched = now
+            progress.held, progress.closed_keys = sub.window.records, len(sub.closed)
+            progress.committed = sum(self._committed.values())
+            self._watch(progress)
+        if self._all_produced.is_set() and progress.settled >= data.RECORDS and not self._ended:
+            if all(self._committed.get(number, 0) >= end for number, end in self._ends.items()):
+                self._ended = now
+                self._app_stop()
+        if progress.settled != self._moved[0]:
+            self._moved = (progress.settled, now)
+        elif now - self._moved[1] > STALL_SECONDS:
+            raise KeySharedError(
+                f"no record has settled for {STALL_SECONDS:g} s ({progress.settled} of "
+                f"{data.RECORDS}); this is a defect, please report it"
+            )
+
+    # --- the result ---
+
+    def _summary(self, verdict: Judgement, differences: list[str]) -> dict[str, Any]:
+        produced = self.progress.produced
+        keyless = sum(event.key is None for event in self._written.events)  # type: ignore[union-attr]
+        elapsed = self._ended - self.progress.started
+        totals = verdict.totals
+        return {
+            "records": produced,
+            "flights": produced - data.WEATHER,
+            "weather": data.WEATHER,
+            "keyless": keyless,
+            "dead_lettered": totals.dead_lettered,
+            **verdict.counts(),
+            "oracle_match": not differences,
+            "elapsed_s": round(elapsed, 2),
+            "records_per_s": round(produced / elapsed) if elapsed > 0 else 0,
+            "ok": verdict.clean
+            and not differences
+            and totals.dead_lettered == data.CANCELLED
+            and produced == data.RECORDS,
+            "findings": verdict.lines() if not verdict.clean else [],
+            "differences": differences,
+        }

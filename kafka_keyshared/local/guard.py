@@ -1,0 +1,108 @@
+"""Makes sure that no broker outlives the process that started it, however that one dies.
+
+A small process holds the reading end of a pipe. When the owner is gone, also by SIGKILL, the pipe
+ends, and the guard kills what it was told to watch and deletes the data. Asking the Linux kernel
+for a signal at the parent's death would be shorter, but that one comes when the *thread* that
+started the broker ends, and only on Linux.
+
+This file is also the guard's program and is run by its path, so it imports only the library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_GONE_AFTER = 10.0
+
+
+class Guard:
+    """Watches processes for their owner, and deletes ``directory`` when it is closed or left."""
+
+    def __init__(self, directory: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            # Ctrl-C in a terminal goes to the whole session; the guard must outlast its owner.
+            start_new_session=True,
+        )
+        _guards.add(self)
+
+    def watch(self, pid: int) -> None:
+        """Kill the process when the owner is gone."""
+        self._tell(f"watch {pid}\n")
+
+    def forget(self, pid: int) -> None:
+        """Leave the process alone; to be called once it has ended, since its id may be reused."""
+        self._tell(f"forget {pid}\n")
+
+    def close(self) -> None:
+        """Kill what is still watched, delete the directory and wait until that is done."""
+        _guards.discard(self)
+        self.let_go()
+        self._process.wait()
+
+    def let_go(self) -> None:
+        """Close this process's end of the pipe without waiting for anything."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+    def _tell(self, line: str) -> None:
+        if self._process.stdin is not None:
+            # A guard that somebody has killed costs the protection, not the broker.
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(line.encode())
+                self._process.stdin.flush()
+
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    # A forked child holds the pipe too, and a broker would live as long as the child.
+    for guard in list(_guards):
+        guard.let_go()
+    _guards.clear()
+
+
+if __name__ != "__main__" and hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def watched_at_end(lines: Iterable[bytes]) -> set[int]:
+    """Read ``watch PID`` and ``forget PID`` until the owner is gone; what is watched then."""
+    watched: set[int] = set()
+    for line in lines:
+        verb, pid = line.split()
+        if verb == b"watch":
+            watched.add(int(pid))
+        else:
+            watched.discard(int(pid))
+    return watched
+
+
+def main(directory: Path) -> None:
+    """Wait for the owner's end, then tidy up behind it."""
+    for pid in watched_at_end(sys.stdin.buffer):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + _GONE_AFTER
+    # A process that is being killed may still write; its files are what shows that it is gone,
+    # since its id stays while nobody reaps it.
+    while directory.exists() and time.monotonic() < deadline:
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

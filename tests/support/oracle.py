@@ -1,0 +1,215 @@
+"""What must hold, kept by the test's own books: the dispatcher's state is never looked at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from kafka_keyshared.core.events import CommitEntry, Failure, Outcome
+from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
+from kafka_keyshared.core.metadata import decode
+from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.model import Drop, TopicPartition
+from tests.support.pool import Verdict
+from tests.support.records import FakeRecord
+
+Place = tuple[TopicPartition, int]
+
+
+def partition_of(record: FakeRecord) -> TopicPartition:
+    return TopicPartition(record.topic(), record.partition())
+
+
+def place_of(record: FakeRecord) -> Place:
+    return partition_of(record), record.offset()
+
+
+def covered_by(entry: CommitEntry, subs: Iterable[str], log: Sequence[int]) -> dict[str, set[int]]:
+    """The offsets of the log that a commit calls settled, per subscription."""
+    found = decode(entry.metadata, entry.position)
+    assert found.problem is None, found.problem
+    covered = {}
+    for sub in subs:
+        runs = found.sections.get(sub, ())
+        covered[sub] = {
+            offset
+            for offset in log
+            if offset < entry.position or any(start <= offset < end for start, end in runs)
+        }
+    return covered
+
+
+class Oracle:
+    """The books of one test run. They outlive a crash of the member under test."""
+
+    def __init__(self, subs: Sequence[SubscriptionSettings]) -> None:
+        self.subs = {settings.name: settings for settings in subs}
+        self.done: dict[str, set[Place]] = {name: set() for name in self.subs}
+        self.log: dict[TopicPartition, list[int]] = defaultdict(list)
+        self.epochs: dict[TopicPartition, int] = defaultdict(int)
+        self.owned: set[TopicPartition] = set()
+        self.closing: set[TopicPartition] = set()
+        self.covered: dict[tuple[str, TopicPartition], set[int]] = {}
+        self.settled: dict[tuple[str, TopicPartition], set[int]] = {}  # in this epoch
+        self.owed: dict[tuple[str, TopicPartition], set[int]] = {}  # by a clean end, to the next
+        # Delivered in this epoch and not settled, in order: only the first of a lane may start.
+        self.open: dict[str, dict[tuple[TopicPartition, Lane], list[int]]] = {}
+        self.running: dict[str, dict[Lane, FakeRecord]] = {}
+        self.attempts: dict[tuple[str, Place], int] = {}
+        self.dead_lettering: set[tuple[str, Place]] = set()
+        self.blocked: set[tuple[str, Place]] = set()
+        self.last_sent: dict[TopicPartition, int] = {}
+        self.stopped = False
+        self.member_starts()
+
+    # --- the member's life ---
+
+    def member_starts(self) -> None:
+        """A new process: nothing runs, nothing is assigned."""
+        self.owned.clear()
+        self.closing.clear()
+        self.open = {name: {} for name in self.subs}
+        self.running = {name: {} for name in self.subs}
+        self.blocked.clear()
+        self.stopped = False
+
+    def assigned(self, partition: TopicPartition, entry: CommitEntry | None) -> None:
+        """The partition came with what the broker has."""
+        self.epochs[partition] += 1
+        self.owned.add(partition)
+        self.last_sent[partition] = -1 if entry is None else entry.position
+        log = self.log[partition]
+        covered = covered_by(entry or CommitEntry(0, ""), self.subs, log)
+        for sub, offsets in covered.items():
+            self.covered[sub, partition] = offsets
+            self.settled[sub, partition] = set()
+            done = {offset for place, offset in self.done[sub] if place == partition}
+            assert offsets <= done, f"{partition}: committed unsettled {offsets - done}"
+            missing = self.owed.pop((sub, partition), set()) - offsets
+            assert not missing, f"{partition}: a clean end of {sub} forgot {missing}"
+
+    def gone(
+        self, partitions: Iterable[TopicPartition], clean: Collection[TopicPartition] = ()
+    ) -> None:
+        """Partitions were given up; the ``clean`` drained, and their commit accepted whole."""
+        for partition in partitions:
+            self.owned.discard(partition)
+            self.closing.discard(partition)
+            for sub, lanes in self.open.items():
+                if partition in clean:
+                    kept = self.covered[sub, partition] | self.settled[sub, partition]
+                    self.owed[sub, partition] = kept
+                for key in [key for key in lanes if key[0] == partition]:
+                    del lanes[key]
+                self.blocked = {b for b in self.blocked if b[0] != sub or b[1][0] != partition}
+                for each in [a for a in self.attempts if a[0] == sub and a[1][0] == partition]:
+                    del self.attempts[each]
+
+    # --- records ---
+
+    def delivered(self, records: Sequence[FakeRecord]) -> None:
+        """A chunk was given to the member."""
+        for sub, settings in self.subs.items():
+            lanes = self.open[sub]
+            for record in records:
+                partition, offset = place_of(record)
+                if offset not in self.covered[sub, partition]:
+                    lane = lane_of(record, settings.order_scope)
+                    lanes.setdefault((partition, lane), []).append(offset)
+
+    def current(self, record: FakeRecord) -> bool:
+        """Whether the record belongs to the present epoch of an owned partition."""
+        partition = partition_of(record)
+        return partition in self.owned and record.epoch == self.epochs[partition]
+
+    def started(self, sub: str, record: FakeRecord) -> None:
+        """A handler was called."""
+        settings = self.subs[sub]
+        partition, offset = place = place_of(record)
+        lane = lane_of(record, settings.order_scope)
+        assert not self.stopped, f"{record} started after the stop"
+        assert partition not in self.closing, f"{record} started although being revoked"
+        assert self.current(record), f"{record} of epoch {record.epoch} started when forgotten"
+        assert offset not in self.covered[sub, partition], f"{record} ran although settled"
+        before = self.running[sub].get(lane)
+        # A keyless record that outlived its epoch may meet itself: nothing waits for it.
+        if before is not None and not is_keyless(lane):
+            raise AssertionError(f"{record} started while {before} of its lane runs")
+        ahead = self.open[sub].get((partition, lane), [])
+        assert ahead and ahead[0] == offset, f"{record} started, ahead of it: {ahead[:5]}"
+        tries = self.attempts.get((sub, place), 0)
+        assert tries < settings.retry.attempts, f"{record} started for attempt {tries + 1}"
+        assert (sub, place) not in self.dead_lettering, f"{record} started while dead-lettered"
+        assert (sub, place) not in self.blocked, f"{record} started although blocked"
+        self.running[sub][lane] = record
+
+    def ended(self, sub: str, record: FakeRecord, verdict: Verdict) -> None:
+        """A handler returned."""
+        settings = self.subs[sub]
+        lane = lane_of(record, settings.order_scope)
+        if self.running[sub].get(lane) is record:
+            del self.running[sub][lane]
+        if not isinstance(verdict, Failure):
+            assert verdict is None or isinstance(verdict, Drop)
+            self._settled(sub, record)
+        elif self.current(record):
+            self._failed(sub, record, verdict)
+
+    def _failed(self, sub: str, record: FakeRecord, verdict: Failure) -> None:
+        settings = self.subs[sub]
+        place = place_of(record)
+        tries = self.attempts[sub, place] = self.attempts.get((sub, place), 0) + 1
+        asked = verdict.outcome is Outcome.DEAD_LETTER
+        if not asked and tries < settings.retry.attempts:
+            return
+        if (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):
+            self.dead_lettering.add((sub, place))
+        elif asked or settings.poison == "block":
+            self.blocked.add((sub, place))
+        else:
+            self._settled(sub, record)
+
+    def archived(self, sub: str, record: FakeRecord) -> None:
+        """The broker acknowledged the dead letter."""
+        self.dead_lettering.discard((sub, place_of(record)))
+        self._settled(sub, record)
+
+    def _settled(self, sub: str, record: FakeRecord) -> None:
+        place = place_of(record)
+        self.done[sub].add(place)
+        if self.current(record):
+            lane = lane_of(record, self.subs[sub].order_scope)
+            ahead = self.open[sub][place[0], lane]
+            assert ahead[0] == place[1], f"{record} settled, ahead of it: {ahead[:5]}"
+            ahead.pop(0)
+            self.settled[sub, place[0]].add(place[1])
+
+    def forgotten_dead_letters(self, partitions: Iterable[TopicPartition]) -> None:
+        """Dead letters of these partitions settle nothing any more: their records run again."""
+        gone = set(partitions)
+        self.dead_lettering = {d for d in self.dead_lettering if d[1][0] not in gone}
+
+    # --- commits ---
+
+    def committing(self, partition: TopicPartition, entry: CommitEntry, received: int) -> None:
+        """A commit was sent: it covers nothing unsettled, and the sequence never falls."""
+        assert partition in self.owned, f"{partition} committed without being owned"
+        assert entry.position <= received, f"{partition}: {entry.position} was never received"
+        last = self.last_sent[partition]
+        assert entry.position >= last, f"{partition}: sent {entry.position} after {last}"
+        self.last_sent[partition] = entry.position
+        for sub, offsets in covered_by(entry, self.subs, self.log[partition]).items():
+            for offset in offsets:
+                assert (partition, offset) in self.done[sub], (
+                    f"{partition}: the commit at {entry.position} covers {offset}, "
+                    f"which {sub} has not settled"
+                )
+
+    def complete(self) -> bool:
+        """Whether every subscription has settled every record of the log."""
+        return all(
+            (partition, offset) in done
+            for done in self.done.values()
+            for partition, log in self.log.items()
+            for offset in log
+        )

@@ -1,0 +1,77 @@
+"""Records without a broker: what tests of the core feed it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.model import TopicPartition
+
+TOPIC = "orders"
+P0 = TopicPartition(TOPIC, 0)
+P1 = TopicPartition(TOPIC, 1)
+
+
+class FakeRecord:
+    """The read methods of a message. ``epoch`` is the test's own mark of who received it when."""
+
+    __slots__ = ("_error", "_key", "_offset", "_partition", "_size", "_topic", "epoch")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        key: bytes | None,
+        *,
+        size: int = 10,
+        error: object = None,
+        epoch: int = 0,
+    ) -> None:
+        self._topic, self._partition = partition
+        self._offset = offset
+        self._key = key
+        self._size = size
+        self._error = error
+        self.epoch = epoch
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> Any:
+        return self._key
+
+    def value(self) -> Any:
+        return b"v" * self._size
+
+    def headers(self) -> list[tuple[str, Any]] | None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self._offset)
+
+    def error(self) -> Any:
+        return self._error
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"{self._topic}-{self._partition}@{self._offset}({self._key!r})"
+
+
+def record(offset: int, key: bytes | str | None = "k", at: TopicPartition = P0) -> FakeRecord:
+    """A record of :data:`P0` unless told otherwise."""
+    return FakeRecord(at, offset, key.encode() if isinstance(key, str) else key)
+
+
+def failure(
+    outcome: Outcome = Outcome.ERROR, *, jitter: float = 0.0, after: float | None = None
+) -> Failure:
+    """A failed attempt."""
+    return Failure(outcome, "ValueError", "no such flight", "", 0, jitter, after)

@@ -1,0 +1,169 @@
+"""The plug-ins that watch a run: time budgets, and the reasons for skipping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tests.budgets import BudgetPlugin, overruns, read_budgets, suite_of, unbudgeted
+from tests.skips import SkipPlugin, objection, on_build_server
+from tests.tidy.sources import ROOT
+
+MAKE_TEST_SECONDS = 25 * 60
+LINT_AND_TYPES_SECONDS = 60
+
+
+class Terminal:
+    """Keeps what a plug-in writes into the summary."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write_line(self, line: str, **colours: bool) -> None:
+        self.lines.append(line)
+
+
+def session() -> pytest.Session:
+    return cast("pytest.Session", SimpleNamespace(exitstatus=pytest.ExitCode.OK))
+
+
+def report(nodeid: str, duration: float) -> pytest.TestReport:
+    return pytest.TestReport(
+        nodeid=nodeid,
+        location=(nodeid, 0, nodeid),
+        keywords={},
+        outcome="passed",
+        longrepr=None,
+        when="call",
+        duration=duration,
+    )
+
+
+def run_with(durations: dict[str, float], budgets: dict[str, float]) -> tuple[int, list[str]]:
+    plugin, done, terminal = BudgetPlugin(budgets), session(), Terminal()
+    for nodeid, duration in durations.items():
+        plugin.pytest_runtest_logreport(report(nodeid, duration))
+    plugin.pytest_sessionfinish(done, pytest.ExitCode.OK)
+    plugin.pytest_terminal_summary(cast("pytest.TerminalReporter", terminal))
+    return int(done.exitstatus), terminal.lines
+
+
+def test_the_time_of_a_suite_is_the_sum_over_its_tests() -> None:
+    durations = {"tests/unit/test_a.py::test_x": 3.0, "tests/unit/deep/test_b.py::test_y": 4.0}
+    status, lines = run_with(durations, {"unit": 10})
+    assert (status, lines) == (0, ["suite seconds: unit 7.0/10"])
+
+
+def test_over_its_budget_a_suite_warns() -> None:
+    status, lines = run_with({"tests/unit/test_a.py::test_x": 11.0}, {"unit": 10})
+    assert status == pytest.ExitCode.OK
+    assert "over its budget" in lines[-1]
+
+
+def test_over_twice_its_budget_a_suite_fails_the_run() -> None:
+    status, lines = run_with({"tests/unit/test_a.py::test_x": 20.1}, {"unit": 10})
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "the run fails" in lines[-1]
+
+
+def test_a_run_that_failed_already_keeps_its_status() -> None:
+    plugin, done = BudgetPlugin({"unit": 1}), session()
+    done.exitstatus = pytest.ExitCode.INTERRUPTED
+    plugin.pytest_runtest_logreport(report("tests/unit/test_a.py::test_x", 9))
+    plugin.pytest_sessionfinish(done, pytest.ExitCode.INTERRUPTED)
+    assert done.exitstatus == pytest.ExitCode.INTERRUPTED
+
+
+def test_the_worst_overrun_comes_first() -> None:
+    late = overruns({"a": 11, "b": 30, "c": 1}, {"a": 10, "b": 10, "c": 10})
+    assert [overrun.suite for overrun in late] == ["b", "a"]
+
+
+def test_a_suite_is_a_folder_under_tests() -> None:
+    assert suite_of("tests/unit/test_a.py::TestX::test_y[tests/z]") == "unit"
+    assert suite_of("tests/unit/deep/test_a.py::test_x") == "unit"
+    assert suite_of("tests/test_a.py::test_x") == ""
+    assert suite_of("examples/test_a.py::test_x") is None
+
+
+def test_a_suite_without_a_budget_is_refused() -> None:
+    assert unbudgeted({"unit", "newsuite", ""}, {"unit": 1}) == ["", "newsuite"]
+    item = cast("pytest.Item", SimpleNamespace(nodeid="tests/newsuite/test_a.py::test_x"))
+    with pytest.raises(pytest.UsageError, match="no time budget for tests/newsuite"):
+        BudgetPlugin({"unit": 1}).pytest_collection_modifyitems([item])
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "'long'", "true"])
+def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, seconds: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[tool.keyshared.budgets]\nunit = {seconds}\n", encoding="utf-8")
+    with pytest.raises(pytest.UsageError, match="the budget of 'unit'"):
+        read_budgets(path)
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[project]\n", encoding="utf-8")
+    with pytest.raises(pytest.UsageError, match="is missing"):
+        read_budgets(path)
+
+
+def test_all_budgets_together_leave_make_test_its_25_minutes() -> None:
+    budgets = read_budgets(ROOT / "pyproject.toml")
+    assert sum(budgets.values()) <= MAKE_TEST_SECONDS - LINT_AND_TYPES_SECONDS
+
+
+def test_both_plug_ins_are_active_in_this_run(request: pytest.FixtureRequest) -> None:
+    manager = request.config.pluginmanager
+    assert manager.has_plugin("keyshared-budgets")
+    assert manager.has_plugin("keyshared-skips")
+
+
+REASON = "Java 17 is missing: install default-jre-headless"
+
+
+def test_a_reason_that_says_how_to_get_the_part_is_fine_at_home() -> None:
+    assert objection(REASON, ci=False) is None
+    assert objection("no Docker engine answers: start one (testcontainers)", ci=False) is None
+
+
+def test_on_a_build_server_only_the_container_engine_may_be_missing() -> None:
+    assert "build server" in str(objection(REASON, ci=True))
+    assert objection("no Docker engine answers: start one (testcontainers)", ci=True) is None
+
+
+@pytest.mark.parametrize("reason", ["", "flaky", "not today", "install it\nand that"])
+def test_a_reason_that_helps_nobody_is_refused(reason: str) -> None:
+    assert objection(reason, ci=False) is not None
+
+
+def test_the_build_server_is_known_by_ci_being_true() -> None:
+    assert on_build_server({"CI": "true"})
+    assert not on_build_server({"CI": "false"})
+    assert not on_build_server({})
+
+
+@pytest.mark.parametrize(("ci", "status"), [(False, 0), (True, 1)])
+def test_a_skipped_test_fails_the_run_on_a_build_server(ci: bool, status: int) -> None:
+    plugin, done, terminal = SkipPlugin(ci=ci), session(), Terminal()
+    skipped = report("tests/chaos/test_a.py::test_x", 0)
+    skipped.outcome = "skipped"
+    skipped.longrepr = ("tests/chaos/test_a.py", 3, f"Skipped: {REASON}")
+    plugin.pytest_runtest_logreport(skipped)
+    plugin.pytest_sessionfinish(done, pytest.ExitCode.OK)
+    plugin.pytest_terminal_summary(cast("pytest.TerminalReporter", terminal))
+    assert int(done.exitstatus) == status
+    assert terminal.lines[0] == f"skipped 1, first tests/chaos/test_a.py::test_x: {REASON}"
+    assert len(terminal.lines) == 1 + ci
+
+
+def test_a_test_that_fails_as_expected_is_not_skipped() -> None:
+    plugin = SkipPlugin(ci=True)
+    expected = report("tests/unit/test_a.py::test_x", 0)
+    expected.outcome = "skipped"
+    expected.wasxfail = "known"
+    plugin.pytest_runtest_logreport(expected)
+    assert plugin.refused() == {}

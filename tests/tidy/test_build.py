@@ -1,0 +1,175 @@
+"""The build files agree with each other, and the set-up scripts choose well."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tidy.sources import ROOT
+from tools import make_venv, parts
+
+PIN = re.compile(r"([A-Za-z0-9._-]+)==(\d[^\s;]*)")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [PIN.fullmatch(line) for line in lines if line and not line.startswith("#")]
+    assert all(found), "constraints.txt holds a line that is no exact version"
+    return {normal(match[1]): match[2] for match in found if match}
+
+
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return table
+
+
+def makefile() -> str:
+    return (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_every_requirement_has_an_exact_version() -> None:
+    table = project()
+    wanted = [*table["build-system"]["requires"], *table["project"]["dependencies"]]
+    for extra in table["project"]["optional-dependencies"].values():
+        wanted += extra
+    names = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in wanted}
+    assert names <= pins().keys()
+
+
+def test_every_pip_call_that_installs_is_held_to_the_constraints() -> None:
+    installs = [line for line in makefile().splitlines() if "$(PIP) install" in line]
+    assert installs
+    assert all("--constraint constraints.txt" in line for line in installs)
+
+
+def test_nothing_is_built_in_isolation_because_that_needs_the_network_every_time() -> None:
+    builds = [line for line in makefile().splitlines() if "--editable" in line or " wheel " in line]
+    builds = [line for line in builds if "$(PIP)" in line]
+    assert len(builds) == 3
+    assert all("--no-build-isolation" in line for line in builds)
+
+
+def test_help_names_every_task_that_the_makefile_declares() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", makefile(), re.MULTILINE)
+    shown = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    tasks = {line.split()[1] for line in shown.splitlines()}
+    assert phony
+    assert tasks == set(phony[1].split()) - {"parts"}
+    assert all(len(line.split()) > 2 for line in shown.splitlines())
+
+
+def test_the_build_server_runs_make_test_and_nothing_else() -> None:
+    run = ROOT / ".ci" / "run"
+    lines = run.read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line and not line.startswith(("#", "set "))]
+    assert os.access(run, os.X_OK)
+    assert commands == ['cd "$(dirname "$0")/.."', "exec make test"]
+
+
+def test_an_environment_that_works_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_venv, "works", lambda venv: True)
+    monkeypatch.setattr(make_venv, "makers", lambda venv: pytest.fail("made it again"))
+    assert make_venv.main([".venv"]) == 0
+
+
+def test_venv_comes_before_uv_and_uv_before_virtualenv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_venv, "makes_venv", lambda: True)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    commands = make_venv.makers(Path(".venv"))
+    assert [command[0] for command in commands] == [sys.executable, "uv", "virtualenv"]
+    assert all(command[-1] == ".venv" for command in commands)
+    monkeypatch.setattr(make_venv, "makes_venv", lambda: False)
+    assert [command[0] for command in make_venv.makers(Path(".venv"))] == ["uv", "virtualenv"]
+
+
+def test_a_machine_that_cannot_make_one_is_told_the_one_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(make_venv, "makers", lambda venv: [])
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert make_venv.main([str(tmp_path / "venv")]) == 2
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"install the package python{version}-venv" in capsys.readouterr().err
+
+
+def test_a_broken_environment_does_not_work(tmp_path: Path) -> None:
+    assert not make_venv.works(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    (tmp_path / "bin" / "python").chmod(0o755)
+    assert not make_venv.works(tmp_path)
+
+
+@pytest.mark.parametrize(("ci", "root"), [("", 0), ("false", 0), ("true", 1000)])
+def test_apt_is_used_only_by_root_on_a_build_server(
+    monkeypatch: pytest.MonkeyPatch, ci: str, root: int
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("CI", "true")
+    assert make_venv.may_use_apt()
+    monkeypatch.setattr(os, "geteuid", lambda: root)
+    monkeypatch.setenv("CI", ci)
+    assert not make_venv.may_use_apt()
+
+
+def test_the_answer_to_the_makefile_is_about_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make_venv.main(["--usable"]) == 0
+    monkeypatch.setattr(sys, "version_info", (3, 10, 0, "final", 0))
+    assert make_venv.main(["--usable"]) == 1
+    assert make_venv.main(["--makes-venv"]) == 1
+
+
+def test_a_suite_exists_when_its_folder_holds_a_test(tmp_path: Path) -> None:
+    for name in ("chaos/test_a.py", "unit/deep/test_b.py", "web/helper.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert parts.existing_suites(tmp_path) == ["chaos", "unit"]
+
+
+def test_a_part_is_looked_for_once_and_only_if_a_suite_needs_it() -> None:
+    assert parts.needed(["unit", "tidy"]) == []
+    assert parts.needed(["chaos", "integration"]) == [parts.JAVA, parts.MAVEN]
+    assert set(parts.SUITES) <= set(project()["tool"]["keyshared"]["budgets"])
+
+
+def test_a_missing_part_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = parts.Part("A browser", lambda: False, "chromium")
+    here = parts.Part("A shell", lambda: True, "dash")
+    monkeypatch.setattr(parts, "may_use_apt", lambda: False)
+    assert parts.get([gone, here]) == [gone]
+    shown = capsys.readouterr().err
+    assert "A browser is missing: install the package chromium" in shown
+    assert "A shell" not in shown
+
+
+def test_a_part_that_apt_brought_is_no_longer_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: list[str] = []
+
+    def apt(packages: list[str]) -> bool:
+        installed.extend(packages)
+        return True
+
+    monkeypatch.setattr(parts, "may_use_apt", lambda: True)
+    monkeypatch.setattr(parts, "apt_install", apt)
+    part = parts.Part("A browser", lambda: "chromium" in installed, "chromium")
+    assert parts.get([part]) == []
+    assert installed == ["chromium"]

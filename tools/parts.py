@@ -1,0 +1,118 @@
+"""Get the parts of the test suites that pip cannot install, or say how to get them.
+
+``.venv/bin/python tools/parts.py suites`` looks at the suites that exist under ``tests/`` and gets
+what they need: Kafka's own jars through Maven, and under ``CI=true`` as root the system packages
+below them. ``… parts.py kafka`` gets the same for one purpose and fails when it cannot.
+
+Exit status: 0, or 2 when ``kafka`` was asked for and a part is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.make_venv import apt_install, may_use_apt
+
+
+class Part(NamedTuple):
+    """Something outside Python: how to see that it is there, and the Debian package with it."""
+
+    name: str
+    present: Callable[[], bool]
+    package: str
+
+
+def _java_works() -> bool:
+    from kafka_keyshared.errors import MissingPartError
+    from kafka_keyshared.local.jars import java
+
+    try:
+        java()
+    except MissingPartError:
+        return False
+    return True
+
+
+def _jars_reachable() -> bool:
+    from kafka_keyshared.local.jars import find_jars
+
+    return find_jars() is not None or shutil.which("mvn") is not None
+
+
+JAVA = Part("Java 17 or newer", _java_works, "default-jre-headless")
+MAVEN = Part("Maven (it fetches Kafka's jars once)", _jars_reachable, "maven")
+KAFKA = (JAVA, MAVEN)
+
+# What each suite needs. A suite that is not named here needs Python alone.
+SUITES: dict[str, tuple[Part, ...]] = {
+    "conformance": KAFKA,
+    "integration": KAFKA,
+    "chaos": KAFKA,
+}
+
+
+def existing_suites(tests: Path) -> list[str]:
+    """The folders under ``tests`` that hold a test file."""
+    return sorted(
+        folder.name
+        for folder in tests.iterdir()
+        if folder.is_dir() and any(folder.rglob("test_*.py"))
+    )
+
+
+def needed(suites: Iterable[str]) -> list[Part]:
+    """Every part that one of the suites needs, each once, in the order of the tables."""
+    return list(dict.fromkeys(part for suite in suites for part in SUITES.get(suite, ())))
+
+
+def absent(parts: Iterable[Part]) -> list[Part]:
+    """The parts that are not here."""
+    return [part for part in parts if not part.present()]
+
+
+def get(parts: Sequence[Part]) -> list[Part]:
+    """Install what may be installed; the parts that are still missing, each named on stderr."""
+    missing = absent(parts)
+    if missing and may_use_apt():
+        apt_install([part.package for part in missing])
+        missing = absent(missing)
+    for part in missing:
+        print(
+            f"{part.name} is missing: install the package {part.package} "
+            "(its name on Debian and Ubuntu)",
+            file=sys.stderr,
+        )
+    return missing
+
+
+def fetch_jars() -> bool:
+    """Fetch Kafka's jars unless they are in the cache; False when Maven could not."""
+    command = [sys.executable, "-m", "kafka_keyshared.local.jars"]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve ``make test`` (``suites``) and ``make kafka`` (``kafka``)."""
+    if list(arguments) == ["kafka"]:
+        return 0 if not get(KAFKA) and fetch_jars() else 2
+    if list(arguments) != ["suites"]:
+        print("usage: python tools/parts.py suites|kafka", file=sys.stderr)
+        return 2
+    parts = needed(existing_suites(Path("tests")))
+    elsewhere = "KEYSHARED_TEST_BOOTSTRAP" in os.environ
+    if parts and not elsewhere and not set(get(parts)) & set(KAFKA) and set(parts) & set(KAFKA):
+        # A failed download is shown by Maven itself, and the tests that need the jars say so again.
+        fetch_jars()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
