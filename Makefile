@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CANDIDATES := $(or $(PYTHON),python3 python python3.13 python3.12 python3.11 python3.14)
-SOURCES := kafka_keyshared examples tests tools
+SOURCES := kafka_keyshared examples tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,7 +29,7 @@ demo: $(VENV)/.installed ## Run a year of flights through an embedded cluster an
 	@$(BIN)/keyshared demo
 
 kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Java and, once, Maven)
-	@$(BIN)/python tools/parts.py kafka
+	@$(BIN)/python tests/setup/parts.py kafka
 	@$(BIN)/python -m kafka_keyshared.local.broker
 
 test: lint types suites ## Lint, check the types and run every suite
@@ -45,7 +45,7 @@ suites: $(VENV)/.installed-test parts ## Run every test suite (K=… picks tests
 	$(BIN)/python -m pytest $(if $(K),-k '$(K)')
 
 parts: $(VENV)/.installed-test # What the suites need besides Python
-	@$(BIN)/python tools/parts.py suites
+	@$(BIN)/python tests/setup/parts.py suites
 
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
 	$(BIN)/ruff check --fix .
@@ -67,8 +67,8 @@ clean: ## Remove everything that these tasks made, .venv included
 $(VENV)/.made-in:
 	@for question in --makes-venv --usable; do \
 	  for python in $(CANDIDATES); do \
-	    if "$$python" tools/make_venv.py $$question >/dev/null 2>&1; then \
-	      "$$python" tools/make_venv.py $(VENV) && printf '%s' '$(CURDIR)' > $@; exit; \
+	    if "$$python" tests/setup/make_venv.py $$question >/dev/null 2>&1; then \
+	      "$$python" tests/setup/make_venv.py $(VENV) && printf '%s' '$(CURDIR)' > $@; exit; \
 	    fi; \
 	  done; \
 	done; \

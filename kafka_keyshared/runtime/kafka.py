@@ -99,6 +99,8 @@ _FATAL_CODES = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
+    # The user chose auto.offset.reset=error: going on silently is what must not happen.
+    KafkaError._AUTO_OFFSET_RESET,
     KafkaError._AUTHENTICATION,
 }
 
@@ -297,13 +299,25 @@ class KafkaClient:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions that are assigned."""
-        if known := [self._assigned[each] for each in partitions if each in self._assigned]:
-            self.consumer.pause(known)
+        self._switch(self.consumer.pause, partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch from the partitions again."""
-        if known := [self._assigned[each] for each in partitions if each in self._assigned]:
-            self.consumer.resume(known)
+        self._switch(self.consumer.resume, partitions)
+
+    def _switch(
+        self,
+        act: Callable[[list[ClientPartition]], None],
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        known = [self._assigned[each] for each in partitions if each in self._assigned]
+        if not known:
+            return
+        try:
+            act(known)
+        except KafkaException as error:
+            # The assignment has changed under us; the callback that says so is on its way.
+            log.warning("%s: %s", act.__name__, error)
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit, asynchronously."""

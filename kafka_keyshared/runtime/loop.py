@@ -166,6 +166,9 @@ class Loop:
             self._window_has_room()
             self._fetch(room, 0.0 if busy else IDLE_WAIT)
         else:
+            if not busy:
+                # Everything held waits for something far off; nothing but time will change that.
+                self.serve(IDLE_WAIT)
             self._window_is_full()
         now = self.ports.clock()
         if due is not None and due <= now:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.tidy.sources import ROOT
-from tools import make_venv, parts
+from tests.setup import make_venv, parts
 
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\d[^\s;]*)")
 

@@ -18,7 +18,7 @@ KEPT: dict[str, str] = {
 
 def test_every_function_and_class_of_the_package_is_used() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    users = [module for folder in ("examples", "tools") for module in modules(folder)]
+    users = [module for folder in ("examples", "tests/setup") for module in modules(folder)]
     scripts = entry_points(project["scripts"])
     found = check_dead(list(modules(PACKAGE)), users, scripts, KEPT)
     assert not found, report(found)

@@ -19,9 +19,9 @@ from tests.tidy.sources import PACKAGE, Finding, Module, modules, parse, report,
 Check = Callable[[Module], list[Finding]]
 
 HELD: dict[Check, tuple[str, ...]] = {
-    check_sizes: (PACKAGE, "tools"),
-    check_swallowed: (PACKAGE, "examples", "tests", "tools"),
-    check_bare_asserts: (PACKAGE, "tools"),
+    check_sizes: (PACKAGE,),
+    check_swallowed: (PACKAGE, "examples", "tests"),
+    check_bare_asserts: (PACKAGE,),
     check_sleeps: ("tests",),
     check_tests_assert: ("tests",),
 }

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) in (["--usable"], ["--makes-venv"]):
         return 0 if usable() and (arguments[0] == "--usable" or makes_venv()) else 1
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python tools/make_venv.py --usable|--makes-venv|DIRECTORY", file=sys.stderr)
+        print("usage: make_venv.py --usable|--makes-venv|DIRECTORY", file=sys.stderr)
         return 2
     venv = Path(arguments[0])
     if works(venv) or make(venv):

@@ -1,7 +1,7 @@
 """Get the parts of the test suites that pip cannot install, or say how to get them.
 
-``.venv/bin/python tools/parts.py suites`` looks at the suites that exist under ``tests/`` and gets
-what they need: Kafka's own jars through Maven, and under ``CI=true`` as root the system packages
+``python tests/setup/parts.py suites`` looks at the suites that exist under ``tests/`` and gets what
+they need: Kafka's own jars through Maven, and under ``CI=true`` as root the system packages
 below them. ``… parts.py kafka`` gets the same for one purpose and fails when it cannot.
 
 Exit status: 0, or 2 when ``kafka`` was asked for and a part is missing.
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.make_venv import apt_install, may_use_apt
+from tests.setup.make_venv import apt_install, may_use_apt
 
 
 class Part(NamedTuple):
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) == ["kafka"]:
         return 0 if not get(KAFKA) and fetch_jars() else 2
     if list(arguments) != ["suites"]:
-        print("usage: python tools/parts.py suites|kafka", file=sys.stderr)
+        print("usage: python tests/setup/parts.py suites|kafka", file=sys.stderr)
         return 2
     parts = needed(existing_suites(Path("tests")))
     elsewhere = "KEYSHARED_TEST_BOOTSTRAP" in os.environ
