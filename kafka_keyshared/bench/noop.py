@@ -1,32 +1,43 @@
 """``keyshared bench noop``: the cost of the layer with an empty handler, as a ratio.
 
-Pairs of runs, bare loop and package, alternate so that the machine's moods hit both alike; what counts
-is the median of the pairs' ratios.
+Pairs of runs, bare loop and package, alternate so that the machine's moods hit both alike; what
+counts is the median of the pairs' ratios.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import closing
+from typing import Any, Literal
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.bench.side import Result, Task
-from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.bench.side import COMMIT_INTERVAL, Result, Task
+from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.local.cluster import Cluster
 
 SUSPECT_BELOW = 500_000
+SEVERAL = 2
+"""A run should last this many commit intervals, or the commits are not in what is measured."""
+
 EMBEDDED_RECORDS_MAX = 30_000
-"""Most records per partition on the embedded cluster, which deletes what is beyond 5 MB."""
+EMBEDDED_BYTES_MAX = 4_500_000
+"""Most of a partition on the embedded cluster, which silently deletes what is beyond 5 MB."""
+
+RECORD_OVERHEAD = 32
+SEED = 20130101
+
+Sides = tuple[Literal["bare", "keyshared"], Literal["bare", "keyshared"]]
 
 
-class NoopPlan(msgspec.Struct, kw_only=True):
+class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
     """What to measure. ``null_share`` of the records have no key; ``fail_every`` as in Task."""
 
     records: int = 2_000_000
@@ -44,18 +55,28 @@ class NoopPlan(msgspec.Struct, kw_only=True):
         for name in ("records", "partitions", "keys", "repeat"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"--{name} {getattr(self, name)}: give at least 1")
-        if self.value_bytes < 0 or not 0 <= self.null_share <= 1:
-            raise ConfigError("--value-bytes must not be negative, --null-share is from 0 to 1")
+        if self.value_bytes < 0 or self.fail_every < 0 or not 0 <= self.null_share <= 1:
+            raise ConfigError(
+                "--value-bytes and --fail-every must not be negative, --null-share is from 0 to 1"
+            )
+
+    def that_fits(self, cluster: Cluster) -> NoopPlan:
+        """Return the plan with as many records as the cluster can hold."""
+        if cluster.kind != "embedded":
+            return self
+        size = self.value_bytes + len(_key(self.keys)) + RECORD_OVERHEAD
+        each = min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
+        return msgspec.structs.replace(self, records=min(self.records, self.partitions * each))
 
 
-def open_cluster(bootstrap: str | None) -> tuple[AbstractContextManager[Any], str, str]:
-    """Return a cluster to close, its address and its kind: the given one, else the best there is."""
+def open_cluster(bootstrap: str | None) -> Cluster:
+    """Return the cluster at this address, else a real Kafka of our own, else an embedded one."""
     if bootstrap is not None:
-        return nullcontext(), bootstrap, "given"
-    from kafka_keyshared.errors import MissingPartError
+        from kafka_keyshared.local.external import external_cluster
+
+        return external_cluster(bootstrap)
     from kafka_keyshared.local.jars import find_jars, java
 
-    cluster: Cluster
     try:
         java()
         real = find_jars() is not None
@@ -64,16 +85,18 @@ def open_cluster(bootstrap: str | None) -> tuple[AbstractContextManager[Any], st
     if real:
         from kafka_keyshared.local.broker import RealCluster
 
-        cluster = RealCluster()
-    else:
-        from kafka_keyshared.local.embedded import EmbeddedCluster
+        return RealCluster()
+    from kafka_keyshared.local.embedded import EmbeddedCluster
 
-        cluster = EmbeddedCluster()
-    return cluster, cluster.bootstrap, cluster.kind
+    return EmbeddedCluster()
+
+
+def _key(number: int) -> bytes:
+    return b"key-%d" % number
 
 
 def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
-    """Produce the topic's records; keys go round robin, null keys evenly between them."""
+    """Produce the topic's records; keys go round robin, null keys at random between them."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -84,8 +107,9 @@ def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
         }
     )
     value = b"x" * plan.value_bytes
-    keys = [b"key-%d" % number for number in range(plan.keys)]
-    null_every = round(1 / plan.null_share) if plan.null_share else 0
+    keys = [_key(number) for number in range(plan.keys)]
+    # At random, but always the same: taken in turn they would meet only some partitions.
+    chance = random.Random(SEED).random
     failures: list[str] = []
 
     def delivered(error: Any, _message: Any) -> None:
@@ -93,7 +117,7 @@ def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
             failures.append(str(error))
 
     for number in range(plan.records):
-        key = None if null_every and number % null_every == 0 else keys[number % plan.keys]
+        key = None if plan.null_share and chance() < plan.null_share else keys[number % plan.keys]
         # Spread by number, not by key: a bench with few keys must fill all partitions alike.
         while True:
             try:
@@ -103,9 +127,12 @@ def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
                 producer.poll(0.05)
         if number % 10_000 == 0:
             producer.poll(0)
-    producer.flush(120)
-    if failures:
-        raise KeySharedError(f"{len(failures)} records could not be produced: {failures[0]}")
+    left = producer.flush(120)
+    if failures or left:
+        raise KeySharedError(
+            f"{len(failures) + left} of {plan.records} records could not be produced to {topic} at "
+            f"{bootstrap}: {failures[0] if failures else 'no answer within 120 s'}"
+        )
 
 
 def run_side(task: Task) -> Result:
@@ -117,58 +144,83 @@ def run_side(task: Task) -> Result:
         check=False,
     )
     if done.returncode != 0:
-        raise KeySharedError(f"the {task.side} side ended with status {done.returncode}")
+        raise KeySharedError(
+            f"the {task.side} side ended with status {done.returncode}; what went wrong stands "
+            "above this line"
+        )
     return msgspec.json.decode(done.stdout, type=Result)
 
 
-def measure(
-    plan: NoopPlan, bootstrap: str | None, progress: Callable[[str], None]
-) -> dict[str, Any]:
-    """Return the measurement. Raises :class:`KeySharedError` when a run did not commit."""
-    plan.check()
-    cluster, address, kind = open_cluster(bootstrap)
-    with cluster:
-        if kind == "embedded" and plan.records > plan.partitions * EMBEDDED_RECORDS_MAX:
-            plan.records = plan.partitions * EMBEDDED_RECORDS_MAX
-            progress(f"embedded cluster: {plan.records} records, it keeps no more")
-        topic = f"bench-{uuid.uuid4().hex[:8]}"
-        if isinstance(cluster, Cluster):
-            cluster.create_topic(topic, plan.partitions)
-        else:
-            from kafka_keyshared.local.cluster import create_by_admin
+def measure(plan: NoopPlan, cluster: Cluster, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Return the measurement. Raises :class:`KeySharedError` when a run did not commit.
 
-            create_by_admin(address, topic, plan.partitions, 30)
-        progress(f"producing {plan.records} records to {topic} on {kind} Kafka at {address}")
-        fill(address, topic, plan)
-        pairs = [_pair(plan, address, topic, number, progress) for number in range(plan.repeat)]
-    return _summary(plan, kind, pairs)
+    The records go to a topic of their own, which is deleted at the end from a cluster that lives
+    longer than the measurement.
+    """
+    plan.check()
+    fitting = plan.that_fits(cluster)
+    if fitting != plan:
+        progress(f"embedded cluster: {fitting.records:,} records, because it keeps no more")
+        plan = fitting
+    topic = f"bench-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(topic, plan.partitions)
+    try:
+        progress(
+            f"producing {plan.records:,} records to {topic}, {cluster.kind} Kafka at "
+            f"{cluster.bootstrap}"
+        )
+        fill(cluster.bootstrap, topic, plan)
+        pairs = [_pair(plan, cluster, topic, number, progress) for number in range(plan.repeat)]
+    finally:
+        if cluster.kind == "real":
+            _delete(cluster.bootstrap, topic, progress)
+    return _summary(plan, cluster.kind, pairs)
+
+
+def _delete(bootstrap: str, topic: str, progress: Callable[[str], None]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    try:
+        admin.delete_topics([topic])[topic].result(10)
+    except (KafkaException, TimeoutError) as error:
+        progress(f"topic {topic} could not be deleted, please delete it yourself: {error}")
 
 
 def _pair(
-    plan: NoopPlan, address: str, topic: str, number: int, progress: Callable[[str], None]
+    plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Callable[[str], None]
 ) -> dict[str, Result]:
-    sides = ("bare", "keyshared") if number % 2 == 0 else ("keyshared", "bare")
+    sides: Sides = ("bare", "keyshared") if number % 2 == 0 else ("keyshared", "bare")
     pair: dict[str, Result] = {}
     for side in sides:
-        task = Task(
-            side=side,
-            bootstrap=address,
-            topic=topic,
-            group=f"bench-{side}-{uuid.uuid4().hex[:8]}",
-            records=plan.records,
-            workers=plan.workers,
-            max_leases_per_key=plan.max_leases_per_key,
-            fail_every=plan.fail_every if side == "keyshared" else 0,
+        pair[side] = run_side(
+            Task(
+                side=side,
+                bootstrap=cluster.bootstrap,
+                topic=topic,
+                group=f"bench-{side}-{uuid.uuid4().hex[:8]}",
+                records=plan.records,
+                workers=plan.workers,
+                max_leases_per_key=plan.max_leases_per_key,
+                fail_every=plan.fail_every,
+            )
         )
-        pair[side] = run_side(task)
-        if not pair[side].commits:
-            raise KeySharedError(f"the {side} side never committed: give more records")
+        _check_commits(side, pair[side])
     bare, layer = pair["bare"], pair["keyshared"]
     progress(
-        f"pair {number + 1}/{plan.repeat}: bare {bare.records / bare.seconds:,.0f}/s, "
-        f"keyshared {layer.records / layer.seconds:,.0f}/s, ratio {bare.seconds / layer.seconds:.2f}"
+        f"pair {number + 1} of {plan.repeat}: bare {bare.records / bare.seconds:,.0f}/s, keyshared "
+        f"{layer.records / layer.seconds:,.0f}/s, ratio {bare.seconds / layer.seconds:.2f}"
     )
     return pair
+
+
+def _check_commits(side: str, result: Result) -> None:
+    """A run must have committed about as often as its length says, or it measured less work."""
+    # The final one, and of the periodic ones all but two that fell into the start or the end.
+    least = 1 + max(0, int(result.seconds / COMMIT_INTERVAL) - 2)
+    if result.commits < least:
+        raise KeySharedError(
+            f"the {side} side ran {result.seconds:.1f} s and committed {result.commits} times, at "
+            f"least {least} were due: what was measured is not the whole work"
+        )
 
 
 def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[str, Any]:
@@ -177,6 +229,18 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
         pair["keyshared"].records / pair["keyshared"].seconds for pair in pairs
     )
     ratios = [pair["bare"].seconds / pair["keyshared"].seconds for pair in pairs]
+    shortest = min(result.seconds for pair in pairs for result in pair.values())
+    suspect = []
+    if bare < SUSPECT_BELOW:
+        suspect.append(
+            f"the bare loop reached {bare:,.0f}/s, below {SUSPECT_BELOW:,}/s: the machine is busy "
+            "or slow, measure again when it is idle"
+        )
+    if shortest < SEVERAL * COMMIT_INTERVAL:
+        suspect.append(
+            f"a run lasted {shortest:.1f} s, less than {SEVERAL} commit intervals of "
+            f"{COMMIT_INTERVAL:g} s: measure with more --records"
+        )
     return {
         "records": plan.records,
         "bare_per_s": round(bare),
@@ -185,6 +249,17 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
         "ratios": [round(ratio, 3) for ratio in ratios],
         "kafka": kind,
         "median_batch": round(statistics.median(pair["keyshared"].median_batch for pair in pairs)),
-        "commits": min(pair["keyshared"].commits for pair in pairs),
-        "suspect": bare < SUSPECT_BELOW,
+        "commits": min(result.commits for pair in pairs for result in pair.values()),
+        "failed_attempts": max(pair["keyshared"].failed for pair in pairs),
+        "shortest_s": round(shortest, 2),
+        "suspect": suspect,
     }
+
+
+def measure_at(
+    plan: NoopPlan, bootstrap: str | None, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """Measure on the cluster at this address, or on the best that can be started here."""
+    plan.check()
+    with closing(open_cluster(bootstrap)) as cluster:
+        return measure(plan, cluster, progress)

@@ -1,9 +1,11 @@
 """One side of a measurement, run in a process of its own: the bare loop, or this package.
 
-Both sides get the same topic, client configuration, handler and gc settings. Time runs from the first
-record received to the acknowledged final commit; joining the group is not part of it. Run as
-``python -m kafka_keyshared.bench.side`` with the task as JSON on standard input; the result is one
-line of JSON on standard output.
+Both sides get the same topic, client configuration, handler and gc settings (Python's own, which
+nothing here or in the runtime changes). Time runs from the first record received to the
+acknowledged final commit, for which neither side waits longer than it must: both stop at the last
+record and commit at once. Joining the group is not part of it. Run as ``python -m
+kafka_keyshared.bench.side`` with the task as JSON on standard input; the result is one line of JSON
+on standard output.
 """
 
 from __future__ import annotations
@@ -12,20 +14,21 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.config import client_conf
 
+COMMIT_INTERVAL = 1.0
 IDLE_LIMIT = 60.0
 
 
 class Task(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What to run. ``fail_every`` makes one record in so many fail once; 0 makes none."""
 
-    side: str
+    side: Literal["bare", "keyshared"]
     bootstrap: str
     topic: str
     group: str
@@ -36,12 +39,16 @@ class Task(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What came of it. ``seconds`` is from the first record to the last acknowledged commit."""
+    """What came of it. ``seconds`` is from the first record to the last acknowledged commit.
+
+    ``commits`` counts the acknowledged ones with the final one, ``failed`` the failed attempts.
+    """
 
     seconds: float
     records: int
     commits: int
     median_batch: int
+    failed: int = 0
 
 
 def conf_of(task: Task) -> dict[str, Any]:
@@ -58,21 +65,35 @@ def conf_of(task: Task) -> dict[str, Any]:
     )
 
 
+class Stalled(Exception):  # noqa: N818 - says what happened
+    """Nothing arrived, or nothing more settled, for a minute."""
+
+
 def handler_of(task: Task) -> Callable[[Any], None]:
-    """Return the empty handler, or the one that fails once for some records."""
+    """Return the empty handler, or the one that fails once for some records.
+
+    The bare loop has nowhere to put a failure, so its handler catches it and makes the second
+    attempt by itself; for all other records both sides run the same steps.
+    """
     if not task.fail_every:
         return _empty
     every = task.fail_every
     failed: set[tuple[int, int]] = set()
+    bare = task.side == "bare"
 
-    def failing(record: Any) -> None:
+    def fails_once(record: Any) -> None:
         if record.offset() % every == 0:
             place = (record.partition(), record.offset())
             if place not in failed:
                 failed.add(place)
-                raise ValueError("fails once")
+                try:
+                    raise ValueError("fails once")  # noqa: TRY301 - raised at the same cost on both
+                except ValueError:
+                    if not bare:
+                        raise
+                fails_once(record)
 
-    return failing
+    return fails_once
 
 
 def _empty(record: Any) -> None:
@@ -85,8 +106,7 @@ def run_bare(task: Task) -> Result:
 
     def answered(error: Any, _partitions: Any) -> None:
         nonlocal commits
-        if error is None:
-            commits += 1
+        commits += error is None
 
     consumer = Consumer({**conf_of(task), "on_commit": answered})
     consumer.subscribe([task.topic])
@@ -95,11 +115,12 @@ def run_bare(task: Task) -> Result:
     done, started, last_commit = 0, 0.0, 0.0
     idle_since = time.monotonic()
     while done < task.records:
-        messages = consumer.consume(10_000, 0.1)
+        # Not more than are left, or the last call would wait its 0.1 s for records that never come.
+        messages = consumer.consume(min(10_000, task.records - done), 0.1)
         now = time.monotonic()
         if not messages:
             if now - idle_since > IDLE_LIMIT:
-                raise TimeoutError(f"nothing arrived for {IDLE_LIMIT:g} s after {done} records")
+                raise Stalled(f"nothing arrived for {IDLE_LIMIT:g} s after {done} records")
             continue
         idle_since = now
         if not started:
@@ -110,9 +131,11 @@ def run_bare(task: Task) -> Result:
             handle(message)
         done += len(messages)
         sizes[len(messages)] = sizes.get(len(messages), 0) + 1
-        if now - last_commit >= 1:
+        if now - last_commit >= COMMIT_INTERVAL:
             last_commit = now
             consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=True)
+    # Returns when the broker has acknowledged it, and raises when it did not. It is answered here
+    # and not through on_commit.
     consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
     seconds = time.monotonic() - started
     consumer.close()
@@ -124,38 +147,48 @@ def run_keyshared(task: Task) -> Result:
     from kafka_keyshared.runtime.loop import Loop
     from kafka_keyshared.runtime.service import Hooks, KeyShared
 
-    began = time.monotonic()
-    ended = 0.0
+    answered_at = 0.0
+    moved = (0, time.monotonic())
+
+    def answered(error: Any, _partitions: Any) -> None:
+        nonlocal answered_at
+        if error is None:
+            answered_at = time.monotonic()
 
     def stepped(loop: Loop) -> None:
-        nonlocal ended
-        counts = loop.core.subscriptions["default"].counts
-        if counts.ok >= task.records and not ended:
-            committed = sum(
-                loop.core.commits.committed(partition) or 0 for partition in loop.core.partitions
-            )
-            if committed >= task.records:
-                ended = time.monotonic()
-                app.stop()
-        elif not counts.ok and time.monotonic() - began > IDLE_LIMIT:
-            raise TimeoutError(f"nothing arrived for {IDLE_LIMIT:g} s")
+        nonlocal moved
+        settled = loop.core.subscriptions["default"].counts.ok
+        if settled >= task.records:
+            app.stop()
+        elif settled != moved[0]:
+            moved = (settled, time.monotonic())
+        elif time.monotonic() - moved[1] > IDLE_LIMIT:
+            raise Stalled(f"nothing settled for {IDLE_LIMIT:g} s after {settled} records")
 
     app = KeyShared(
-        conf_of(task),
+        {**conf_of(task), "on_commit": answered},
         [task.topic],
         workers=task.workers,
         max_leases_per_key=task.max_leases_per_key,
+        commit_interval=COMMIT_INTERVAL,
         hooks=Hooks(stepped=stepped),
     )
     app.handler(handler_of(task))
-    app.run()
-    if app.loop is None or app.loop.stats.first_record_at is None:
-        raise RuntimeError("the run ended before the first record")
+    status = app.run()
+    loop, report = app.loop, app.report
+    if loop is None or report is None or loop.stats.first_record_at is None:
+        raise Stalled("the run was stopped before its first record")
+    counts = loop.core.subscriptions["default"].counts
+    if status or not report.commit_accepted or counts.ok < task.records:
+        raise Stalled(
+            f"the run ended with status {status} and {counts.ok} of {task.records}: {report.line()}"
+        )
     return Result(
-        seconds=ended - app.loop.stats.first_record_at,
-        records=app.loop.core.subscriptions["default"].counts.ok,
-        commits=app.loop.core.commits.accepted_count,
-        median_batch=median_of(app.loop.stats.batches),
+        seconds=answered_at - loop.stats.first_record_at,
+        records=counts.ok,
+        commits=loop.core.commits.accepted_count,
+        median_batch=median_of(loop.stats.batches),
+        failed=counts.failed,
     )
 
 

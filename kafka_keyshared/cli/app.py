@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +18,17 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain help: the boxes of rich would double the time that --help takes.
+    rich_markup_mode=None,
 )
-demo_app = typer.Typer(help="A year of flights, in order, judged record by record.")
-bench_app = typer.Typer(help="Measure this package beside the bare consume loop.")
+demo_app = typer.Typer(
+    help="A year of flights, in order, judged record by record.", rich_markup_mode=None
+)
+bench_app = typer.Typer(
+    help="Measure this package beside the bare consume loop.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.add_typer(demo_app, name="demo")
 app.add_typer(bench_app, name="bench")
 
@@ -33,25 +42,31 @@ ClientSettings = Annotated[
     typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
 ]
 
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C. To us it is a failure like any other: the work was not done."""
 
-def run() -> int:
+
+def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and turn this package's errors into a line and a status."""
     try:
-        status = app(standalone_mode=False)
+        status = app(args=arguments, prog_name="keyshared", standalone_mode=False)
     except KeySharedError as error:
         write_error(str(error))
         return error.exit_code
     except typer.Exit as ended:
-        return int(ended.exit_code)
-    except typer.Abort:
-        return 1
+        status = ended.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
     except Exception as error:
-        # Click's usage errors know how to show themselves; anything else is a defect.
+        # A usage error knows how to show itself; anything else is a defect.
         show = getattr(error, "show", None)
         if show is None:
             raise
         show()
         return int(getattr(error, "exit_code", 2))
+    if status == INTERRUPTED:
+        write_error("interrupted")
+        return 1
     return status if isinstance(status, int) else 0
 
 
@@ -61,6 +76,7 @@ def demo(
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
     sabotage: Annotated[str | None, typer.Option(hidden=True)] = None,
+    records: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> int:
     """Send a year of flights through an embedded cluster and judge what happened.
 
@@ -71,14 +87,16 @@ def demo(
         return 0
     from kafka_keyshared.cli.demo import demo_verb
 
-    return demo_verb(Output.JSON if json else output, sabotage)
+    return demo_verb(Output.JSON if json else output, sabotage, records)
 
 
 @demo_app.command("load")
-def demo_load(
+def demo_load(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: Annotated[str, typer.Option("-t", "--topic", help="Made when missing.")] = "flights",
-    partitions: Annotated[int, typer.Option(help="Partitions of a topic that is made.")] = 16,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of a topic that is made.")
+    ] = 16,
     x: ClientSettings = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
@@ -90,7 +108,7 @@ def demo_load(
 
 
 @app.command("run")
-def run_command(
+def run_command(  # noqa: PLR0917 - each is an option of the command line
     handler: Annotated[
         str,
         typer.Argument(

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings
-from kafka_keyshared.demo.data import CANCELLED, RECORDS
+from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.load import load
-from kafka_keyshared.demo.run import DLQ, PARTITIONS, TOPIC, WORKERS, Demo, Progress
-from kafka_keyshared.demo.sabotage import check_kind
+from kafka_keyshared.demo.run import DLQ, PARTITIONS, TOPIC, WORKERS, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
 
 NOT_SHOWN = ("findings", "differences")
 
 
-def demo_verb(output: Output, sabotage: str | None) -> int:
+def demo_verb(output: Output, sabotage: str | None, records: int | None) -> int:
     """Run the demo with live progress on a terminal; return 0 when nothing was wrong."""
-    check_kind(sabotage)
+    watcher = _Bars() if sys.stderr.isatty() else _Lines()
+    demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records)
+    totals = demo.totals
     write_note(
-        f"a year of flights: {RECORDS:,} records, topic {TOPIC} with {PARTITIONS} partitions on an "
-        f"embedded Kafka, {WORKERS}, {CANCELLED:,} cancelled flights go to {DLQ}"
+        f"a year of flights: {totals.records:,} records, topic {TOPIC} with {PARTITIONS} "
+        f"partitions on an embedded Kafka, {WORKERS}, {totals.cancelled:,} cancelled flights go to "
+        f"{DLQ}"
     )
-    result = _watched(sabotage) if sys.stderr.isatty() else _unwatched(sabotage)
+    with watcher.shown(totals):
+        result = demo.run()
+        watcher.watch(demo.progress)
     for line in (*result["findings"], *result["differences"]):
         write_note(line)
     shown = {name: value for name, value in result.items() if name not in NOT_SHOWN}
@@ -32,49 +38,55 @@ def demo_verb(output: Output, sabotage: str | None) -> int:
     return 0 if result["ok"] else 1
 
 
-def _unwatched(sabotage: str | None) -> dict[str, Any]:
-    said = [time.monotonic()]
+class _Lines:
+    """Progress for a file or a pipe: a line every two seconds."""
 
-    def watch(progress: Progress) -> None:
-        if time.monotonic() - said[0] >= 2:
-            said[0] = time.monotonic()
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def shown(self, _totals: Totals) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def watch(self, progress: Progress) -> None:
+        if time.monotonic() - self._said >= 2:
+            self._said = time.monotonic()
             write_note(_line(progress))
 
-    return Demo(watch, sabotage).run()
 
+class _Bars:
+    """Progress for a terminal: four bars that stay where they are."""
 
-def _watched(sabotage: str | None) -> dict[str, Any]:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bars
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bars
 
-    bars = Bars(
-        TextColumn("{task.description:>14}"),
-        BarColumn(bar_width=40),
-        TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
-        TextColumn("{task.fields[note]}"),
-    )
-    produced = bars.add_task("produced", total=RECORDS, note="")
-    settled = bars.add_task("settled", total=RECORDS, note="")
-    committed = bars.add_task("committed", total=RECORDS, note="")
-    letters = bars.add_task("dead letters", total=CANCELLED, note="")
-    with Live(bars, console=Console(stderr=True), refresh_per_second=10):
+        self._bars = Bars(
+            TextColumn("{task.description:>12}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+            refresh_per_second=10,
+        )
 
-        def watch(progress: Progress) -> None:
-            bars.update(produced, completed=progress.produced)
-            bars.update(
-                settled,
-                completed=progress.settled,
-                note=f"{progress.held:,} held, {progress.closed_keys:,} keys waiting for a retry",
-            )
-            bars.update(committed, completed=progress.committed)
-            bars.update(letters, completed=progress.dead_letters_read)
+    def shown(self, totals: Totals) -> AbstractContextManager[Any]:
+        for name in ("produced", "settled", "committed"):
+            self._bars.add_task(name, total=totals.records, note="")
+        self._bars.add_task("dead letters", total=totals.cancelled, note="")
+        return self._bars
 
-        demo = Demo(watch, sabotage)
-        result = demo.run()
-        watch(demo.progress)
-    return result
+    def watch(self, progress: Progress) -> None:
+        done = (
+            progress.produced,
+            progress.settled,
+            progress.committed,
+            progress.dead_letters_read,
+        )
+        for task, completed in zip(self._bars.task_ids, done, strict=True):
+            self._bars.update(task, completed=completed)
+        note = f"{progress.held:,} held, {progress.closed_keys:,} keys wait for a retry"
+        self._bars.update(self._bars.task_ids[1], note=note)
 
 
 def _line(progress: Progress) -> str:
@@ -99,6 +111,7 @@ def load_verb(
             write_note(f"written {written:,} of {RECORDS:,}")
 
     conf = {"bootstrap.servers": bootstrap, **client_settings(settings)}
+    require_broker(conf)
     result = load(conf, topic, partitions, progress)
     write_result(result, output, "loaded")
     return 0

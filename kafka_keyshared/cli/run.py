@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from confluent_kafka import KafkaException
 
-from kafka_keyshared.cli.output import start_logging, write_note
+from kafka_keyshared.cli.output import start_logging
+from kafka_keyshared.cli.reach import is_refusal, refused, require_broker
 from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import FileConfig, load_file
-from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.service import KeyShared
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.runtime.service import Hooks, KeyShared
+
+FROM_START = ("earliest", "smallest", "beginning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +49,18 @@ def run_verb(arguments: RunArguments) -> int:
     else:
         app = build(arguments)
         app.handler(target)
-    write_note(app.banner())
-    return app.run()
+    require_broker(app.conf)
+    try:
+        return app.run()
+    except KafkaException as error:
+        if is_refusal(error):
+            raise refused(error) from error
+        raise KeySharedError(f"the Kafka client failed: {error.args[0]}") from error
 
 
 def build(arguments: RunArguments) -> KeyShared:
     """Put file and flags together; a flag wins over the file."""
-    file = load_file(arguments.config) if arguments.config else FileConfig()
+    file = _read(arguments.config)
     conf: dict[str, Any] = dict(file.kafka)
     if bootstrap := arguments.bootstrap or file.bootstrap:
         conf["bootstrap.servers"] = bootstrap
@@ -70,7 +80,17 @@ def build(arguments: RunArguments) -> KeyShared:
         options["workers"] = arguments.workers
     if arguments.dlq is not None:
         options["dlq"] = True if arguments.dlq == "auto" else arguments.dlq
-    return KeyShared(conf, topics, **options)
+    status = StatusLine(from_start=str(conf.get("auto.offset.reset")) in FROM_START)
+    return KeyShared(conf, topics, hooks=Hooks(stepped=status), **options)
+
+
+def _read(path: Path | None) -> FileConfig:
+    if path is None:
+        return FileConfig()
+    try:
+        return load_file(path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error
 
 
 def _given(arguments: RunArguments) -> list[str]:

@@ -46,7 +46,7 @@ def load_object(spec: str, app_dir: Path) -> Any:
 def _load_module(name: str, spec: str) -> Any:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{spec!r}: module {name!r} cannot be imported: {type(error).__name__}: {error}; "
             "see the spelling, or give the folder it is in with --app-dir"
@@ -56,14 +56,17 @@ def _load_module(name: str, spec: str) -> Any:
 def _load_file(path: Path, spec: str) -> Any:
     if not path.is_file():
         raise ConfigError(f"{spec!r}: there is no file {path}")
-    found = importlib.util.spec_from_file_location(path.stem, path)
+    # Never in the place of another module: handlers in a queue.py must not hide the real one.
+    name = path.stem if path.stem not in sys.modules else f"handlers_in_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
         raise ConfigError(f"{spec!r}: {path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(found)
-    sys.modules[path.stem] = module
+    # Registered, because dataclasses and pickling look a module up by its name.
+    sys.modules[name] = module
     try:
         found.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{spec!r}: {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error

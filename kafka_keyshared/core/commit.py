@@ -62,7 +62,9 @@ class Commits:
     def __init__(self, policy: CommitPolicy) -> None:
         policy.check()
         self.policy = policy
-        self.in_flight: set[Commit] = set()
+        # With the states that it was planned from: a late answer for an earlier epoch of a
+        # partition meets that epoch's state, which nobody looks at any more, and changes nothing.
+        self.in_flight: dict[Commit, dict[TopicPartition, _Committed]] = {}
         self._partitions: dict[TopicPartition, _Committed] = {}
         self._last_sent = float("-inf")
         self._retry_at = float("-inf")
@@ -110,7 +112,8 @@ class Commits:
             commits.append(Commit(together))
         self._last_sent = now
         self.retrying = False
-        self.in_flight.update(commits)
+        for commit in commits:
+            self.in_flight[commit] = {each: self._partitions[each] for each in commit.entries}
         self.sent_count += len(commits)
         return commits
 
@@ -132,12 +135,14 @@ class Commits:
 
     def answered(self, answer: CommitAnswered, now: float) -> list[Command]:
         """Take the broker's answer; a failure never counts as committed."""
-        self.in_flight.discard(answer.commit)
+        states = self.in_flight.pop(answer.commit, {})
         if answer.result is CommitResult.ACCEPTED:
-            self._accept(answer.commit)
+            self._accept(answer.commit, states)
             return []
         self.failed_count += 1
-        self._undo(answer.commit)
+        for partition, state in states.items():
+            if state.sent is answer.commit.entries[partition]:
+                state.sent = None
         entries = answer.commit.entries
         where = ", ".join(str(partition) for partition in sorted(entries)[:5])
         if answer.result is CommitResult.DENIED:
@@ -155,7 +160,12 @@ class Commits:
                     "this member's, what was not committed runs again at their new owner",
                 )
             ]
-        self._send_alone(answer, now)
+        if answer.result is CommitResult.TOO_LARGE:
+            self._send_alone(states, now)
+            for state in states.values():
+                state.bare = state.bare or len(entries) == 1
+        else:
+            self._send_alone(states, now + self.policy.interval)
         return [
             Notice(
                 Level.WARNING,
@@ -163,12 +173,10 @@ class Commits:
             )
         ]
 
-    def _accept(self, commit: Commit) -> None:
+    def _accept(self, commit: Commit, states: Mapping[TopicPartition, _Committed]) -> None:
         self.accepted_count += 1
-        for partition, entry in commit.entries.items():
-            state = self._partitions.get(partition)
-            if state is None:
-                continue
+        for partition, state in states.items():
+            entry = commit.entries[partition]
             state.accepted = entry
             state.alone = False
             if not entry.metadata:
@@ -176,19 +184,9 @@ class Commits:
             if state.sent is entry:
                 state.sent = None
 
-    def _undo(self, commit: Commit) -> None:
-        for partition, entry in commit.entries.items():
-            state = self._partitions.get(partition)
-            if state is not None and state.sent is entry:
-                state.sent = None
-
-    def _send_alone(self, answer: CommitAnswered, now: float) -> None:
-        single = len(answer.commit.entries) == 1
-        too_large = answer.result is CommitResult.TOO_LARGE
-        for partition in answer.commit.entries:
-            state = self._partitions.get(partition)
-            if state is not None:
-                state.alone = True
-                state.bare = state.bare or (single and too_large)
-        self.retrying = True
-        self._retry_at = now + (0.0 if too_large else self.policy.interval)
+    def _send_alone(self, states: Mapping[TopicPartition, _Committed], at: float) -> None:
+        for partition, state in states.items():
+            state.alone = True
+            if self._partitions.get(partition) is state:
+                self.retrying = True
+        self._retry_at = at

@@ -190,11 +190,14 @@ class Dispatcher:
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         del now
-        touched: dict[str, Subscription] = {}
+        touched: dict[str, list[tuple[Slice, list[Record]]]] = {}
         for share, unstarted in event.slices:
-            sub = touched[share.subscription] = self.subscriptions[share.subscription]
-            sub.recalled(share, unstarted)
-        return [command for sub in touched.values() for command in self._flush_one(sub)]
+            touched.setdefault(share.subscription, []).append((share, unstarted))
+        commands: list[Command] = []
+        for name, slices in touched.items():
+            self.subscriptions[name].recalled(slices)
+            commands += self._flush_one(self.subscriptions[name])
+        return commands
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         publish = event.publish
@@ -291,7 +294,7 @@ class Dispatcher:
         """Hold back partitions whose settled set runs out of room; let go those that have it."""
         commands: list[Command] = []
         for sub in self.subscriptions.values():
-            gated = self.pressure.gate(sub, snapshots, sizes)
+            gated = self.pressure.gate(sub, snapshots, sizes, self.partitions)
             commands += gated
             commands += self.pressure.release(sub)
             commands += self._flush_unless_recalling(sub, gated)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka_keyshared.core.events import Command, Level, Notice, Pause, Resume
 from kafka_keyshared.core.metadata import SET_BUDGET, Encoded
-from kafka_keyshared.core.offsets import Snapshot
+from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.core.subscription import BLOCKED_SHARE, Subscription
 from kafka_keyshared.model import TopicPartition
 
@@ -59,10 +59,13 @@ class Pressure:
         sub: Subscription,
         snapshots: Mapping[TopicPartition, Snapshot],
         sizes: Mapping[TopicPartition, int],
+        states: Mapping[TopicPartition, PartitionState],
     ) -> list[Command]:
         """Hold back partitions near the budget, and let go those that are well below it.
 
-        ``sizes`` are the characters that the partitions' sets have just taken.
+        ``sizes`` are the characters that the partitions' sets have just taken. While a set that
+        came with the assignment reaches beyond what was received, the records that would shrink it
+        are still to be fetched, so its partition must not be held back yet.
         """
         gates = sub.restrictions.gates
         newly: list[TopicPartition] = []
@@ -71,7 +74,7 @@ class Pressure:
             runs = snapshot.runs.get(sub.name, ())
             size = sizes[partition]
             if partition not in gates:
-                if runs and size >= SET_BUDGET * GATE_AT:
+                if runs and size >= SET_BUDGET * GATE_AT and not states[partition].restored:
                     gates[partition] = runs[-1][1] - 1
                     newly.append(partition)
             elif size < SET_BUDGET * RELEASE_AT:

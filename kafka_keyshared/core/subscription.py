@@ -249,7 +249,8 @@ class Subscription:
         """Let go what waited for room in the commit metadata.
 
         What the partition has in backlogs is partly older and partly newer than what was parked:
-        both are merged by offset, which is their order in every lane.
+        both are merged by offset, which is their order in every lane. They do not go to the front:
+        what a recall brings back there is older still.
         """
         self.restrictions.gates.pop(partition, None)
         freed = self.parked.pop(partition, [])
@@ -259,6 +260,8 @@ class Subscription:
             worker.backlog[:] = [e for e in worker.backlog if partition_of(e) != partition]
         freed.sort(key=lambda record: record.offset())
         self.put_first(freed)
+        for worker in self.workers:
+            worker.merge_front()
 
     def _claim(self, record: Record) -> bool:
         """With one lease per key: take the lane for this record, or queue it behind the lease."""
@@ -295,22 +298,23 @@ class Subscription:
         """Return the commands that take back every unstarted lease."""
         return [Recall(self.name, worker.index) for worker in self.workers if worker.slices]
 
-    def recalled(self, share: Slice, unstarted: list[Record]) -> None:
+    def recalled(self, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
         """Put unstarted leases back, in order, to where they came from."""
-        worker = self.workers[share.worker]
-        worker.take_back(share, unstarted)
         behind: dict[Lane, list[Record]] = {}
-        for record in unstarted:
-            lane = lane_of(record, self.settings.order_scope)
-            closed = self.closed.get(lane)
-            if closed is None:
-                self._recalled_open(record, lane, worker)
-            elif closed.head is record:
-                closed.state = LaneState.WAITING
-                closed.attempt = None
-                self.owner(record).retries.append(closed)
-            else:
-                behind.setdefault(lane, []).append(record)
+        for share, unstarted in slices:
+            worker = self.workers[share.worker]
+            worker.take_back(share, unstarted)
+            for record in unstarted:
+                lane = lane_of(record, self.settings.order_scope)
+                closed = self.closed.get(lane)
+                if closed is None:
+                    self._recalled_open(record, lane, worker)
+                elif closed.head is record:
+                    closed.state = LaneState.WAITING
+                    closed.attempt = None
+                    self.owner(record).retries.append(closed)
+                else:
+                    behind.setdefault(lane, []).append(record)
         # They left the backlog before anything that the lane's queue took from it since.
         for lane, records in behind.items():
             closed = self.closed.lanes[lane]

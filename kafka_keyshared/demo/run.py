@@ -8,15 +8,16 @@ one worked out straight from the file.
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
@@ -28,21 +29,15 @@ from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.expected import compare, expected, read_answers
 from kafka_keyshared.demo.flights import Flights
-from kafka_keyshared.demo.ledgers import (
-    AuditedClient,
-    audited_client,
-    on_dead_letter,
-    on_rebalance,
-)
-from kafka_keyshared.demo.sabotage import HastyClient, check_kind, sabotaged_pool
+from kafka_keyshared.demo.ledgers import audited_client, on_dead_letter, on_rebalance
+from kafka_keyshared.demo.sabotage import check_kind, client_class, handler_class, pool_class
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.service import Hooks, KeyShared
-from kafka_keyshared.runtime.threads import ThreadPool
 
 TOPIC = "flights"
 DLQ = "flights.dlq"
@@ -51,6 +46,34 @@ DLQ_PARTITIONS = 4
 WORKERS = "thread:8"
 RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
 STALL_SECONDS = 60.0
+
+
+def _quiet(bootstrap: str) -> dict[str, Any]:
+    # The clients write their log straight to the terminal, through the live progress, and live a
+    # moment longer than the cluster does. What goes wrong with it reaches us as an error anyway.
+    return {"bootstrap.servers": bootstrap, "log_level": 2}
+
+
+class Totals(NamedTuple):
+    """What is in the input: counted from the records themselves, not taken from its description."""
+
+    records: int
+    flights: int
+    weather: int
+    keyless: int
+    cancelled: int
+
+
+def count(year: Sequence[data.SourceRecord]) -> Totals:
+    """Count the input. Of the whole year the number of cancelled flights is known."""
+    # An Avro union begins with its branch, as a zigzag number: 0 is a flight, 2 a weather row.
+    flights = sum(record.value[0] == 0 for record in year)
+    cancelled = data.CANCELLED
+    if len(year) < data.RECORDS:
+        rows = (data.decode(record.value) for record in year)
+        cancelled = sum("flight" in row and row["dep_delay"] is None for row in rows)
+    keyless = sum(record.key is None for record in year)
+    return Totals(len(year), flights, len(year) - flights, keyless, cancelled)
 
 
 @dataclass
@@ -67,12 +90,27 @@ class Progress:
 
 
 class Demo:
-    """One run. ``watch`` is called about ten times a second."""
+    """One run. ``watch`` is called about ten times a second.
 
-    def __init__(self, watch: Callable[[Progress], None], sabotage: str | None = None) -> None:
+    ``records`` takes only so many from the start of the year, which is for tests. Raises
+    :class:`ConfigError` for a number or a kind of sabotage that there is not.
+    """
+
+    def __init__(
+        self,
+        watch: Callable[[Progress], None],
+        sabotage: str | None = None,
+        records: int = data.RECORDS,
+    ) -> None:
         check_kind(sabotage)
+        if not 1 <= records <= data.RECORDS:
+            raise ConfigError(f"--records {records}: give a number from 1 to {data.RECORDS}")
         self._watch = watch
         self._sabotage = sabotage
+        self._records = records
+        # Read before the clock starts: what is timed is the way through Kafka, not through a file.
+        self._year = list(itertools.islice(data.records(), records))
+        self.totals = count(self._year)
         self.progress = Progress()
         self._written = MemoryLedger("producer")
         self._ledger = MemoryLedger("consumer")
@@ -89,7 +127,8 @@ class Demo:
     def run(self) -> dict[str, Any]:
         """Run to the end; return the figures and the verdict.
 
-        Raises :class:`KeySharedError` when it makes no progress for a minute.
+        Raises :class:`KeySharedError` when it makes no progress for a minute, or is stopped by a
+        signal before its end.
         """
         before = os.environ.get("FLIGHTS_OUT")
         with EmbeddedCluster() as cluster, tempfile.TemporaryDirectory() as out:
@@ -103,12 +142,13 @@ class Demo:
                     del os.environ["FLIGHTS_OUT"]
                 else:
                     os.environ["FLIGHTS_OUT"] = before
-            differences = compare(expected(), read_answers(Path(out)))
+            answers = read_answers(Path(out))
+        differences = compare(expected(self._records), answers)
         verdict = judge([self._written, self._ledger, self._letters])
         return self._summary(verdict, differences)
 
     def _run(self, bootstrap: str) -> None:
-        producer = MeteredProducer({"bootstrap.servers": bootstrap})
+        producer = MeteredProducer(_quiet(bootstrap))
         app = self._app(bootstrap, producer)
         threads = [
             threading.Thread(target=self._guarded, args=(work, app), name=f"demo-{name}")
@@ -123,30 +163,37 @@ class Demo:
             app.run()
         finally:
             self._finished.set()
-            producer.close()
-            for thread in threads:
-                thread.join()
+            try:
+                producer.close()
+            finally:
+                for thread in threads:
+                    thread.join()
         if self._failure is not None:
             raise self._failure
+        if not self._ended:
+            raise KeySharedError(
+                f"stopped before the end: {self.progress.settled:,} of {self._records:,} records "
+                "were settled, so there is nothing to judge; run it again and let it finish"
+            )
 
     def _app(self, bootstrap: str, producer: MeteredProducer) -> KeyShared:
         def accepted(partition: TopicPartition, position: int) -> None:
             self._committed[partition.partition] = position
             producer.settled(partition.topic, partition.partition, position)
 
-        base = HastyClient if self._sabotage == "commit-early" else AuditedClient
         hooks = Hooks(
-            client=audited_client(self._ledger, accepted, base),
-            pool=sabotaged_pool(self._sabotage) if self._sabotage else ThreadPool,
+            client=audited_client(self._ledger, accepted, client_class(self._sabotage)),
+            pool=pool_class(self._sabotage),
             rebalanced=on_rebalance(self._ledger),
             dead_lettered=on_dead_letter(self._ledger),
             stepped=self._stepped,
         )
         app = KeyShared(
             {
-                "bootstrap.servers": bootstrap,
+                **_quiet(bootstrap),
                 "group.id": "flights-demo",
-                # What a reset would skip was deleted unread: that is a loss, and must be an error.
+                # A record that was deleted unread would be skipped by this: the run then waits for
+                # it in vain and ends as stalled, never as a success.
                 "auto.offset.reset": "earliest",
             },
             [TOPIC],
@@ -155,7 +202,7 @@ class Demo:
             retry=RETRY,
             hooks=hooks,
         )
-        app.handler(audited(Flights, self._ledger))
+        app.handler(handler_class(self._sabotage, audited(Flights, self._ledger)))
         self._app_stop = app.stop
         return app
 
@@ -170,11 +217,9 @@ class Demo:
                 app.stop()
 
     def _produce(self, producer: MeteredProducer) -> None:
-        # Read before the clock starts: what is timed is the way through Kafka, not through a file.
-        year = list(data.records())
         self.progress.started = time.monotonic()
         ends, told = self._ends, self._written.produced
-        for record in year:
+        for record in self._year:
             partition = producer.produce(TOPIC, record.key, record.value)
             # The producer is idempotent and the topic is new, so offsets count up from 0.
             offset = ends[partition]
@@ -185,7 +230,7 @@ class Demo:
         self._all_produced.set()
 
     def _read_dead_letters(self, bootstrap: str) -> None:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-demo-dlq"})
+        consumer = Consumer({**_quiet(bootstrap), "group.id": "flights-demo-dlq"})
         consumer.assign(
             [ClientPartition(DLQ, number, OFFSET_BEGINNING) for number in range(DLQ_PARTITIONS)]
         )
@@ -195,7 +240,9 @@ class Demo:
             letters = consumer.consume(1_000, 0.2)
             quiet = 0 if letters else quiet + 1
             for letter in letters:
-                source = None if letter.error() else source_of(letter.headers())
+                # What was received has its headers as a list; only a producer may give a dict.
+                headers = cast("list[tuple[str, Any]] | None", letter.headers())
+                source = None if letter.error() else source_of(headers)
                 if source is not None:
                     self._letters.dead_lettered(*source)
                     self.progress.dead_letters_read += 1
@@ -213,39 +260,42 @@ class Demo:
             progress.held, progress.closed_keys = sub.window.records, len(sub.closed)
             progress.committed = sum(self._committed.values())
             self._watch(progress)
-        if self._all_produced.is_set() and progress.settled >= data.RECORDS and not self._ended:
-            if all(self._committed.get(number, 0) >= end for number, end in self._ends.items()):
-                self._ended = now
-                self._app_stop()
+        if not self._ended and progress.settled >= self._records and self._all_committed():
+            self._ended = now
+            self._app_stop()
         if progress.settled != self._moved[0]:
             self._moved = (progress.settled, now)
         elif now - self._moved[1] > STALL_SECONDS:
             raise KeySharedError(
                 f"no record has settled for {STALL_SECONDS:g} s ({progress.settled} of "
-                f"{data.RECORDS}); this is a defect, please report it"
+                f"{self._records}); this is a defect, please report it"
             )
+
+    def _all_committed(self) -> bool:
+        return self._all_produced.is_set() and all(
+            self._committed.get(number, 0) >= end for number, end in self._ends.items()
+        )
 
     # --- the result ---
 
     def _summary(self, verdict: Judgement, differences: list[str]) -> dict[str, Any]:
         produced = self.progress.produced
-        keyless = sum(event.key is None for event in self._written.events)  # type: ignore[union-attr]
         elapsed = self._ended - self.progress.started
-        totals = verdict.totals
+        dead_lettered = verdict.totals.dead_lettered
         return {
             "records": produced,
-            "flights": produced - data.WEATHER,
-            "weather": data.WEATHER,
-            "keyless": keyless,
-            "dead_lettered": totals.dead_lettered,
+            "flights": self.totals.flights,
+            "weather": self.totals.weather,
+            "keyless": self.totals.keyless,
+            "dead_lettered": dead_lettered,
             **verdict.counts(),
             "oracle_match": not differences,
             "elapsed_s": round(elapsed, 2),
-            "records_per_s": round(produced / elapsed) if elapsed > 0 else 0,
+            "records_per_s": round(produced / elapsed),
             "ok": verdict.clean
             and not differences
-            and totals.dead_lettered == data.CANCELLED
-            and produced == data.RECORDS,
+            and dead_lettered == self.totals.cancelled
+            and produced == self._records,
             "findings": verdict.lines() if not verdict.clean else [],
             "differences": differences,
         }

@@ -1,24 +1,24 @@
 """Breaks the contract on purpose, to show that the demo's judge would see it.
 
-``keyshared demo --sabotage KIND`` must end with the matching count above 0 and status 1. A detector that
-was never seen to fire proves nothing.
+``keyshared demo --sabotage KIND`` must end with the matching count above 0 and status 1. A detector
+that was never seen to fire proves nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, Slice
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.pool import Handover
 from kafka_keyshared.runtime.threads import ThreadPool
 
 Sabotage = Literal["reorder", "drop", "duplicate", "commit-early"]
 KINDS: tuple[str, ...] = get_args(Sabotage)
-EVERY = 20
+EVERY_SLICE = 20
+EVERY_RECORD = 500
 EARLY_BY = 500
 
 
@@ -28,46 +28,79 @@ def check_kind(kind: str | None) -> None:
         raise ConfigError(f"--sabotage {kind}: give one of {', '.join(KINDS)}")
 
 
-class SabotagedPool(ThreadPool):
-    """A pool that mistreats one slice in twenty behind the core's back."""
+class ReorderingPool(ThreadPool):
+    """A pool that turns one slice in twenty around."""
 
-    kind: str
     _submitted = 0
 
     def submit(self, share: Slice) -> None:
-        """Hand the slice over, now and then wrongly."""
+        """Hand the slice over, now and then in the wrong order."""
         self._submitted += 1
-        if self._submitted % EVERY == 0 and len(share.records) > 1:
-            if self.kind == "reorder":
-                share.records.reverse()
-            elif self.kind == "drop":
-                return self._hand(share, share.records[1:])
-            elif self.kind == "duplicate":
-                return self._hand(share, [*share.records, share.records[-1]])
+        if self._submitted % EVERY_SLICE == 0:
+            share.records.reverse()
         super().submit(share)
-        return None
-
-    def _hand(self, share: Slice, records: list) -> None:  # type: ignore[type-arg]
-        handover = Handover(share)
-        stop = handover.todo.pop()
-        handover.todo = deque([*records, stop])
-        cell = self._cells[share.subscription, share.worker]
-        cell.given[share] = handover
-        cell.inbox.put(handover)
 
 
 class HastyClient(AuditedClient):
-    """A client that commits beyond what is safe."""
+    """A client that commits beyond what is safe, and keeps it from the core.
+
+    The core is answered for the commit that it sent: it waits for that answer before the next one,
+    and would otherwise never commit again.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+    ) -> None:
+        self._meant: dict[Commit, Commit] = {}
+        super().__init__(conf, topics, lambda answered: answer(self._as_meant(answered)))
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send positions that are too high."""
-        early = {
-            partition: replace(entry, position=entry.position + EARLY_BY, metadata="")
-            for partition, entry in commit.entries.items()
-        }
-        return super().commit(Commit(early))
+        early = Commit(
+            {
+                partition: replace(entry, position=entry.position + EARLY_BY, metadata="")
+                for partition, entry in commit.entries.items()
+            }
+        )
+        self._meant[early] = commit
+        answered = super().commit(early)
+        return None if answered is None else self._as_meant(answered)
+
+    def _as_meant(self, answered: CommitAnswered) -> CommitAnswered:
+        return replace(answered, commit=self._meant.pop(answered.commit))
 
 
-def sabotaged_pool(kind: str) -> type[ThreadPool]:
+def pool_class(kind: str | None) -> type[ThreadPool]:
     """Return the pool class for this kind of sabotage."""
-    return type("SabotagedPool", (SabotagedPool,), {"kind": kind})
+    return ReorderingPool if kind == "reorder" else ThreadPool
+
+
+def client_class(kind: str | None) -> type[AuditedClient]:
+    """Return the client class for this kind of sabotage."""
+    return HastyClient if kind == "commit-early" else AuditedClient
+
+
+def handler_class(kind: str | None, audited: type[Any]) -> type[Any]:
+    """Return the handler class for this kind of sabotage; ``audited`` reports what it runs.
+
+    Acknowledging a record that did not run, and running one again that succeeded, is what a broken
+    worker does; the core cannot notice either, the ledger must.
+    """
+    if kind not in ("drop", "duplicate"):
+        return audited
+
+    class Sabotaged(audited):  # type: ignore[misc]
+        _handled = 0
+
+        def handle(self, record: Any) -> None:
+            self._handled += 1
+            if self._handled % EVERY_RECORD:
+                super().handle(record)
+            elif kind == "duplicate":
+                super().handle(record)
+                super().handle(record)
+
+    return Sabotaged

@@ -27,7 +27,7 @@ def maker(handler: Any) -> Callable[[], Made]:
             raise ConfigError(f"handler class {name} has no method handle(record): add it")
         _check_call(handler, name, 0, "is made without arguments, one instance per worker")
         _check_call(method, f"{name}.handle", 2, "is called with one record")
-        _refuse_async(method, f"{name}.handle")
+        _refuse_deferred(method, f"{name}.handle")
 
         def make_instance() -> Made:
             instance: Any = handler()
@@ -37,7 +37,7 @@ def maker(handler: Any) -> Callable[[], Made]:
     if not callable(handler):
         raise ConfigError(f"handler {name} is not callable: give a function or a class")
     _check_call(handler, name, 1, "is called with one record")
-    _refuse_async(handler, name)
+    _refuse_deferred(handler, name)
     return lambda: (handler, None)
 
 
@@ -52,7 +52,12 @@ def _check_call(target: Any, name: str, arguments: int, rule: str) -> None:
         raise ConfigError(f"handler {name}{signature} {rule}: {error}") from error
 
 
-def _refuse_async(target: Any, name: str) -> None:
+def _refuse_deferred(target: Any, name: str) -> None:
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise ConfigError(
+            f"handler {name} contains 'yield', so calling it would run nothing of it: return None "
+            "or a verdict instead"
+        )
     if inspect.iscoroutinefunction(target):
         raise ConfigError(
             f"handler {name} is declared with 'async def', and the workers are threads: "

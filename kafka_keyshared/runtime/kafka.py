@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
     OFFSET_INVALID,
     Consumer,
     KafkaError,
@@ -62,8 +64,8 @@ class Client(Protocol):
     def released(self, partitions: Iterable[TopicPartition]) -> None:
         """Take note that the partitions are no longer assigned."""
 
-    def seek(self, partition: TopicPartition, position: int) -> None:
-        """Go on reading there."""
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        """Go on reading there (None: where the reset policy says)."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions."""
@@ -160,6 +162,8 @@ class KafkaClient:
         own = dict(conf)
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
+        reset = str(own.get("auto.offset.reset", "latest")).lower()
+        self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self._users_on_commit = own.pop("on_commit", None)
         self._users_error_cb = own.pop("error_cb", None)
         for name in ("stats_cb", "throttle_cb"):
@@ -293,8 +297,10 @@ class KafkaClient:
         for partition in partitions:
             self._assigned.pop(partition, None)
 
-    def seek(self, partition: TopicPartition, position: int) -> None:
-        """Go on reading there."""
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        """Go on reading there; without a position, where a start without one would."""
+        if position is None:
+            position = self._reset_to
         self.consumer.seek(ClientPartition(partition.topic, partition.partition, position))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

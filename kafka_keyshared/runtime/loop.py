@@ -35,6 +35,9 @@ IDLE_WAIT = 0.1
 FULL_POLL_EVERY = 0.1
 FULL_PAUSE_AFTER = 2.0
 
+CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
+"""What poll and consume may raise; records that they had taken off the queue are then gone."""
+
 Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered | None
 """What is posted to the owner; None only wakes it."""
 
@@ -86,6 +89,8 @@ class Loop:
         self.commits_stopped = False
         self.reseek: set[TopicPartition] = set()
         self.released_in_call: set[TopicPartition] = set()
+        # Assigned, but where they start is not known yet: nothing of them is admitted.
+        self.withheld: set[TopicPartition] = set()
         self._room_min = max(
             1,
             min(sub.window.records_max for sub in self.core.subscriptions.values())
@@ -193,6 +198,18 @@ class Loop:
         self.serve(0.0)
         self.tell(ev.CommitDue(progress, partitions, final))
 
+    def pending(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
+        """Return the running records of the partitions and how many dead letters are on the way.
+
+        A dead letter that the broker refused and that waits for its next try is not on the way:
+        waiting for it would use up every deadline for as long as its topic is down.
+        """
+        progress = self.ports.pool.progress()
+        self.serve(0.0)
+        running, dead_letters = self.core.pending(partitions, progress)
+        publisher = self.ports.publisher
+        return running, min(dead_letters, publisher.pending() if publisher is not None else 0)
+
     # --- fetching ---
 
     def _fetch(self, room: int, wait: float) -> None:
@@ -207,8 +224,8 @@ class Loop:
                 chunk = [first, *client.consume(min(room, CHUNK))]
             else:
                 chunk = client.consume(min(room, CHUNK))
-        except (KafkaException, RuntimeError, ValueError) as error:
-            self._lost_some(error)
+        except CLIENT_ERRORS as error:
+            self.lost_some(error)
             return
         self._plenty = len(chunk) * 4 >= CHUNK
         if chunk:
@@ -216,8 +233,8 @@ class Loop:
 
     def admit(self, chunk: list[Record]) -> None:
         """Give a chunk to the core with the positions after it."""
-        if self.released_in_call:
-            chunk = self._still_assigned(chunk)
+        if self.released_in_call or self.reseek or self.withheld:
+            chunk = self._wanted(chunk)
         if self.stats.first_record_at is None:
             self.stats.first_record_at = self.ports.clock()
         self.stats.fetched += len(chunk)
@@ -230,23 +247,26 @@ class Loop:
         return {
             partition: position
             for partition, position in self.ports.client.positions().items()
-            if partition in assigned
+            if partition in assigned and partition not in self.reseek
         }
 
-    def _still_assigned(self, chunk: list[Record]) -> list[Record]:
-        """Drop what was taken off the queue before its partition went away in the same call."""
-        gone = self.released_in_call
-        kept = [
+    def _wanted(self, chunk: list[Record]) -> list[Record]:
+        """Drop what was taken off the queue before its partition went away in the same call.
+
+        Also what is going to be read again: after a loss, whatever comes before the seek stands
+        behind the lost records, and neither it nor its position may count as received.
+        """
+        # A partition that came back in the same call starts over where its assignment said.
+        self.reseek |= {each for each in self.released_in_call if each in self.core.partitions}
+        unwanted = self.released_in_call | self.reseek | self.withheld
+        return [
             record
             for record in chunk
             if record.error() is not None
-            or TopicPartition(record.topic(), record.partition()) not in gone
+            or TopicPartition(record.topic(), record.partition()) not in unwanted
         ]
-        # A partition that came back in the same call starts over where its assignment said.
-        self.reseek |= {partition for partition in gone if partition in self.core.partitions}
-        return kept
 
-    def _lost_some(self, error: Exception) -> None:
+    def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""
         log.error("the client raised %r; reading again from the last positions", error)
         self.reseek.update(self.core.partitions)
@@ -254,11 +274,11 @@ class Loop:
     def _seek_back(self) -> None:
         for partition in list(self.reseek):
             state = self.core.partitions.get(partition)
-            if state is not None and state.received_end is not None:
+            if state is not None:
                 try:
                     self.ports.client.seek(partition, state.received_end)
                 except KafkaException as error:
-                    log.warning("%s: cannot seek yet: %s", partition, error)
+                    log.debug("%s: cannot seek yet: %s", partition, error)
                     continue
             self.reseek.discard(partition)
 
@@ -288,8 +308,8 @@ class Loop:
         self.released_in_call.clear()
         try:
             record = self.ports.client.poll(0)
-        except (KafkaException, RuntimeError) as error:
-            self._lost_some(error)
+        except CLIENT_ERRORS as error:
+            self.lost_some(error)
             return
         if record is not None:
             self.admit([record])
@@ -314,7 +334,7 @@ class Loop:
             kind = classify_event(error)
             if kind is EventKind.END_OF_PARTITION:
                 partition = TopicPartition(message.topic(), message.partition())
-                if partition in self.core.partitions:
+                if partition in self.core.partitions and partition not in self.reseek:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())

@@ -74,6 +74,7 @@ class Rebalancer:
             loop.ports.client.assign(dict.fromkeys(partitions))
             loop.ports.client.pause(partitions)
             self._unstarted += partitions
+            loop.withheld.update(partitions)
             self._ask_at = loop.ports.clock() + ASK_AGAIN_EVERY
             log.warning(
                 "assigned %s, but the committed positions were not answered in %g s; they are "
@@ -96,11 +97,11 @@ class Rebalancer:
         if starts is None:
             return
         self._unstarted.clear()
+        loop.withheld.difference_update(partitions)
         for command in loop.core.handle(ev.Assigned(starts), loop.ports.clock()):
             if isinstance(command, ev.AssignAt):
-                for partition, position in command.positions.items():
-                    if position is not None:
-                        loop.ports.client.seek(partition, position)
+                # Not a seek here: it may fail for now, and what comes before it must be dropped.
+                loop.reseek.update(each for each, at in command.positions.items() if at is not None)
             elif isinstance(command, ev.Notice):
                 log.log(command.level, "%s", command.text)
         loop.ports.client.resume(partitions)
@@ -134,8 +135,7 @@ class Rebalancer:
         loop = self._loop
         if self.closing:
             return  # the stop has drained and committed already
-        self._observe("revoked", partitions)
-        self._unstarted = [each for each in self._unstarted if each not in partitions]
+        self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         clock = loop.ports.clock
         started = clock()
@@ -144,6 +144,7 @@ class Rebalancer:
         if not loop.commits_stopped:
             loop.commit(mine, final=True)
         self._release(partitions, mine)
+        self._observe("revoked", partitions)  # nothing is committed for them from here on
         log.info(
             "revoked %s in %.3f s%s",
             _names(partitions),
@@ -157,11 +158,15 @@ class Rebalancer:
         if self.closing:
             return
         self._observe("lost", partitions)
-        self._unstarted = [each for each in self._unstarted if each not in partitions]
+        self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         loop.tell(ev.Revoking(mine))
         self._release(partitions, mine)
         log.warning("lost %s: nothing is committed for them", _names(partitions))
+
+    def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
+        self._unstarted = [each for each in self._unstarted if each not in partitions]
+        self._loop.withheld.difference_update(partitions)
 
     def _release(
         self, partitions: Sequence[TopicPartition], mine: Sequence[TopicPartition]
@@ -183,9 +188,7 @@ def drain(loop: Loop, partitions: Sequence[TopicPartition] | None, deadline: flo
     Dead letters on their way count too: they are settled when the broker has answered.
     """
     while True:
-        progress = loop.ports.pool.progress()
-        loop.serve(0.0)
-        running, dead_letters = loop.core.pending(partitions, progress)
+        running, dead_letters = loop.pending(partitions)
         if not running and not dead_letters:
             return ""
         remaining = deadline - loop.ports.clock()

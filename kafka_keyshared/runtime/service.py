@@ -12,6 +12,8 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
+from confluent_kafka import KafkaException
+
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitAnswered, DeadLettered
@@ -82,6 +84,8 @@ class KeyShared:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
         self._settings = self.options.subscription()
+        if self._settings.dlq:
+            self._refuse_own_dead_letters()
         self._commit_policy = self.options.commit_policy()
         self._dead_letter_on = dead_letter_on
         self._hooks = hooks
@@ -89,6 +93,14 @@ class KeyShared:
         self._signals = 0
         self.loop: Loop | None = None
         self.report: StopReport | None = None
+
+    def _refuse_own_dead_letters(self) -> None:
+        for topic in self.topics:
+            if (dlq := self.options.dlq_topic(topic)) in self.topics:
+                raise ConfigError(
+                    f"dlq: the dead letters of {topic!r} would go to {dlq!r}, which is consumed "
+                    "here too, and come back without end; name another topic"
+                )
 
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
@@ -128,7 +140,10 @@ class KeyShared:
         def answer(answered: CommitAnswered) -> None:
             mailbox.put(answered)
 
-        client = self._hooks.client(self.conf, self.topics, answer)
+        try:
+            client = self._hooks.client(self.conf, self.topics, answer)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
             return self._run(self._handler, client, mailbox)
         finally:
@@ -154,6 +169,7 @@ class KeyShared:
             except BaseException as error:
                 # What the core believes can no longer be trusted, so nothing more is committed.
                 log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
+                pool.stop(0.0)
                 raise
             finally:
                 rebalancer.closing = True

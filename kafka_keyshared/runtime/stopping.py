@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.runtime.loop import BUSY_WAIT, FULL_POLL_EVERY, Loop
+from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, FULL_POLL_EVERY, Loop
 
 log = logging.getLogger("kafka_keyshared.stop")
 
@@ -28,10 +28,15 @@ class StopReport:
     undone: int
     running: tuple[str, ...]
     commit_accepted: bool
+    dead_letters: int = 0
 
     def line(self) -> str:
         """Return the final line."""
-        state = "drained" if not self.running else f"gave up on {len(self.running)} running"
+        state = "drained"
+        if self.running or self.dead_letters:
+            state = f"gave up on {len(self.running)} running"
+        if self.dead_letters:
+            state += f" and {self.dead_letters} dead letters without an answer"
         committed = "committed" if self.commit_accepted else "last commit NOT acknowledged"
         left = f"{self.undone} records received and left undone (they run at the next start)"
         named = f": {', '.join(self.running)}" if self.running else ""
@@ -45,44 +50,52 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     deadline = started + timeout
     loop.tell(ev.Stopping())
     loop.ports.client.pause(loop.core.partitions)
-    running = _drain(loop, deadline, hurried)
+    running, dead_letters = _drain(loop, deadline, hurried)
     accepted = not loop.commits_stopped and _commit(loop, hurried)
     undone = loop.core.unsettled_count()
     return StopReport(
-        clean=not running and accepted,
+        clean=not running and not dead_letters and accepted,
         seconds=clock() - started,
         undone=undone,
         running=tuple(running),
         commit_accepted=accepted,
+        dead_letters=dead_letters,
     )
 
 
-def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> list[str]:
+def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:
     polled = 0.0
     while True:
-        progress = loop.ports.pool.progress()
-        loop.serve(0.0)
-        running, dead_letters = loop.core.pending(None, progress)
-        if not running and not dead_letters:
-            return []
+        running, dead_letters = loop.pending(None)
         now = loop.ports.clock()
-        if now >= deadline or hurried():
-            return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running]
+        if (not running and not dead_letters) or now >= deadline or hurried():
+            names = [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running]
+            return names, dead_letters
         loop.serve(BUSY_WAIT)
         if now - polled >= FULL_POLL_EVERY:
             polled = now
             # What this may return was never given to the core: it is read again at the next start.
-            loop.ports.client.poll(0)
+            _poll(loop, 0)
+
+
+def _poll(loop: Loop, timeout: float) -> None:
+    try:
+        loop.ports.client.poll(timeout)
+    except CLIENT_ERRORS as error:
+        # Nothing that is fetched now is used any more, and the last commit is still wanted.
+        loop.lost_some(error)
 
 
 def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
     """Send the last commit and serve callbacks until it is answered; say whether it was."""
     loop.commit(final=True)
     commits = loop.core.commits
-    wait = HURRIED_ANSWER_WAIT if hurried() else ANSWER_WAIT
-    give_up = loop.ports.clock() + wait
-    while commits.in_flight and loop.ports.clock() < give_up:
-        loop.ports.client.poll(0.02)
+    sent = loop.ports.clock()
+    while commits.in_flight:
+        wait = HURRIED_ANSWER_WAIT if hurried() else ANSWER_WAIT
+        if loop.ports.clock() - sent >= wait:
+            break
+        _poll(loop, 0.02)
         loop.serve(0.0)
         if commits.retry_now():
             loop.commit(final=True)

@@ -32,7 +32,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
 from kafka_keyshared.runtime.pool import STOP, Handover
 
 log = logging.getLogger("kafka_keyshared.pool")
@@ -62,6 +62,11 @@ class _Cell:
     spec: WorkerSpec
     inbox: SimpleQueue[Handover | Fence | None] = field(default_factory=SimpleQueue)
     given: dict[Slice, Handover] = field(default_factory=dict)
+    # What a thread leaves to its successor: the slice it is in, the lanes it sets aside, and which
+    # record of the slice was the last to be reported.
+    current: Handover | None = None
+    failed_lanes: set[Lane] = field(default_factory=set)
+    reported: Any = None
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
     broken: BaseException | None = None
@@ -105,7 +110,7 @@ class ThreadPool:
         """Take back every unstarted record of the worker, at once, whatever it is doing."""
         cell = self._cells[subscription, worker]
         return Recalled(
-            [(share, handover.take_back()) for share, handover in list(cell.given.items())]
+            [(share, handover.take_back()) for share, handover in cell.given.copy().items()]
         )
 
     def progress(self) -> Mapping[Slice, int]:
@@ -113,7 +118,8 @@ class ThreadPool:
         return {
             share: handover.unstarted()
             for cell in self._cells.values()
-            for share, handover in list(cell.given.items())
+            # A copy in one C call: the worker removes slices meanwhile.
+            for share, handover in cell.given.copy().items()
         }
 
     def dead(self) -> list[tuple[str, int]]:
@@ -125,7 +131,11 @@ class ThreadPool:
         ]
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start another thread for the worker; the record that the old one ran counts as failed."""
+        """Start another thread for the worker; the record that the old one ran counts as failed.
+
+        The new thread goes on behind that record, and goes on setting aside what follows in lanes
+        that have failed.
+        """
         cell = self._cells[subscription, worker]
         self._fail_running(cell)
         self._start(cell)
@@ -136,12 +146,18 @@ class ThreadPool:
         self._fail_running(cell)
         for share in list(cell.given):
             self._end(cell, share, 0.0)
-        cell.thread = None
+        cell.inbox = SimpleQueue()
+        cell.current = cell.thread = None
 
     def stop(self, timeout: float) -> list[str]:
-        """End the workers, closing their handlers; return the names of those still running."""
+        """End the workers, closing their handlers; return the names of those still running.
+
+        Nothing that has not started is run any more.
+        """
         deadline = time.monotonic() + timeout
         for cell in self._cells.values():
+            for handover in cell.given.copy().values():
+                handover.take_back()
             cell.inbox.put(None)
         running = []
         for cell in self._cells.values():
@@ -178,20 +194,26 @@ class ThreadPool:
             return
         finally:
             cell.made.set()
-        failed_lanes: set[Lane] = set()
+        if cell.current is not None:
+            self._run_slice(cell, cell.current, handle)
         while (item := cell.inbox.get()) is not None:
             if isinstance(item, Fence):
-                failed_lanes.difference_update(item.lanes)
+                cell.failed_lanes.difference_update(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
-                continue
-            started = time.monotonic()
-            self._run(cell, item, handle, failed_lanes)
-            self._end(cell, item.slice, time.monotonic() - started)
+            else:
+                self._run_slice(cell, item, handle)
         if close is not None:
             try:
                 close()
             except Exception:
                 log.exception("%s: close() of the handler failed", cell.spec.name)
+
+    def _run_slice(self, cell: _Cell, handover: Handover, handle: Handle) -> None:
+        cell.current = handover
+        started = time.monotonic()
+        self._run(cell, handover, handle, cell.failed_lanes)
+        self._end(cell, handover.slice, time.monotonic() - started)
+        cell.current = cell.reported = None
 
     def _end(self, cell: _Cell, share: Slice, seconds: float) -> None:
         # In this order: a slice that is neither given nor reported would look unstarted.
@@ -214,6 +236,7 @@ class ThreadPool:
                 while (record := take()) is not STOP:
                     if lane_of(record, scope) in failed_lanes:
                         self._mailbox.put(SetAside(share, record))
+                        cell.reported = record
                     elif (result := handle(record)) is not None:
                         _judge(result, share)
                 break
@@ -230,14 +253,25 @@ class ThreadPool:
                 # mailbox after it knows of every failure among the started records.
                 failure = describe(error, cell.spec.dead_letter_on)
                 self._mailbox.put(Failed(share, record, failure))
+                cell.reported = record
 
     def _fail_running(self, cell: _Cell) -> None:
-        for share, handover in list(cell.given.items()):
-            started = len(share.records) - handover.unstarted()
-            if started > 0:
-                failure = describe(RuntimeError("the worker's thread ended while it was running"))
-                self._mailbox.put(Failed(share, share.records[started - 1], failure))
+        """Report what a dead thread was running as failed, once, and close its lane here too."""
+        handover = cell.current
+        if handover is None or handover.slice not in cell.given:
+            cell.current = None
             return
+        share = handover.slice
+        started = len(share.records) - handover.unstarted()
+        record = share.records[started - 1] if started > 0 else None
+        if record is None or record is cell.reported:
+            return
+        lane = lane_of(record, cell.spec.scope)
+        if not is_keyless(lane):
+            cell.failed_lanes.add(lane)
+        failure = describe(RuntimeError("the worker's thread ended while it was running"))
+        self._mailbox.put(Failed(share, record, failure))
+        cell.reported = record
 
 
 _warned_results: set[type] = set()
@@ -245,17 +279,20 @@ _warned_results: set[type] = set()
 
 def _judge(result: Any, share: Slice) -> None:
     """Act on a handler's return value that is not None; raise what amounts to a failed attempt."""
+    if isinstance(result, type) and issubclass(result, Verdict):
+        result = result()  # "return Retry" means what "raise Retry" means
     if isinstance(result, Ack):
         return
     if isinstance(result, Drop):
         share.dropped += 1
     elif isinstance(result, Retry | DeadLetter):
         raise result
-    elif inspect.iscoroutine(result):
-        result.close()
+    elif inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
         raise TypeError(
-            "the handler is a plain function and returned a coroutine, so nothing has run; "
-            "declare it with 'async def'"
+            f"the handler is a plain function and returned a {type(result).__name__}, which nobody "
+            "awaits; let it return when the work is done"
         )
     elif type(result) not in _warned_results:
         _warned_results.add(type(result))
@@ -292,7 +329,7 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     try:
         message = str(error)[:MESSAGE_CHARS_MAX]
         stack = _stack_of(error)
-    except Exception as broken:  # noqa: BLE001 - a user's exception may fail to print itself
+    except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
         message, stack = f"(no text: {type(broken).__name__})", ""
     return Failure(
         outcome,

@@ -137,9 +137,9 @@ class Harness:
                     worker.finish(planned.popleft() if planned else None)
                     moved = True
                 moved = moved or worker.busy
-            self.deliver()
             if not moved and not self.mailbox:
                 return started
+            self.deliver()
         raise AssertionError(f"the work never ended; started so far: {started[:50]}")
 
     def later(self, seconds: float) -> None:
@@ -176,7 +176,6 @@ class Harness:
         """Commit and accept; return position and settled runs of P0 that the core now has."""
         for commit in self.commit():
             self.answer(commit)
-        self.now += 1.0
         snapshot = self.core.snapshot(self.pool.progress())[P0]
         return snapshot.position, list(snapshot.runs.get("default", ()))
 

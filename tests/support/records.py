@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import TopicPartition
 
 TOPIC = "orders"
@@ -75,3 +76,19 @@ def failure(
 ) -> Failure:
     """A failed attempt."""
     return Failure(outcome, "ValueError", "no such flight", "", 0, jitter, after)
+
+
+ERROR = failure()
+NOT_NOW = failure(Outcome.RETRY, after=3.0)
+GIVE_UP = failure(Outcome.DEAD_LETTER)
+
+
+def colliding_keys() -> tuple[bytes, bytes]:
+    """Two keys that share a slot, and so a worker whatever the ring."""
+    seen: dict[int, bytes] = {}
+    for number in range(SLOTS):
+        key = b"%d" % number
+        other = seen.setdefault(slot_of(key), key)
+        if other is not key:
+            return other, key
+    raise AssertionError("no two keys of so many share a slot")

@@ -1,0 +1,266 @@
+"""Take the full measurements and hold them to their floors: ``make verify``, on an idle machine.
+
+    python tests/benchmarks/verify.py [--case NAME]... [--repeat N] [--json FILE] [--markdown FILE]
+
+All cases run on one real broker (or the cluster at ``--bootstrap``), the demo on its own embedded
+one. Exit status: 0 when every figure holds, 1 when one does not, 2 when it cannot be measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.bench.noop import NoopPlan, measure, open_cluster
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.cluster import Cluster
+
+KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
+HELP_RUNS = 15
+TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a figure of a result must reach (or, with ``at_most``, must not pass)."""
+
+    figure: str
+    bound: float
+    at_most: bool = False
+
+    def holds(self, value: float) -> bool:
+        return value <= self.bound if self.at_most else value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {self.bound:,g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement: a plan for the bench, or a function of its own that returns the figures."""
+
+    name: str
+    title: str
+    floors: tuple[Floor, ...]
+    plan: NoopPlan | None = None
+    run: Callable[[int | None], dict[str, Any]] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A case's figures and which floors they miss."""
+
+    case: Case
+    result: dict[str, Any]
+    missed: list[Floor] = field(default_factory=list)
+
+
+def measure_demo(repeat: int | None) -> dict[str, Any]:
+    """Run the whole year; the figures are those of the slowest run."""
+    runs = []
+    for _ in range(repeat or 1):
+        done = subprocess.run(
+            [*KEYSHARED, "demo", "--json"], stdout=subprocess.PIPE, check=False, timeout=TIMEOUT
+        )
+        if done.returncode != 0:
+            raise KeySharedError(f"keyshared demo ended with status {done.returncode}")
+        runs.append(json.loads(done.stdout))
+    slowest: dict[str, Any] = max(runs, key=lambda run: float(run["elapsed_s"]))
+    return {**slowest, "all_elapsed_s": [run["elapsed_s"] for run in runs]}
+
+
+def measure_help(repeat: int | None) -> dict[str, Any]:
+    """Time ``keyshared --help`` from the start of the process to its end; the median counts."""
+    times = []
+    for _ in range(repeat or HELP_RUNS):
+        started = time.perf_counter()
+        subprocess.run(
+            [*KEYSHARED, "--help"], stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT
+        )
+        times.append(time.perf_counter() - started)
+    return {"median_s": round(statistics.median(times), 3), "slowest_s": round(max(times), 3)}
+
+
+CASES = (
+    Case(
+        "empty",
+        "empty handler, 8 threads, 8 partitions, 10,000 keys, 100 bytes",
+        (Floor("ratio", 0.60), Floor("median_batch", 200)),
+        NoopPlan(),
+    ),
+    Case("one-key", "one single key", (Floor("ratio", 0.50),), NoopPlan(keys=1, repeat=5)),
+    Case(
+        "null-keys",
+        "10 % of the records without a key",
+        (Floor("ratio", 0.35),),
+        NoopPlan(null_share=0.1, repeat=5),
+    ),
+    Case(
+        "failures",
+        "2 % of the records fail once",
+        (Floor("ratio", 0.10),),
+        NoopPlan(fail_every=50, repeat=3),
+    ),
+    Case(
+        "one-lease",
+        "one single key, max_leases_per_key=1",
+        (Floor("keyshared_per_s", 5_000),),
+        NoopPlan(records=60_000, keys=1, max_leases_per_key=1, repeat=3),
+    ),
+    Case(
+        "demo",
+        "a year of flights, first record to last commit",
+        (Floor("elapsed_s", 20.0, at_most=True),),
+        run=measure_demo,
+    ),
+    Case(
+        "help",
+        "keyshared --help",
+        (Floor("median_s", 0.3, at_most=True),),
+        run=measure_help,
+    ),
+)
+
+
+def note(text: str) -> None:
+    """Say how far it is."""
+    sys.stderr.write(f"{text}\n")
+
+
+def run_case(case: Case, cluster: Cluster | None, repeat: int | None) -> Outcome:
+    """Measure one case and judge it."""
+    note(f"== {case.name}: {case.title}")
+    if case.plan is not None and cluster is not None:
+        plan = msgspec.structs.replace(case.plan, repeat=repeat) if repeat else case.plan
+        result = measure(plan, cluster, note)
+    elif case.run is not None:
+        result = case.run(repeat)
+    else:
+        raise ValueError(f"case {case.name} has nothing to run")
+    missed = [floor for floor in case.floors if not floor.holds(result[floor.figure])]
+    return Outcome(case, result, missed)
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from, without the machine's name."""
+    return {
+        "taken": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cpus": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The judged figures as a Markdown table."""
+    lines = ["| case | figure | measured | floor | |", "|---|---|---|---|---|"]
+    for outcome in outcomes:
+        for floor in outcome.case.floors:
+            value = outcome.result[floor.figure]
+            verdict = "MISSED" if floor in outcome.missed else "holds"
+            lines.append(
+                f"| {outcome.case.title} | {floor.figure} | {value:,} | {floor} | {verdict} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def details(outcomes: Sequence[Outcome]) -> str:
+    """Bare rate, package rate and the spread of the ratios, for the cases that have them."""
+    lines = [
+        "| case | records | pairs | bare/s | keyshared/s | ratios | commits | batch |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        found = outcome.result
+        if outcome.case.plan is None:
+            continue
+        ratios = f"{min(found['ratios']):.2f} to {max(found['ratios']):.2f}"
+        lines.append(
+            f"| {outcome.case.title} | {found['records']:,} | {len(found['ratios'])} | "
+            f"{found['bare_per_s']:,} | {found['keyshared_per_s']:,} | {ratios} | "
+            f"{found['commits']} | {found['median_batch']:,} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def suspicions(outcomes: Sequence[Outcome]) -> list[str]:
+    """What makes a figure doubtful, each with its case; one-lease is short on purpose."""
+    return [
+        f"{outcome.case.name}: {reason}"
+        for outcome in outcomes
+        for reason in outcome.result.get("suspect", ())
+        if outcome.case.name != "one-lease"
+    ]
+
+
+def write_reports(outcomes: Sequence[Outcome], options: argparse.Namespace) -> None:
+    """Write the files that were asked for."""
+    where = machine()
+    doubts = suspicions(outcomes)
+    if options.json:
+        cases = {outcome.case.name: outcome.result for outcome in outcomes}
+        missed = {outcome.case.name: [str(f) for f in outcome.missed] for outcome in outcomes}
+        whole = {"machine": where, "cases": cases, "missed": missed, "suspect": doubts}
+        options.json.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+    if options.markdown:
+        taken = ", ".join(f"{name} {value}" for name, value in where.items())
+        text = f"{taken}\n\n{table(outcomes)}\n{details(outcomes)}"
+        text += "".join(f"\nSuspect: {doubt}\n" for doubt in doubts)
+        options.markdown.write_text(text, encoding="utf-8")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Take the full measurements (long).")
+    names = [case.name for case in CASES]
+    parser.add_argument("--case", action="append", choices=names, help="only this one; repeatable")
+    parser.add_argument("--repeat", type=int, help="pairs of each case, instead of its own number")
+    parser.add_argument("-b", "--bootstrap", help="measure on this cluster, not on one of our own")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument("--markdown", type=Path, help="write the tables to this file")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print the table, write the reports; return the exit status."""
+    options = parse(arguments)
+    chosen = [case for case in CASES if not options.case or case.name in options.case]
+    cluster = None
+    outcomes = []
+    try:
+        if any(case.plan for case in chosen):
+            cluster = open_cluster(options.bootstrap)
+            if cluster.kind != "real":
+                note("a real Kafka is needed: install Java 17 and Maven, then run make verify")
+                return 2
+        for case in chosen:
+            outcomes.append(run_case(case, cluster, options.repeat))
+            write_reports(outcomes, options)
+    except KeySharedError as error:
+        note(str(error))
+        return error.exit_code
+    finally:
+        if cluster is not None:
+            cluster.close()
+    sys.stdout.write(f"{table(outcomes)}\n{details(outcomes)}")
+    for doubt in suspicions(outcomes):
+        note(f"suspect: {doubt}")
+    return 1 if any(outcome.missed for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

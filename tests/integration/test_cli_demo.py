@@ -1,0 +1,173 @@
+"""`keyshared demo`: what it prints, what it notices, and that a wheel alone can run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.demo.data import RECORDS
+from kafka_keyshared.demo.run import Demo, count
+from kafka_keyshared.errors import ConfigError
+from tests.support.cli import KEYSHARED, Running, as_user, in_process
+
+PART = 20_000
+FAULTS = {
+    "order_violations": 0,
+    "lost": 0,
+    "duplicates": 0,
+    "overlaps": 0,
+    "commits_past_unsettled": 0,
+}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_part_of_the_year_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = in_process(capsys, "demo", "--json", "--records", PART)
+    result = json.loads(ended.out)
+    assert ended.status == 0, ended.err
+    assert len(ended.out.splitlines()) == 1
+    assert result | FAULTS == result
+    assert result["records"] == PART == result["flights"] + result["weather"]
+    assert result["oracle_match"] is True
+    assert result["dead_lettered"] == 174
+    assert result["elapsed_s"] > 0
+    assert result["records_per_s"] > 0
+    assert ended.err.startswith("a year of flights: 20,000 records, topic flights")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("reorder", "order_violations"),
+        ("drop", "lost"),
+        ("duplicate", "duplicates"),
+        ("commit-early", "commits_past_unsettled"),
+    ],
+)
+def test_sabotage_is_noticed(capsys: pytest.CaptureFixture[str], kind: str, fault: str) -> None:
+    ended = in_process(capsys, "demo", "--json", "--records", PART, "--sabotage", kind)
+    result: dict[str, Any] = json.loads(ended.out)
+    assert ended.status == 1
+    assert result[fault] > 0
+    assert result["ok"] is False
+    # What the handlers computed is right only where every record ran once and in order.
+    assert result["oracle_match"] is (kind == "commit-early")
+    assert f"{fault}: {result[fault]}" in ended.err.replace(",", "")
+
+
+def test_on_a_terminal_there_is_live_progress_and_a_table(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    transcript = tmp_path / "transcript"
+    with subprocess.Popen(
+        [*KEYSHARED, "demo", "--records", str(PART)],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
+    ) as process:
+        os.close(terminal)
+        with transcript.open("wb") as file:
+            for piece in iter(lambda: _read(controller), b""):
+                file.write(piece)
+        assert process.wait(60) == 0
+    os.close(controller)
+    shown = transcript.read_text("utf-8")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert shown.count("\x1b[2K") > 4, "the progress is drawn over itself"
+    assert "a year of flights: 20,000 records" in plain
+    for name in ("produced", "settled", "committed"):
+        assert re.search(rf"{name} \S+ 20,000 of 20,000", plain), plain[-3000:]
+    assert re.search(r"dead letters \S+ 174 of 174", plain)
+    assert re.search(r"order_violations\s+│\s+0", plain)
+    assert re.search(r"oracle_match\s+│\s+True", plain)
+
+
+def _read(controller: int) -> bytes:
+    try:
+        return os.read(controller, 65_536)
+    except OSError:
+        return b""  # how Linux says that the other side has closed
+
+
+def test_a_demo_that_is_interrupted_judges_nothing() -> None:
+    with Running("demo", "--json") as demo:
+        demo.wait_for("settled")
+        assert demo.end(signal.SIGINT) == 1
+        assert "stopped before the end" in demo.err
+        assert "Traceback" not in demo.err
+        assert demo.process.stdout is not None
+        assert demo.process.stdout.read() == ""
+
+
+def test_the_input_is_counted_from_the_records() -> None:
+    demo = Demo(lambda _: None, records=PART)
+    assert demo.totals == count(demo._year)
+    assert demo.totals.records == PART
+    assert demo.totals.keyless >= demo.totals.weather > 0
+    with pytest.raises(ConfigError, match=f"from 1 to {RECORDS}"):
+        Demo(lambda _: None, records=RECORDS + 1)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing of this checkout in it but the wheel, and beside it its needs."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    shutil.copytree(
+        ROOT / "kafka_keyshared",
+        source / "kafka_keyshared",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(place)]
+    subprocess.run([*pip, *build, str(source)], check=True, timeout=120)
+    (wheel,) = place.glob("*.whl")
+    home = place / "venv"
+    # Without pip in it, which Debian's Python cannot always put there.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    python = home / "bin" / "python"
+    install = ["install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, "--python", str(python), *install], check=True, timeout=120)
+    # The requirements are taken from here, so that the test needs no network. A .pth file of theirs
+    # is not read, so the editable install of this checkout stays invisible.
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = home / "lib" / version / "site-packages"
+    (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return home
+
+
+def test_an_installed_wheel_runs_the_whole_year(installed: Path, tmp_path: Path) -> None:
+    where = "import kafka_keyshared; print(kafka_keyshared.__file__)"
+    found = as_user("-c", where, command=[str(installed / "bin" / "python")], cwd=tmp_path)
+    assert found.out.startswith(str(installed)), found.err
+    command = [str(installed / "bin" / "keyshared")]
+    ended = as_user("demo", "--json", command=command, cwd=tmp_path, timeout=400)
+    assert ended.status == 0, ended.err
+    assert len(ended.out.splitlines()) == 1
+    result = json.loads(ended.out)
+    expected = {
+        "records": 362_891,
+        "flights": 336_776,
+        "weather": 26_115,
+        "keyless": 28_627,
+        "dead_lettered": 8_255,
+        **FAULTS,
+        "oracle_match": True,
+    }
+    assert result | expected == result
+    assert result["elapsed_s"] > 0
+    assert list(tmp_path.iterdir()) == []

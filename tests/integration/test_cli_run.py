@@ -1,0 +1,122 @@
+"""`keyshared demo load`, `keyshared run` and check.py on a real broker, as the README tells it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.demo.data import CANCELLED, RECORDS
+from kafka_keyshared.local.cluster import Cluster
+from tests.support.cli import Running, as_user, in_process
+
+ROOT = Path(__file__).resolve().parents[2]
+FLIGHTS = ROOT / "examples" / "flights"
+
+
+def test_the_flights_example_from_loading_to_the_check(
+    real_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    broker = ("-b", real_cluster.bootstrap)
+    loaded = as_user("demo", "load", *broker, "-t", topic, "--json")
+    assert loaded.status == 0, loaded.err
+    assert json.loads(loaded.out) == {"topic": topic, "records": RECORDS, "created": True}
+    names = ("-t", topic, "-g", topic, "--dlq", f"{topic}.dlq")
+    settings = ("--config", FLIGHTS / "keyshared.toml")
+    out = {"FLIGHTS_OUT": str(tmp_path)}
+    with Running("run", f"{FLIGHTS}/app.py:Flights", *settings, *broker, *names, env=out) as run:
+        line = run.wait_for("caught up")
+        assert f"settled {RECORDS:,} " in line
+        assert f"dead letters {CANCELLED:,};" in line
+        assert line.rstrip().endswith("16 partitions, lag 0")
+        assert run.end(signal.SIGTERM) == 0, run.err
+        assert "8 threads" in run.err
+        assert "drained; committed; 0 records received and left undone" in run.err
+        assert run.process.stdout is not None
+        assert run.process.stdout.read() == ""
+        # A line now and then, not one per record.
+        assert run.err.count("kafka_keyshared.status") < 100
+    checked = as_user(tmp_path, command=[sys.executable, str(FLIGHTS / "check.py")])
+    assert checked.status == 0, checked.out
+    assert checked.out == "match: 4,037 aircraft, 328,521 departures\n"
+    _assert_all_committed(real_cluster, topic)
+
+
+def _assert_all_committed(cluster: Cluster, topic: str) -> None:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
+    partitions = [ClientPartition(topic, number) for number in range(16)]
+    ends = [consumer.get_watermark_offsets(each, timeout=30) for each in partitions]
+    committed = consumer.committed(partitions, timeout=30)
+    consumer.close()
+    assert [each.offset for each in committed] == [bounds[1] for bounds in ends if bounds]
+    assert sum(each.offset for each in committed) == RECORDS
+
+
+def test_ctrl_c_ends_a_run_cleanly_and_the_next_one_goes_on(
+    real_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text("def handle(record): ...\n")
+    real_cluster.create_topic(topic, 2)
+    arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", real_cluster.bootstrap)
+    names = ("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest")
+    for round_number in (1, 2):
+        _produce(real_cluster, topic, 500)
+        with Running(*arguments, *names) as run:
+            # What the first run settled and committed does not come again.
+            assert "settled 500 " in run.wait_for("caught up"), round_number
+            assert run.end(signal.SIGINT) == 0, run.err
+
+
+def _produce(cluster: Cluster, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"value", b"key-%d" % (number % 20), number % 2)
+    assert producer.flush(30) == 0
+
+
+def test_a_topic_of_another_name_that_exists_is_loaded_into(
+    real_cluster: Cluster,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from kafka_keyshared.demo import data, load
+
+    few = list(zip(range(300), data.records(), strict=False))
+    monkeypatch.setattr(load, "records", lambda: iter([record for _, record in few]))
+    real_cluster.create_topic(topic, 3)
+    ended = in_process(
+        capsys,
+        "demo",
+        "load",
+        "-b",
+        real_cluster.bootstrap,
+        "-t",
+        topic,
+        "-X",
+        "acks=all",
+        "--json",
+    )
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out) == {"topic": topic, "records": 300, "created": False}
+    consumer = Consumer({"bootstrap.servers": real_cluster.bootstrap, "group.id": topic})
+    ends = [
+        consumer.get_watermark_offsets(ClientPartition(topic, number), timeout=30)
+        for number in range(3)
+    ]
+    consumer.close()
+    assert sum(bounds[1] for bounds in ends if bounds) == 300
+
+
+def test_a_topic_name_that_the_broker_refuses_is_named(
+    real_cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = in_process(capsys, "demo", "load", "-b", real_cluster.bootstrap, "-t", "no good/name")
+    assert ended.status == 2
+    assert "topic 'no good/name' could not be created" in ended.err
+    assert ended.out == ""

@@ -1,0 +1,134 @@
+"""The dispatcher against an adversary: whole lives of a member, judged by independent books.
+
+Seeds fix everything, so a failure repeats by its seed. ``KEYSHARED_SEEDS`` multiplies the number of
+seeds of a run (default 1: about 600 lives of 300 steps).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import pytest
+
+from kafka_keyshared.core import pressure, subscription
+from kafka_keyshared.core.routing.ring import VnodeRing
+from tests.support.adversary import Adversary
+
+STEPS = 300
+SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
+
+SMALL_BUDGET = 34
+"""Characters for settled sets, so small that a handful of gaps closes the gate."""
+
+
+@lru_cache(maxsize=64)
+def _table(names: tuple[str, ...]) -> list[int]:
+    return VnodeRing(names).table()
+
+
+class _KnownRing:
+    """The ring, computed once for each set of names and not once for each of thousands of lives."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def table(self) -> list[int]:
+        return _table(self._names)
+
+
+@pytest.fixture(autouse=True)
+def known_rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(subscription, "VnodeRing", _KnownRing)
+    yield
+    _table.cache_clear()
+
+
+def live(seeds: range) -> Counter[str]:
+    """Run one life per seed; return the rare states that were reached."""
+    reached: Counter[str] = Counter()
+    for seed in seeds:
+        life = Adversary(seed)
+        try:
+            life.run(STEPS)
+        except Exception as error:
+            error.add_note(f"seed {seed}: Adversary({seed}).run({STEPS})")
+            raise
+        reached += life.reached
+    return reached
+
+
+def expect_reached(reached: Counter[str], *states: str) -> None:
+    missing = [state for state in states if not reached[state]]
+    assert not missing, f"no seed reached {missing}; reached: {dict(reached)}"
+
+
+def test_no_seed_breaks_the_contract() -> None:
+    reached = live(range(420 * SCALE))
+    expect_reached(
+        reached,
+        "a retry is recalled",
+        "blocked",
+        "commit failed",
+        "commit too large",
+        "crashed",
+        "dead letter failed",
+        "dead letter of an old epoch written",
+        "dead letter written",
+        "dead letter written after a failure",
+        "failure with later records leased",
+        "late failure of an old epoch",
+        "lost",
+        "recall while a fence is pending",
+        "revoke while a retry waits",
+        "revoked clean",
+        "revoked late",
+        "set aside",
+        "stopped clean",
+        "stopped late",
+        "window full",
+        "worker died running",
+        "worker evicted",
+    )
+
+
+def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pressure, "SET_BUDGET", SMALL_BUDGET)
+    reached = live(range(5_000, 5_000 + 180 * SCALE))
+    expect_reached(reached, "gate closed", "parked behind a gate", "revoked clean", "crashed")
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(12, id="a worker dies and its key runs on another one before the failure"),
+        pytest.param(21, id="a keyless retry ends up in two slices and forgets its attempts"),
+        pytest.param(1_005, id="a late answer of an earlier epoch drops the settled set"),
+    ],
+)
+def test_seeds_that_once_broke_the_contract_hold(seed: int) -> None:
+    life = Adversary(seed)
+    life.run(STEPS)
+    assert life.healed()
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(5_001, id="a gate closes before the records under it were fetched"),
+        pytest.param(5_197, id="a gate is held by the set of another subscription"),
+        pytest.param(5_389, id="two slices of a failed lane are recalled in the wrong order"),
+        pytest.param(5_873, id="what a gate lets go overtakes what a recall brings back"),
+    ],
+)
+def test_seeds_that_once_broke_the_contract_at_the_gate_hold(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pressure, "SET_BUDGET", SMALL_BUDGET)
+    life = Adversary(seed)
+    life.run(STEPS)
+    assert life.healed()

@@ -1,0 +1,122 @@
+"""Runs the command line, in this process or as a user does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import pytest
+
+from kafka_keyshared.cli import app
+
+KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def in_process(capsys: pytest.CaptureFixture[str], *arguments: object) -> Ended:
+    """Run a command here; ``err`` and ``out`` are what this command alone printed."""
+    capsys.readouterr()
+    status = app.run([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return Ended(status, printed.out, printed.err)
+
+
+def as_user(
+    *arguments: object,
+    command: Sequence[str] = KEYSHARED,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 240.0,
+) -> Ended:
+    """Run a command in a process of its own."""
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=timeout,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+class Running:
+    """A command that runs beside the test; killed at the latest when the block ends."""
+
+    def __init__(self, *arguments: object, env: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [*KEYSHARED, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        self._said = threading.Condition()
+        self._lines: list[str] = []
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, name="read-stderr")
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._said:
+                self._lines.append(line)
+                self._said.notify_all()
+        with self._said:
+            self._ended = True
+            self._said.notify_all()
+
+    def wait_for(self, text: str, timeout: float = 240.0) -> str:
+        """Return the first line on standard error with this text in it."""
+
+        def there() -> bool:
+            return self._ended or any(text in line for line in self._lines)
+
+        with self._said:
+            assert self._said.wait_for(there, timeout), self.err
+            found = [line for line in self._lines if text in line]
+        assert found, f"it ended without saying {text!r}:\n{self.err}"
+        return found[0]
+
+    @property
+    def err(self) -> str:
+        """What it wrote to standard error so far."""
+        return "".join(self._lines)
+
+    def end(self, signal_number: int, timeout: float = 60.0) -> int:
+        """Send a signal and return the exit status."""
+        self.process.send_signal(signal_number)
+        status = self.process.wait(timeout)
+        self._reader.join(timeout)
+        return status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()

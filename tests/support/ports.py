@@ -1,0 +1,201 @@
+"""The loop's ports without a world: a scripted client, a pool stepped by hand, a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.kafka import Committed, CommittedOffset, Rebalance
+from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.rebalance import Rebalancer
+from tests.support.pool import FakePool, FakeWorker, Verdict
+from tests.support.records import P0, FakeRecord
+
+Action = Callable[[], "list[Record]"]
+
+
+class FakeClient:
+    """A client that has a log per partition, and plans for what its next calls do.
+
+    ``plans`` are taken one per poll or consume: a callable that returns what the call returns, or
+    raises. Without a plan a call delivers what is next in the logs.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.logs: dict[TopicPartition, list[Record]] = {}
+        self.at: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self.stored: dict[TopicPartition, CommittedOffset] = {}
+        self.plans: list[Action] = []
+        self.commits: list[ev.Commit] = []
+        self.answer: Callable[[ev.Commit], ev.CommitAnswered | None] = lambda commit: None
+        self.committed_fails: list[BaseException] = []
+        self.seek_fails: list[BaseException] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.callbacks: dict[str, Rebalance] = {}
+        self.closed = False
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
+
+    def poll(self, timeout: float) -> Record | None:
+        self.calls.append(("poll", (timeout, self._now())))
+        found = self._deliver(1)
+        return found[0] if found else None
+
+    def consume(self, count: int) -> list[Record]:
+        self.calls.append(("consume", count))
+        return self._deliver(count)
+
+    def _deliver(self, count: int) -> list[Record]:
+        if self.plans:
+            return self.plans.pop(0)()
+        return self.take(count)
+
+    def take(self, count: int) -> list[Record]:
+        """Take records off the logs, moving the positions."""
+        found: list[Record] = []
+        for partition, position in self.at.items():
+            if partition in self.paused:
+                continue
+            ready = [each for each in self.logs.get(partition, ()) if each.offset() >= position]
+            part = ready[: count - len(found)]
+            if part:
+                self.at[partition] = part[-1].offset() + 1
+                found += part
+        return found
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return dict(self.at)
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        self.calls.append(("committed", list(partitions)))
+        if self.committed_fails:
+            raise self.committed_fails.pop(0)
+        nothing = CommittedOffset(None, None)
+        return {partition: self.stored.get(partition, nothing) for partition in partitions}
+
+    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        log = self.logs.get(partition)
+        return (log[0].offset(), log[-1].offset() + 1) if log else (0, 0)
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self.calls.append(("assign", dict(positions)))
+        for partition, position in positions.items():
+            self.at[partition] = position or 0
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self.at.pop(partition, None)
+
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        if self.seek_fails:
+            raise self.seek_fails.pop(0)
+        self.calls.append(("seek", (partition, position)))
+        self.at[partition] = position or 0
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.calls.append(("pause", set(partitions)))
+        self.paused.update(self.calls[-1][1])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.calls.append(("resume", set(partitions)))
+        self.paused.difference_update(self.calls[-1][1])
+
+    def commit(self, commit: ev.Commit) -> ev.CommitAnswered | None:
+        self.commits.append(commit)
+        return self.answer(commit)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def made(self, what: str) -> list[Any]:
+        """The arguments of the calls of one kind, in order."""
+        return [argument for name, argument in self.calls if name == what]
+
+
+class Mailbox(SimpleQueue):  # type: ignore[type-arg]
+    """A mailbox whose waits pass the fake time instead of the real one."""
+
+    def __init__(self, wait: Callable[[float], None]) -> None:
+        self._wait = wait
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if timeout and self.empty():
+            self._wait(timeout)
+        return super().get(block=False)
+
+
+class Stage:
+    """A loop over fake ports. Time passes only when the loop waits, or when it is moved."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings = SubscriptionSettings(),  # noqa: B008 - immutable
+        *,
+        commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - immutable
+        publisher: Any = None,
+        revoke_deadline: float = 5.0,
+    ) -> None:
+        self.now = 1_000.0
+        self.on_wait: Callable[[], None] = lambda: None
+        self.client = FakeClient(lambda: self.now)
+        core = Dispatcher([settings], commit)
+        self.mailbox: SimpleQueue[Mail] = Mailbox(self._pass)
+        self.pool = FakePool(core, self.mailbox.put)
+        ports = Ports(self.client, self.pool, self.mailbox, lambda: self.now, publisher)  # type: ignore[arg-type]
+        self.loop = Loop(core, ports)
+        self.rebalancer = Rebalancer(self.loop, revoke_deadline)
+        self.rebalancer.subscribe()
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_wait()
+
+    @property
+    def core(self) -> Dispatcher:
+        return self.loop.core
+
+    def assign(self, *partitions: TopicPartition) -> None:
+        """Let the group assign partitions (P0 unless told), as the client's callback does."""
+        self.client.callbacks["assign"](list(partitions or (P0,)))
+
+    def fill(self, *records: FakeRecord) -> None:
+        """Write records into the logs."""
+        for each in records:
+            partition = TopicPartition(each.topic(), each.partition())
+            self.client.logs.setdefault(partition, []).append(each)
+
+    def step(self, times: int = 1) -> None:
+        """Do rounds of the loop."""
+        for _ in range(times):
+            self.loop.step()
+            self.rebalancer.step()
+
+    def worker(self, index: int = 0) -> FakeWorker:
+        """One worker."""
+        return self.pool.workers["default", index]
+
+    def work(self, verdicts: Mapping[int, Verdict] | None = None) -> list[int]:
+        """Let every worker run all that it has; return the offsets in order of their starts."""
+        started = []
+        for worker in self.pool.workers.values():
+            while (item := worker.start()) is not None:
+                started.append(item.offset())
+                worker.finish((verdicts or {}).get(item.offset()))
+        return started
+
+    def accept(self) -> None:
+        """From now on the broker accepts every commit at once."""
+        self.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED)
+
+    def sent(self) -> list[int]:
+        """The positions of P0 that were sent, in order."""
+        return [each.entries[P0].position for each in self.client.commits if P0 in each.entries]

@@ -1,0 +1,66 @@
+"""Rare states that an event meets, counted, so that a test can say that they were reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.subscription import Subscription
+from tests.support.harness import Harness
+
+
+def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
+    """Count what is rare about the state that an event meets."""
+    for sub in member.core.subscriptions.values():
+        lanes = sub.closed.lanes.values()
+        if isinstance(event, ev.Recalled) and any(records for _, records in event.slices):
+            reached["recall while a fence is pending"] += _remembers_failures(member, sub)
+            reached["a retry is recalled"] += any(
+                closed.attempt is share and closed.head in taken
+                for closed in lanes
+                for share, taken in event.slices
+            )
+        if isinstance(event, ev.Revoking):
+            waiting = any(closed.state is LaneState.WAITING for closed in lanes)
+            reached["revoke while a retry waits"] += waiting
+        if isinstance(event, ev.CommitDue):
+            reached["gate closed"] += bool(sub.restrictions.gates)
+            parked = bool(sub.parked) and not sub.restrictions.closing
+            reached["parked behind a gate"] += parked
+        if isinstance(event, ev.Beat):
+            reached["worker evicted"] += any(worker.gone for worker in sub.workers)
+        if isinstance(event, ev.Reported):
+            reached["failure with later records leased"] += _overtaken(member, event)
+        reached["blocked"] += any(closed.state is LaneState.BLOCKED for closed in lanes)
+    if isinstance(event, ev.Reported):
+        reached["set aside"] += any(isinstance(each, ev.SetAside) for each in event.reports)
+        reached["late failure of an old epoch"] += any(
+            isinstance(each, ev.Failed) and bool(each.slice.stale) for each in event.reports
+        )
+    if isinstance(event, ev.DeadLettered) and event.error is None:
+        reached["dead letter written after a failure"] += any(
+            closed.publish_failures
+            for sub in member.core.subscriptions.values()
+            if (closed := sub.closed.get(event.publish.lane)) is not None
+        )
+
+
+def _remembers_failures(member: Harness, sub: Subscription) -> bool:
+    workers = (member.worker(worker.index, sub.name) for worker in sub.workers)
+    return any(worker.failed_lanes for worker in workers)
+
+
+def _overtaken(member: Harness, event: ev.Reported) -> bool:
+    """Whether a failed record has later ones of its lane leased behind it."""
+    for report in event.reports:
+        if isinstance(report, ev.Failed):
+            scope = member.sub(report.slice.subscription).settings.order_scope
+            lane = lane_of(report.record, scope)
+            worker = member.worker(report.slice.worker, report.slice.subscription)
+            return any(
+                lane_of(each, scope) == lane and each.offset() > report.record.offset()
+                for share in worker.given
+                for each in share.records
+            )
+    return False

@@ -1,0 +1,313 @@
+"""A small world around a member: its log, its broker, and what may happen there.
+
+Workers run at their own pace, reports arrive late and in portions, commits fail in every way and
+half of them are stored all the same, partitions come and go, dead letters fail, threads die, the
+process crashes. After every event the core checks itself and the oracle checks the core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome
+from kafka_keyshared.core.lanes import Lane, lane_of
+from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.model import Drop, Record, TopicPartition
+from kafka_keyshared.runtime.pool import _Stop
+from tests.support.harness import Harness
+from tests.support.oracle import Oracle
+from tests.support.pool import FakeWorker, Verdict
+from tests.support.rare import note
+from tests.support.records import FakeRecord, failure
+
+_SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
+    "topic",
+    "topic",
+    "partition",
+    "subscription",
+)
+_POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
+
+
+def random_settings(rng: Random, name: str) -> SubscriptionSettings:
+    """A subscription small enough that its bounds are met."""
+    poison = rng.choice(_POISON)
+    return SubscriptionSettings(
+        name=name,
+        workers=tuple(f"worker-{index}" for index in range(rng.randint(1, 4))),
+        order_scope=rng.choice(_SCOPES),
+        retry=RetryPolicy(attempts=rng.randint(1, 4), backoff=rng.choice([0.0, 0.1])),
+        poison=poison,
+        dlq=poison == "dead_letter" or rng.random() < 0.5,
+        window_records=rng.choice([6, 20, 60, 200]),
+        leases_per_worker=rng.choice([1, 2, 5, 12, 1_000]),
+        max_leases_per_key=rng.choice([None, None, 1]),
+    )
+
+
+class Member(Harness):
+    """The member under test, watched by the oracle."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(*world.settings)
+        self.world = world
+        self.watch(world.oracle)
+
+    def watch(self, oracle: Oracle) -> None:
+        """Tell the oracle of every start and end of a handler."""
+
+        def started(sub: str, worker: int, item: Record) -> None:
+            assert isinstance(item, FakeRecord)
+            oracle.started(sub, item)
+
+        def ended(sub: str, worker: int, item: Record, verdict: Verdict) -> None:
+            assert isinstance(item, FakeRecord)
+            oracle.ended(sub, item, verdict)
+
+        self.pool.on_start, self.pool.on_end = started, ended
+
+    def send(self, commit: ev.Commit) -> None:
+        """Let the oracle judge the commit before the broker gets it."""
+        for partition, entry in commit.entries.items():
+            self.world.oracle.committing(partition, entry, self.world.received[partition])
+        self.commits.append(commit)
+
+    def tell(self, event: ev.Event) -> list[ev.Command]:
+        """Note the rare states that an event meets, and hold the workers' bounds after it."""
+        note(self.world.reached, self, event)
+        commands = super().tell(event)
+        for worker in self.pool.workers.values():
+            settings = self.sub(worker.sub).settings
+            leased = sum(len(share.records) for share in worker.given)
+            assert leased <= settings.leases_per_worker, f"{worker.index} holds {leased} leases"
+            if settings.max_leases_per_key == 1 and worker.alive:
+                self._assert_one_lease_per_lane(worker)
+        return commands
+
+    def _assert_one_lease_per_lane(self, worker: FakeWorker) -> None:
+        lanes: Counter[Lane] = Counter()
+        for handover in worker.given.values():
+            lanes.update(
+                lane_of(r, worker.scope) for r in handover.todo if not isinstance(r, _Stop)
+            )
+        if worker.running is not None:
+            lanes[lane_of(worker.running, worker.scope)] += 1
+        assert all(count == 1 for count in lanes.values()), f"leased more than once: {lanes}"
+
+
+class World:
+    """One seed: a log, a broker, a member, and the will to break it."""
+
+    def __init__(self, seed: int, *, records: int = 60) -> None:
+        self.rng = rng = Random(seed)
+        self.reached: Counter[str] = Counter()
+        names = ["default", "audit"][: rng.choice([1, 1, 2])]
+        self.settings = [random_settings(rng, name) for name in names]
+        self.oracle = Oracle(self.settings)
+        self.partitions = [
+            TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)
+            for number in range(rng.randint(1, 4))
+        ]
+        self.queue = self._write(records)
+        self.stored: dict[TopicPartition, CommitEntry] = {}
+        self.received: dict[TopicPartition, int] = {}
+        self.refused: set[TopicPartition] = set()  # the last answer for it was not "accepted"
+        self.bare: set[TopicPartition] = set()  # its set was refused in this epoch
+        self.fail_share = rng.choice([0.0, 0.05, 0.2, 0.5])
+        self.member = Member(self)
+
+    # --- the log and the broker ---
+
+    def _write(self, records: int) -> dict[TopicPartition, list[FakeRecord]]:
+        rng = self.rng
+        keys = rng.choice([1, 2, 4, 12])
+        nulls = rng.choice([0.0, 0.0, 0.2, 0.9])
+        log: dict[TopicPartition, list[FakeRecord]] = {each: [] for each in self.partitions}
+        at = dict.fromkeys(self.partitions, 0)
+        for _ in range(records):
+            partition = rng.choice(self.partitions)
+            at[partition] += 1 if rng.random() < 0.9 else rng.randint(2, 9)
+            key = None if rng.random() < nulls else b"key-%d" % rng.randrange(keys)
+            log[partition].append(FakeRecord(partition, at[partition], key))
+        self.oracle.log.update({p: [each.offset() for each in log[p]] for p in log})
+        return log
+
+    def store(self, commit: ev.Commit, only: set[TopicPartition] | None = None) -> None:
+        """Store a commit at the broker, all of it unless told."""
+        for partition, entry in commit.entries.items():
+            if only is None or partition in only:
+                before = self.stored.get(partition)
+                assert before is None or entry.position >= before.position, "the broker's fell"
+                self.stored[partition] = entry
+
+    def answer(self, commit: ev.Commit, *, kindly: bool = False) -> None:
+        """Answer one commit in some way the broker has."""
+        rng = self.rng
+        result = CommitResult.ACCEPTED
+        if not kindly and rng.random() < 0.3:
+            result = rng.choice([CommitResult.RETRY, CommitResult.TOO_LARGE])
+        large = [p for p, entry in commit.entries.items() if entry.metadata]
+        if result is CommitResult.TOO_LARGE and not large:
+            result = CommitResult.ACCEPTED
+        if result is CommitResult.ACCEPTED:
+            self.store(commit)
+        elif result is CommitResult.TOO_LARGE:
+            self.store(commit, set(commit.entries) - {rng.choice(large)})
+            self.refused.update(commit.entries)
+            self.bare.update(commit.entries)
+            self.reached["commit too large"] += 1
+        else:
+            self.store(commit, {p for p in commit.entries if rng.random() < 0.5})
+            self.reached["commit failed"] += 1
+            self.refused.update(commit.entries)
+        if result is CommitResult.ACCEPTED:
+            self.refused.difference_update(commit.entries)
+        self.member.mailbox.append(ev.CommitAnswered(commit, result, result.value))
+
+    def answer_commits(self, *, kindly: bool = False) -> None:
+        """Answer all commits, in order."""
+        while self.member.commits:
+            self.answer(self.member.commits.pop(0), kindly=kindly)
+
+    # --- the member's world, one small thing at a time ---
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give partitions to the member, from what the broker has."""
+        starts = {}
+        for partition in partitions:
+            entry = self.stored.get(partition)
+            self.oracle.assigned(partition, entry)
+            self.received[partition] = 0 if entry is None else entry.position
+            end = max((each.offset() for each in self.queue[partition]), default=0) + 1
+            starts[partition] = (
+                ev.StartPoint(None)
+                if entry is None
+                else ev.StartPoint(entry.position, entry.metadata, 0, end)
+            )
+        self.member.paused.difference_update(partitions)
+        self.refused.difference_update(partitions)
+        self.bare.difference_update(partitions)
+        self.member.tell(ev.Assigned(starts))
+
+    def fetch(self) -> None:
+        """Deliver a chunk over some partitions, within the room there is."""
+        rng, oracle = self.rng, self.oracle
+        owned = [p for p in sorted(oracle.owned) if p not in self.member.paused]
+        room = self.member.core.room()
+        if not owned or not room:
+            self.reached["window full"] += not room
+            return
+        chunk: list[FakeRecord] = []
+        for partition in rng.sample(owned, rng.randint(1, len(owned))):
+            ahead = [r for r in self.queue[partition] if r.offset() >= self.received[partition]]
+            taken = ahead[: rng.randint(0, min(room - len(chunk), 30))]
+            for each in taken:
+                fresh = FakeRecord(partition, each.offset(), each.key(), size=rng.randint(0, 40))
+                fresh.epoch = oracle.epochs[partition]
+                chunk.append(fresh)
+            if taken:
+                self.received[partition] = taken[-1].offset() + 1
+            elif rng.random() < 0.2 and ahead:
+                self.received[partition] = ahead[0].offset()
+            if len(chunk) >= room:
+                break
+        oracle.delivered(chunk)
+        ends = {p: self.received[p] for p in owned if self.received[p] > 0 or rng.random() < 0.5}
+        self.member.tell(ev.Fetched(chunk, ends))
+
+    def verdict(self) -> Verdict:
+        """How a handler ends."""
+        rng = self.rng
+        if rng.random() >= self.fail_share:
+            return Drop() if rng.random() < 0.03 else None
+        outcome = rng.choices(list(Outcome), [6, 2, 1])[0]
+        after = rng.choice([None, 0.0, 0.5]) if outcome is Outcome.RETRY else None
+        return failure(outcome, jitter=rng.uniform(-1, 1), after=after)
+
+    def step(self, worker: FakeWorker) -> None:
+        """Let a worker do one thing."""
+        if not worker.alive:
+            return
+        if worker.running is not None:
+            worker.finish(self.verdict())
+        else:
+            worker.step()
+
+    def steps(self, most: int = 8) -> None:
+        """Let random workers do some things."""
+        workers = list(self.member.pool.workers.values())
+        for _ in range(self.rng.randint(0, most)):
+            self.step(self.rng.choice(workers))
+
+    def dead_letters(self, *, kindly: bool = False) -> None:
+        """Answer one dead letter."""
+        publishes = self.member.publishes
+        if not publishes:
+            return
+        publish = publishes.pop(self.rng.randrange(len(publishes)))
+        error = None if kindly or self.rng.random() < 0.7 else "leader not available"
+        self._archive(publish, error)
+        self.member.mailbox.append(ev.DeadLettered(publish, error))
+
+    def _archive(self, publish: ev.Publish, error: str | None) -> None:
+        item = publish.record
+        assert isinstance(item, FakeRecord)
+        if error is not None:
+            self.reached["dead letter failed"] += 1
+        elif self.oracle.current(item):
+            self.oracle.archived(publish.subscription, item)
+            self.reached["dead letter written"] += 1
+        else:
+            self.reached["dead letter of an old epoch written"] += 1
+
+    def commit(
+        self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
+    ) -> None:
+        """Commit as the loop does, with everybody busy in between."""
+        member = self.member
+        progress = member.pool.progress()
+        self.steps(3)
+        member.deliver()
+        self.steps(3)
+        member.tell(ev.CommitDue(progress, partitions, final))
+
+    def pass_time(self) -> None:
+        """Let some time pass."""
+        self.member.later(self.rng.choice([0.0, 0.01, 0.1, 0.4, 1.1, 5.0]))
+
+    def beat(self) -> None:
+        """A heartbeat; mostly a dead thread can be replaced, sometimes not for long."""
+        member = self.member
+        member.deliver()
+        member.pool.replaceable = self.rng.random() < 0.5
+        member.beat(self.rng.choice([1, 1, 1, 7]))
+
+    def kill_worker(self) -> None:
+        """End a thread in the middle of what it does."""
+        worker = self.rng.choice(list(self.member.pool.workers.values()))
+        left = [w for w in self.member.pool.workers.values() if w.sub == worker.sub and w.alive]
+        if len(left) > 1 and worker.alive:
+            worker.die()
+            self.reached["worker died running"] += worker.running is not None
+
+    # --- partitions come and go, members too ---
+
+    def drain(self, partitions: Sequence[TopicPartition] | None) -> bool:
+        """Wait for what runs, until a random deadline; say whether all of it ended."""
+        member = self.member
+        patience = self.rng.choice([0, 5, 60, 60])
+        for _ in range(patience):
+            progress = member.pool.progress()
+            self.steps(3)
+            member.deliver()
+            running, dead_letters = member.core.pending(partitions, progress)
+            if not running and not dead_letters:
+                return True
+            self.steps()
+            self.dead_letters()
+        return False

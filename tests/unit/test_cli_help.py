@@ -1,0 +1,91 @@
+"""Help is quick because it loads nothing; without its extra the command line says what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.support.cli import as_user, in_process
+
+VERBS: list[list[str]] = [[], ["run"], ["demo"], ["demo", "load"], ["bench"], ["bench", "noop"]]
+
+LOADED = """
+import json, sys
+from kafka_keyshared.cli import main
+status = main()
+print(json.dumps([status, sorted({name.partition('.')[0] for name in sys.modules})]))
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_help_of_a_verb_loads_no_kafka_client(verb: list[str]) -> None:
+    ended = as_user(*verb, "--help", command=(sys.executable, "-c", LOADED))
+    status, loaded = json.loads(ended.out.splitlines()[-1])
+    assert status == 0
+    assert ended.out.startswith(" ".join(["Usage: keyshared", *verb]))
+    assert not {"confluent_kafka", "fastavro", "msgspec", "mmh3"} & set(loaded)
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_it_prints_the_install_line(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None\n" + (
+        "from kafka_keyshared.cli import main\nsys.exit(main())"
+    )
+    ended = as_user("--help", command=(sys.executable, "-c", program))
+    assert ended.status == 2
+    assert ended.out == ""
+    assert 'pip install "kafka-keyshared[cli]"' in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demo", "--no-such-option"], "--no-such-option"),
+        (["no-such-verb"], "no-such-verb"),
+        (["run"], "MODULE:ATTR"),
+        (["bench", "noop", "--records", "many"], "--records"),
+        (["demo", "-o", "yaml"], "yaml"),
+        (["demo", "--sabotage", "gently"], "reorder, drop, duplicate, commit-early"),
+        (["demo", "--records", "0"], "from 1 to 362891"),
+        (["demo", "load"], "-b host:port"),
+        (["demo", "load", "-b", "x:1", "--partitions", "0"], "--partitions"),
+        (["bench", "noop", "--records", "0"], "--records 0"),
+        (["bench", "noop", "--workers", "thread:0"], "at least 1 worker"),
+        (["bench", "noop", "--workers", "fibre:4"], "fibre:4"),
+        (["bench", "noop", "--null-share", "2"], "--null-share"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    ended = in_process(capsys, *arguments)
+    assert ended.status == 2
+    assert said in ended.err
+    assert ended.out == ""
+
+
+def test_an_interrupt_is_a_failure_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafka_keyshared.cli.demo.load_verb", interrupted)
+    ended = in_process(capsys, "demo", "load")
+    assert ended.status == 1
+    assert "interrupted" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_defect_is_not_hidden(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kafka_keyshared.cli.demo.load_verb", broken)
+    with pytest.raises(ZeroDivisionError):
+        in_process(capsys, "demo", "load")

@@ -1,0 +1,215 @@
+"""When commits are sent, and that the broker's sequence never falls whatever it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.events import (
+    Commit,
+    CommitAnswered,
+    CommitEntry,
+    CommitResult,
+    Halt,
+    Notice,
+)
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import TopicPartition
+from tests.support.harness import Harness
+from tests.support.records import P0, P1, record
+
+ACCEPTED, RETRY = CommitResult.ACCEPTED, CommitResult.RETRY
+
+
+def entry(position: int, metadata: str = "") -> CommitEntry:
+    return CommitEntry(position, metadata)
+
+
+@pytest.fixture
+def commits() -> Commits:
+    made = Commits(CommitPolicy())
+    made.restart({P0: entry(0), P1: entry(0)})
+    return made
+
+
+def sent(found: list[Commit]) -> list[dict[TopicPartition, CommitEntry]]:
+    return [dict(commit.entries) for commit in found]
+
+
+# --- when ---
+
+
+def test_a_commit_is_due_every_second_while_there_is_work(commits: Commits) -> None:
+    (first,) = commits.plan({P0: entry(1)}, 10.0)
+    commits.answered(CommitAnswered(first, ACCEPTED), 10.1)
+    assert not commits.due(10.9, changed=True, idle_since=None)
+    assert commits.due(11.0, changed=True, idle_since=None)
+    assert not commits.due(99.0, changed=False, idle_since=None)
+
+
+def test_a_commit_is_due_100_ms_after_the_last_work_but_at_most_five_times_a_second(
+    commits: Commits,
+) -> None:
+    commits.plan({}, 10.0)
+    assert not commits.due(10.19, changed=True, idle_since=10.0)
+    assert commits.due(10.21, changed=True, idle_since=10.0)
+    assert not commits.due(10.25, changed=True, idle_since=10.2)
+    assert commits.due(10.31, changed=True, idle_since=10.2)
+
+
+def test_one_commit_is_in_flight_at_a_time_but_for_a_final_one(commits: Commits) -> None:
+    (first,) = commits.plan({P0: entry(1)}, 10.0)
+    assert not commits.due(20.0, changed=True, idle_since=None)
+    (final,) = commits.plan({P0: entry(2)}, 10.1)
+    commits.answered(CommitAnswered(first, ACCEPTED), 10.2)
+    assert commits.committed(P0) == 1
+    commits.answered(CommitAnswered(final, ACCEPTED), 10.3)
+    assert commits.committed(P0) == 2
+    assert commits.plan({P0: entry(2)}, 12.0) == []
+
+
+@pytest.mark.parametrize(
+    "policy", [CommitPolicy(interval=0), CommitPolicy(idle=-1), CommitPolicy(spacing=-0.1)]
+)
+def test_times_that_make_no_sense_are_refused(policy: CommitPolicy) -> None:
+    with pytest.raises(ConfigError, match="give seconds"):
+        Commits(policy)
+
+
+# --- what ---
+
+
+def test_what_the_broker_has_is_not_sent_again(commits: Commits) -> None:
+    assert commits.plan({P0: entry(0)}, 1.0) == []
+    assert sent(commits.plan({P0: entry(0, "set"), P1: entry(0)}, 2.0)) == [{P0: entry(0, "set")}]
+
+
+def test_a_position_below_one_that_was_sent_is_never_sent(commits: Commits) -> None:
+    commits.plan({P0: entry(5)}, 1.0)
+    assert commits.plan({P0: entry(4)}, 2.0) == []
+
+
+def test_a_position_below_one_that_failed_is_never_sent_because_it_may_be_stored(
+    commits: Commits,
+) -> None:
+    (first,) = commits.plan({P0: entry(5)}, 1.0)
+    commits.answered(CommitAnswered(first, RETRY, "timed out"), 2.0)
+    assert commits.plan({P0: entry(4)}, 9.0) == []
+    assert sent(commits.plan({P0: entry(6)}, 9.0)) == [{P0: entry(6)}]
+
+
+# --- failures ---
+
+
+def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone(
+    commits: Commits,
+) -> None:
+    (both,) = commits.plan({P0: entry(1), P1: entry(2)}, 10.0)
+    (notice,) = commits.answered(CommitAnswered(both, RETRY, "no coordinator"), 10.5)
+    assert isinstance(notice, Notice)
+    assert "orders-0, orders-1 failed: no coordinator" in notice.text
+    assert (commits.committed(P0), commits.committed(P1)) == (0, 0)
+    assert not commits.due(11.4, changed=True, idle_since=0.0)
+    assert commits.due(11.5, changed=False, idle_since=None)
+    alone = commits.plan({P0: entry(1), P1: entry(2)}, 11.5)
+    assert sent(alone) == [{P0: entry(1)}, {P1: entry(2)}]
+    for commit in alone:
+        commits.answered(CommitAnswered(commit, ACCEPTED), 11.6)
+    assert (commits.committed(P0), commits.committed(P1)) == (1, 2)
+    assert len(commits.plan({P0: entry(3), P1: entry(3)}, 13.0)) == 1
+
+
+def test_after_too_large_each_is_sent_alone_and_the_large_one_without_its_set(
+    commits: Commits,
+) -> None:
+    wanted = {P0: entry(1, "large"), P1: entry(2, "small")}
+    (both,) = commits.plan(wanted, 10.0)
+    commits.answered(CommitAnswered(both, CommitResult.TOO_LARGE, "too large"), 10.5)
+    assert commits.due(10.5, changed=False, idle_since=None)
+    large, small = commits.plan(wanted, 10.5)
+    commits.answered(CommitAnswered(large, CommitResult.TOO_LARGE, "too large"), 10.6)
+    commits.answered(CommitAnswered(small, ACCEPTED), 10.6)
+    (bare,) = commits.plan(wanted, 10.7)
+    assert sent([bare]) == [{P0: entry(1, "")}]
+    commits.answered(CommitAnswered(bare, ACCEPTED), 10.8)
+    assert commits.committed(P0) == 1
+    assert sent(commits.plan({P0: entry(2, "fits")}, 12.0)) == [{P0: entry(2, "fits")}]
+
+
+def test_a_lost_commit_does_not_count_and_is_not_sent_again_by_itself(commits: Commits) -> None:
+    (first,) = commits.plan({P0: entry(1)}, 10.0)
+    (notice,) = commits.answered(CommitAnswered(first, CommitResult.LOST, "unknown member"), 10.1)
+    assert isinstance(notice, Notice)
+    assert "unknown member" in notice.text
+    assert commits.committed(P0) == 0
+    assert not commits.due(99.0, changed=False, idle_since=None)
+
+
+def test_a_denied_commit_halts_with_what_to_grant_and_does_not_count(commits: Commits) -> None:
+    (first,) = commits.plan({P0: entry(1)}, 10.0)
+    (halt,) = commits.answered(CommitAnswered(first, CommitResult.DENIED, "not authorized"), 10.1)
+    assert isinstance(halt, Halt)
+    assert "grant the group READ" in halt.reason
+    assert commits.committed(P0) == 0
+    assert len(commits.plan({P0: entry(1)}, 20.0)) == 1
+
+
+def test_an_answer_for_an_earlier_epoch_changes_nothing_of_the_next(commits: Commits) -> None:
+    (old,) = commits.plan({P0: entry(5, "set")}, 10.0)
+    commits.forget([P0])
+    commits.restart({P0: entry(3)})
+    commits.answered(CommitAnswered(old, CommitResult.TOO_LARGE, "too large"), 10.1)
+    assert not commits.retrying
+    assert sent(commits.plan({P0: entry(4, "set")}, 10.2)) == [{P0: entry(4, "set")}]
+    commits.forget([P0, P1])
+    commits.restart({P0: entry(3)})
+    commits.answered(CommitAnswered(old, ACCEPTED), 10.3)
+    assert commits.committed(P0) == 3
+
+
+def test_a_commit_that_nobody_knows_is_answered_in_vain(commits: Commits) -> None:
+    commits.answered(CommitAnswered(Commit({P1: entry(9)}), ACCEPTED), 1.0)
+    assert commits.committed(P1) == 0
+
+
+# --- through the dispatcher ---
+
+
+def test_the_dispatcher_asks_for_a_commit_when_something_settled() -> None:
+    harness = Harness()
+    harness.assign()
+    assert not harness.core.commit_wanted(harness.now)
+    harness.fetch(record(0))
+    harness.work()
+    harness.now += 0.1
+    assert harness.core.commit_wanted(harness.now)
+    (commit,) = harness.commit()
+    assert commit.entries[P0] == entry(1)
+    assert not harness.core.commit_wanted(harness.now + 60)
+    harness.answer(commit)
+    assert not harness.core.commit_wanted(harness.now + 60)
+
+
+def test_a_failed_commit_is_wanted_again_though_nothing_happens() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(record(0))
+    harness.work()
+    (commit,) = harness.commit()
+    harness.answer(commit, RETRY)
+    assert not harness.core.commit_wanted(harness.now + 0.9)
+    assert harness.core.commit_wanted(harness.now + 1.1)
+    (again,) = harness.commit()
+    assert dict(again.entries) == dict(commit.entries)
+
+
+def test_a_commit_of_one_partition_says_nothing_of_the_others() -> None:
+    harness = Harness()
+    harness.assign(P0, P1)
+    harness.fetch(record(0), record(0, at=P1))
+    harness.work()
+    (commit,) = harness.commit([P1], final=True)
+    assert set(commit.entries) == {P1}
+    assert harness.core.commit_wanted(harness.now + 5) is False  # one is in flight
+    harness.answer(commit)
+    assert harness.core.commit_wanted(harness.now + 5)

@@ -1,0 +1,299 @@
+"""From the first failure in a lane until it opens: retries, poison policies, dead letters."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.events import Outcome
+from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import Decision, Next, RetryPolicy, decide
+from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.model import Drop
+from tests.support.harness import Harness
+from tests.support.records import ERROR, GIVE_UP, NOT_NOW, failure, record
+
+ONE_TRY = RetryPolicy(attempts=1)
+
+
+def harness_with(**settings: object) -> Harness:
+    harness = Harness(SubscriptionSettings(**settings))  # type: ignore[arg-type]
+    harness.assign()
+    return harness
+
+
+# --- the decision ---
+
+
+def test_the_default_is_five_attempts_and_a_back_off_from_100_ms_up_to_30_s() -> None:
+    policy = RetryPolicy()
+    assert policy.attempts == 5
+    assert [policy.delay(failures, 0.0) for failures in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.8]
+    assert policy.delay(40, 0.0) == 30.0
+    assert policy.delay(4_000, 0.0) == 30.0
+
+
+@pytest.mark.parametrize("failures", [1, 3, 12])
+def test_jitter_moves_the_back_off_by_a_fifth_at_most(failures: int) -> None:
+    policy = RetryPolicy()
+    middle = policy.delay(failures, 0.0)
+    assert policy.delay(failures, -1.0) == pytest.approx(0.8 * middle)
+    assert policy.delay(failures, 1.0) == pytest.approx(1.2 * middle)
+
+
+def test_no_back_off_stays_none_however_often_a_record_fails() -> None:
+    policy = RetryPolicy(attempts=10**6, backoff=0.0, factor=1e9)
+    assert policy.delay(10**5, 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RetryPolicy(attempts=0),
+        RetryPolicy(backoff=-1),
+        RetryPolicy(factor=0.5),
+        RetryPolicy(backoff_max=float("nan")),
+        RetryPolicy(jitter=1.0),
+        RetryPolicy(jitter=-0.1),
+    ],
+)
+def test_a_retry_policy_that_cannot_work_is_refused_by_name(policy: RetryPolicy) -> None:
+    with pytest.raises(ConfigError, match=r"retry\.\w+=.*give"):
+        SubscriptionSettings(retry=policy).check()
+
+
+def test_a_retry_with_a_delay_sets_the_delay_and_not_the_number_of_attempts() -> None:
+    policy = RetryPolicy(attempts=2)
+    assert decide(NOT_NOW, 1, policy, "drop", dlq=False) == Decision(Next.RETRY, 3.0)
+    assert decide(NOT_NOW, 2, policy, "drop", dlq=False).next is Next.DROP
+
+
+def test_a_dead_letter_verdict_skips_the_attempts_and_without_a_dlq_blocks() -> None:
+    policy = RetryPolicy()
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=True).next is Next.DEAD_LETTER
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=False).next is Next.BLOCK
+
+
+@pytest.mark.parametrize(
+    ("poison", "expected"),
+    [("drop", Next.DROP), ("dead_letter", Next.DEAD_LETTER), ("block", Next.BLOCK)],
+)
+def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Next) -> None:
+    assert decide(ERROR, 5, RetryPolicy(), poison, dlq=True).next is expected  # type: ignore[arg-type]
+
+
+# --- retries ---
+
+
+def test_a_record_fails_and_runs_again_after_its_back_off_until_it_is_done() -> None:
+    harness = harness_with()
+    harness.fetch(record(0))
+    assert harness.work({0: [ERROR]}) == [0]
+    harness.later(0.09)
+    assert harness.work() == []
+    harness.later(0.02)
+    assert harness.work({0: [ERROR]}) == [0]
+    harness.later(0.15)
+    assert harness.work() == []
+    harness.later(0.06)
+    assert harness.work() == [0]
+    assert harness.committed() == (1, [])
+    assert (harness.sub().counts.failed, harness.sub().counts.retries) == (2, 2)
+
+
+def test_retry_with_a_delay_waits_that_long() -> None:
+    harness = harness_with()
+    harness.fetch(record(0))
+    harness.work({0: [NOT_NOW]})
+    assert harness.core.next_due() == harness.now + 3.0
+    harness.later(2.9)
+    assert harness.work() == []
+    harness.later(0.2)
+    assert harness.work() == [0]
+
+
+def test_attempts_are_judged_when_the_failure_arrives_and_not_at_the_heartbeat() -> None:
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
+    harness.fetch(record(0))
+    for _ in range(2):
+        harness.worker().start()
+        harness.worker().finish(ERROR)
+        harness.work()
+        harness.later(0.0)
+    assert harness.sub().counts.dropped == 1
+    assert harness.committed() == (1, [])
+
+
+def test_a_recalled_retry_keeps_its_attempts() -> None:
+    harness = harness_with(retry=RetryPolicy(attempts=3, backoff=0.0), poison="drop")
+    harness.fetch(record(0), record(1))
+    harness.work({0: [ERROR]})
+    harness.later(0.0)
+    harness.tell(harness.pool.recall("default", 0))  # taken back unrun, and leased again at once
+    assert harness.work({0: [ERROR]}) == [0]
+    harness.later(0.0)
+    assert harness.work({0: [ERROR]}) == [0, 1]
+    assert harness.sub().counts.dropped == 1
+
+
+# --- drop ---
+
+
+def test_a_handlers_own_drop_settles_at_once_and_is_counted_apart() -> None:
+    harness = harness_with()
+    harness.fetch(record(0), record(1))
+    assert harness.work({0: [Drop()]}) == [0, 1]
+    assert (harness.sub().counts.ok, harness.sub().counts.dropped) == (1, 1)
+    assert harness.committed() == (2, [])
+
+
+def test_a_dropped_record_settles_at_once_and_its_lane_opens_when_the_fence_is_passed() -> None:
+    harness = harness_with(retry=ONE_TRY, poison="drop")
+    harness.fetch(record(0), record(1))
+    worker = harness.worker()
+    worker.start()
+    worker.finish(ERROR)
+    harness.deliver()
+    closed = harness.sub().closed.get(lane_of(record(0)))
+    assert closed is not None
+    assert closed.state is LaneState.OPENING
+    assert harness.core.unsettled_count() == 1
+    worker.step()  # 1 is set aside
+    worker.step()  # the slice ends
+    worker.step()  # the fence
+    harness.deliver(2)
+    assert len(harness.sub().closed) == 1
+    assert harness.pool.progress() == {}
+    harness.deliver()  # the call that brings the fence also leases what waited
+    assert len(harness.sub().closed) == 0
+    assert [r.offset() for share in worker.given for r in share.records] == [1]
+
+
+# --- dead letters ---
+
+
+def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that_call() -> None:
+    harness = harness_with(
+        retry=RetryPolicy(attempts=2, backoff=0.0), poison="dead_letter", dlq=True
+    )
+    harness.fetch(record(0), record(1))
+    harness.work({0: [ERROR]})
+    harness.later(0.0)
+    assert harness.work({0: [failure(Outcome.RETRY)]}) == [0]
+    (publish,) = harness.publishes
+    assert (publish.attempts, publish.first.outcome) == (2, Outcome.ERROR)
+    assert publish.last.outcome is Outcome.RETRY
+    assert harness.committed() == (0, [])
+    commands = harness.tell(ev.DeadLettered(publish))
+    assert [type(command) for command in commands] == [ev.Lease]
+    assert harness.work() == [1]
+    assert harness.committed() == (2, [])
+    assert harness.sub().counts.dead_lettered == 1
+
+
+def test_a_dead_letter_that_is_acknowledged_before_the_fence_opens_nothing_yet() -> None:
+    harness = harness_with(dlq=True)
+    harness.fetch(record(0), record(1))
+    worker = harness.worker()
+    worker.start()
+    worker.finish(GIVE_UP)
+    harness.deliver()
+    harness.dead_letter()
+    assert harness.core.unsettled_count() == 1
+    assert worker.start() is None  # sets 1 aside, ends the slice, passes the fence
+    assert harness.work() == [1]
+
+
+def test_a_dead_letter_that_cannot_be_written_is_tried_again_and_never_settles() -> None:
+    harness = harness_with(dlq=True)
+    harness.fetch(record(0), record(1))
+    harness.work({0: [GIVE_UP]})
+    for delay in (1.0, 2.0, 4.0):
+        harness.dead_letter("leader not available")
+        assert harness.said("leader not available")
+        harness.later(delay - 0.1)
+        assert harness.publishes == []
+        assert harness.committed()[0] == 0
+        harness.later(0.1)
+        assert len(harness.publishes) == 1
+    harness.dead_letter()
+    assert harness.work() == [1]
+    assert harness.committed() == (2, [])
+
+
+def test_the_wait_between_two_tries_of_a_dead_letter_is_30_s_at_most() -> None:
+    harness = harness_with(dlq=True)
+    harness.fetch(record(0))
+    harness.work({0: [GIVE_UP]})
+    for _ in range(12):
+        harness.dead_letter("no")
+        due = harness.core.next_due()
+        assert due is not None
+        assert due - harness.now <= 30.0
+        harness.later(30.0)
+
+
+def test_a_late_answer_for_a_forgotten_dead_letter_settles_nothing() -> None:
+    harness = harness_with(dlq=True)
+    harness.fetch(record(0))
+    harness.work({0: [GIVE_UP]})
+    harness.revoke(*harness.core.partitions)
+    harness.assign()
+    harness.fetch(record(0))
+    harness.work({0: [GIVE_UP]})
+    old, new = harness.publishes
+    harness.tell(ev.DeadLettered(old))
+    assert harness.committed() == (0, [])
+    harness.tell(ev.DeadLettered(new))
+    assert harness.committed() == (1, [])
+
+
+# --- block ---
+
+
+def test_block_keeps_the_lane_closed_and_the_position_at_the_blocked_record() -> None:
+    harness = harness_with(retry=ONE_TRY)
+    harness.fetch(record(0, "good"), record(1, "bad"), record(2, "bad"), record(3, "good"))
+    assert harness.work({1: [ERROR]}) == [0, 1, 3]
+    harness.later(60.0)
+    harness.beat(4)
+    assert harness.work() == []
+    assert harness.committed() == (1, [(3, 4)])
+    assert harness.said("key b'bad' is blocked at orders-0@1: it failed (1 attempts")
+
+
+def test_a_dead_letter_verdict_without_a_dlq_blocks_and_loses_nothing() -> None:
+    harness = harness_with(poison="drop")
+    harness.fetch(record(0))
+    harness.work({0: [GIVE_UP]})
+    assert harness.committed() == (0, [])
+    assert harness.said("its handler asked for a dead letter")
+
+
+def test_dead_letter_as_policy_needs_a_dead_letter_topic() -> None:
+    with pytest.raises(ConfigError, match=r"dead_letter.*dlq=True"):
+        SubscriptionSettings(poison="dead_letter").check()
+
+
+# --- what must never happen is refused, not papered over ---
+
+
+def test_a_second_head_for_a_closed_lane_is_refused_because_it_would_lose_the_first() -> None:
+    harness = harness_with()
+    harness.fetch(record(0), record(1))
+    worker = harness.worker()
+    worker.start()
+    worker.finish(ERROR)
+    harness.deliver()
+    (share,) = worker.given
+    with pytest.raises(InvariantError, match="orders-0@1 failed while its lane"):
+        harness.tell(ev.Reported([ev.Failed(share, share.records[1], ERROR)]))
+
+
+def test_a_record_set_aside_from_an_open_lane_is_refused() -> None:
+    harness = harness_with()
+    harness.fetch(record(0), record(1))
+    (share,) = harness.worker().given
+    with pytest.raises(InvariantError, match="orders-0@1 was set aside although its lane is open"):
+        harness.tell(ev.Reported([ev.SetAside(share, share.records[1])]))

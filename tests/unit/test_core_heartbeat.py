@@ -1,0 +1,241 @@
+"""The heartbeat's five phases: long runners, poison, retries, dead workers, room."""
+
+from __future__ import annotations
+
+from kafka_keyshared.core import heartbeat
+from kafka_keyshared.core.events import (
+    AbandonWorker,
+    Beat,
+    Halt,
+    Recall,
+    ReplaceWorker,
+)
+from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, P1, record
+
+TWO = ("worker-0", "worker-1")
+
+
+def running(settings: SubscriptionSettings, *offsets: int) -> Harness:
+    """A member of which one worker runs the first of these records."""
+    harness = Harness(settings)
+    harness.assign(P0, P1)
+    harness.fetch(*[record(offset) for offset in offsets or (0,)])
+    harness.owner_of(record(0)).start()
+    return harness
+
+
+# --- 1: long runners ---
+
+
+def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker_once() -> None:
+    harness = running(SubscriptionSettings(), 0, 1)
+    harness.beat(60)
+    assert harness.notices == []
+    harness.beat(30)
+    (notice,) = harness.notices
+    assert "orders-0@0 (key b'k') has been running on worker-0 for 30 s" in notice.text
+
+
+def test_a_worker_that_goes_from_record_to_record_is_never_named() -> None:
+    harness = running(SubscriptionSettings(), *range(30))
+    for _ in range(25):
+        harness.beat(50)
+        harness.worker().finish()
+        harness.worker().start()
+    assert harness.notices == []
+
+
+def test_a_recall_does_not_make_the_running_record_look_young_again() -> None:
+    harness = running(SubscriptionSettings(), 0, 1, 2)
+    harness.beat(40)
+    harness.revoke(P1)  # takes back all that has not started
+    harness.beat(25)
+    assert harness.said("orders-0@0 (key b'k') has been running on worker-0 for 30 s")
+
+
+def test_past_the_ack_timeout_a_record_is_stuck_once_and_its_late_result_counts_once() -> None:
+    harness = running(SubscriptionSettings(ack_timeout=5.0), 0, 1)
+    harness.beat(30)
+    assert harness.sub().counts.stuck == 1
+    assert harness.sub().counts.failed == 0
+    assert harness.said("past the ack timeout of 5 s")
+    assert harness.halted == []
+    harness.worker().finish()
+    assert harness.work() == [1]
+    assert harness.sub().counts.ok == 2
+    assert harness.committed() == (2, [])
+
+
+def test_stuck_can_end_the_instance() -> None:
+    harness = running(SubscriptionSettings(ack_timeout=5.0, exit_when_stuck=True))
+    harness.beat(30)
+    assert len(harness.halted) == 1
+    assert "orders-0@0" in harness.halted[0]
+
+
+# --- 2 and 3: poison and retries ---
+
+
+def test_a_lane_whose_attempts_ran_out_unjudged_is_judged_at_the_next_beat() -> None:
+    settings = SubscriptionSettings(retry=RetryPolicy(attempts=3, backoff=900.0), poison="drop")
+    harness = Harness(settings)
+    harness.assign(P0)
+    harness.fetch(record(0), record(1))
+    harness.work({0: [ERROR]})
+    closed = harness.sub().closed.get(lane_of(record(0)))
+    assert closed is not None
+    closed.failures = 3  # as if its judgement had been missed
+    harness.beat()
+    assert harness.sub().counts.dropped == 1
+    assert harness.work() == [1]
+    assert harness.core.next_due() is None
+
+
+def test_a_retry_whose_timer_nobody_heard_is_handed_out_at_the_next_beat() -> None:
+    harness = Harness()
+    harness.assign(P0)
+    harness.fetch(record(0))
+    harness.work({0: [ERROR]})
+    harness.beat()
+    assert harness.work() == [0]
+
+
+# --- 4: dead workers ---
+
+
+def test_a_dead_worker_is_replaced_under_its_name_and_what_it_ran_is_a_failed_attempt() -> None:
+    harness = running(SubscriptionSettings(), 0, 1, 2)
+    harness.worker().die()
+    harness.beat()
+    assert ReplaceWorker("default", 0) in harness.seen
+    assert harness.work() == []
+    assert harness.sub().counts.failed == 1
+    harness.later(0.2)
+    assert harness.work() == [0, 1, 2]
+    assert harness.committed() == (3, [])
+
+
+def test_a_replaced_worker_still_sets_aside_what_follows_in_a_failed_lane() -> None:
+    harness = running(SubscriptionSettings(), 0, 1, 2)
+    harness.worker().finish(ERROR)
+    harness.worker().die()
+    harness.beat()
+    assert harness.work() == []
+    harness.later(0.2)
+    assert harness.work() == [0, 1, 2]
+
+
+def test_after_six_beats_a_dead_worker_is_evicted_and_its_keys_run_elsewhere_in_order() -> None:
+    harness = running(SubscriptionSettings(workers=TWO), *range(4))
+    dead = harness.owner_of(record(0))
+    other = harness.worker(1 - dead.index)
+    dead.die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER - 1)
+    assert AbandonWorker("default", dead.index) not in harness.seen
+    harness.beat()
+    assert AbandonWorker("default", dead.index) in harness.seen
+    assert harness.said("could not be restarted in 6 heartbeats")
+    harness.fetch(record(4))
+    assert harness.work() == []
+    assert harness.owner_of(record(0)) is other
+    harness.later(0.2)
+    assert harness.work() == [0, 1, 2, 3, 4]
+    assert harness.committed() == (5, [])
+
+
+def test_the_keys_of_an_evicted_worker_stay_until_its_last_lease_has_been_reported() -> None:
+    harness = running(SubscriptionSettings(workers=TWO), *range(4))
+    dead = harness.owner_of(record(0))
+    dead.die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    assert harness.owner_of(record(0)) is dead
+    assert harness.worker(1 - dead.index).inbox == type(dead.inbox)()
+    harness.deliver()
+    assert harness.owner_of(record(0)) is not dead
+
+
+def test_a_fence_that_an_evicted_worker_never_passes_closes_no_lane_for_ever() -> None:
+    harness = running(SubscriptionSettings(workers=TWO), 0, 1)
+    dead = harness.owner_of(record(0))
+    dead.finish(ERROR)
+    harness.deliver()
+    dead.die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    harness.later(1.0)
+    assert harness.work() == [0, 1]
+
+
+def test_an_idle_worker_is_evicted_at_once_and_only_its_keys_move() -> None:
+    harness = Harness(SubscriptionSettings(workers=(*TWO, "worker-2")))
+    harness.assign(P0)
+    keys = [str(number) for number in range(60)]
+    before = {key: harness.owner_of(record(0, key)).index for key in keys}
+    harness.worker(1).die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    after = {key: harness.owner_of(record(0, key)).index for key in keys}
+    assert 1 in before.values()
+    assert 1 not in after.values()
+    assert all(after[key] == index for key, index in before.items() if index != 1)
+
+
+def test_without_another_worker_a_dead_one_ends_the_instance() -> None:
+    harness = running(SubscriptionSettings())
+    harness.worker().die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    assert any("there is no other worker" in reason for reason in harness.halted)
+
+
+def test_a_worker_that_came_back_starts_counting_anew() -> None:
+    harness = running(SubscriptionSettings(workers=TWO))
+    harness.pool.replaceable = False
+    dead = harness.owner_of(record(0))
+    for _ in range(3):
+        dead.die()
+        harness.beat(heartbeat.EVICT_AFTER - 1)
+        dead.alive = True
+        harness.beat()
+    assert not any(isinstance(command, AbandonWorker) for command in harness.seen)
+
+
+def test_an_eviction_leases_nothing_between_its_recall_and_the_answer() -> None:
+    harness = running(SubscriptionSettings(workers=TWO, leases_per_worker=2), *range(6))
+    dead = harness.owner_of(record(0))
+    dead.die()
+    for _ in range(heartbeat.EVICT_AFTER - 1):
+        harness.core.handle(Beat({}, [("default", dead.index)]), harness.now)
+    commands = harness.core.handle(Beat({}, [("default", dead.index)]), harness.now)
+    assert [type(each) for each in commands[:2]] == [Recall, AbandonWorker]
+    assert not any(isinstance(each, Halt) for each in commands)
+
+
+# --- 5: room ---
+
+
+def test_room_is_what_the_window_has_left() -> None:
+    harness = Harness(SubscriptionSettings(window_records=5))
+    harness.assign(P0)
+    harness.fetch(record(0), record(1))
+    assert heartbeat.fetch(harness.sub()) == harness.core.room() == 3
+
+
+def test_a_lane_that_opens_is_closed_no_longer_in_any_phase() -> None:
+    harness = Harness()
+    harness.assign(P0)
+    harness.fetch(record(0))
+    harness.work({0: [ERROR]})
+    closed = harness.sub().closed.get(lane_of(record(0)))
+    assert closed is not None
+    assert closed.state is LaneState.WAITING
+    harness.beat()
+    harness.work()
+    harness.beat(3)
+    assert len(harness.sub().closed) == 0

@@ -1,0 +1,106 @@
+"""Each rule that the core checks on itself finds a planted fault, and none where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import Fetched
+from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError, InvariantError
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, P1, record
+
+
+@pytest.fixture
+def harness() -> Harness:
+    """One running record, one leased, one in a backlog, one lane waiting for a retry."""
+    made = Harness(SubscriptionSettings(leases_per_worker=2))
+    made.assign(P0)
+    made.fetch(record(0, "bad"))
+    made.work({0: [ERROR]})
+    made.fetch(record(1), record(2), record(3), record(4, "bad"))
+    made.worker().start()
+    made.core.check()
+    return made
+
+
+def test_a_record_that_is_held_twice_is_found(harness: Harness) -> None:
+    sub = harness.sub()
+    sub.workers[0].backlog.append(sub.workers[0].backlog[0])
+    with pytest.raises(InvariantError, match=r"orders-0@\d is held twice"):
+        harness.core.check()
+
+
+def test_a_record_in_a_closed_lane_and_in_a_backlog_is_found(harness: Harness) -> None:
+    closed = harness.sub().closed.get(lane_of(record(0, "bad")))
+    assert closed is not None
+    assert closed.head is not None
+    harness.sub().workers[0].front.append(closed.head)
+    with pytest.raises(InvariantError, match="orders-0@0 is held twice"):
+        harness.core.check()
+
+
+def test_a_lease_that_is_not_counted_is_found(harness: Harness) -> None:
+    harness.sub().workers[0].leased -= 1
+    with pytest.raises(InvariantError, match="worker-0 counts 1 leases and holds 2"):
+        harness.core.check()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_a_window_that_counts_wrong_is_found(harness: Harness, wrong: int) -> None:
+    harness.sub().window.records += wrong
+    with pytest.raises(InvariantError, match="the window counts"):
+        harness.core.check()
+
+
+def test_a_record_that_fell_out_of_every_queue_is_found(harness: Harness) -> None:
+    harness.sub().workers[0].backlog.pop()
+    with pytest.raises(InvariantError, match=r"the window counts 5 records, 4 are held"):
+        harness.core.check()
+
+
+def test_a_record_without_an_assignment_is_found(harness: Harness) -> None:
+    harness.sub().workers[0].backlog[-1] = record(3, at=P1)
+    with pytest.raises(InvariantError, match="orders-1@3 is held without assignment"):
+        harness.core.check()
+
+
+def test_a_record_at_or_beyond_the_received_end_is_found(harness: Harness) -> None:
+    harness.core.partitions[P0].received_end = 4
+    with pytest.raises(InvariantError, match=r"orders-0@4 is held, but the received end is 4"):
+        harness.core.check()
+
+
+def test_a_closed_lane_of_which_something_is_leased_is_found(harness: Harness) -> None:
+    closed = harness.sub().closed.get(lane_of(record(0, "bad")))
+    assert closed is not None
+    harness.sub().closed.open(closed)
+    closed.lane = lane_of(record(1))
+    closed.state = LaneState.WAITING
+    harness.sub().closed.close(closed)
+    with pytest.raises(InvariantError, match="is waiting and has 2 leases"):
+        harness.core.check()
+
+
+def test_a_lane_that_was_closed_by_nothing_is_not_blamed_while_its_fence_is_pending() -> None:
+    harness = Harness()
+    harness.assign(P0)
+    harness.fetch(record(0), record(1))
+    harness.worker().start()
+    harness.worker().finish(ERROR)
+    harness.deliver()  # two leases of a closed lane, and the fence behind them
+    harness.core.check()
+    assert len(harness.sub().closed) == 1
+
+
+def test_a_received_end_for_a_partition_that_is_not_assigned_is_refused(harness: Harness) -> None:
+    with pytest.raises(InvariantError, match="without being assigned"):
+        harness.tell(Fetched([], {P1: 3}))
+
+
+@pytest.mark.parametrize("names", [[], ["a", "a"]])
+def test_subscriptions_need_names_of_their_own(names: list[str]) -> None:
+    with pytest.raises(ConfigError, match="each with its own name"):
+        Dispatcher([SubscriptionSettings(name) for name in names])

@@ -1,0 +1,164 @@
+"""The bounds: what may be received, and what one worker may hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.leases import FIRST_SLICE, SLICE_SECONDS, WorkerLeases
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.window import SAMPLE_EVERY, Window
+from kafka_keyshared.errors import ConfigError, InvariantError
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, FakeRecord, record
+
+
+def sized(count: int, size: int) -> list[FakeRecord]:
+    return [FakeRecord(P0, offset, b"k", size=size) for offset in range(count)]
+
+
+# --- the window ---
+
+
+def test_the_window_has_room_for_what_is_not_held() -> None:
+    window = Window(records_max=10)
+    window.receive(sized(7, 0))
+    assert window.room() == 3
+    window.settle(5)
+    assert window.room() == 8
+    window.receive(sized(12, 0))
+    assert window.room() == 0
+
+
+def test_bytes_are_sampled_while_there_is_room_and_counted_in_full_near_the_bound() -> None:
+    window = Window(bytes_max=SAMPLE_EVERY * 1_000)
+    mixed = sized(SAMPLE_EVERY, 0)
+    mixed[0] = FakeRecord(P0, 0, b"k", size=800)
+    window.receive(mixed)
+    assert window.bytes == SAMPLE_EVERY * 800  # one of sixteen stands for all
+    window.receive(mixed)
+    assert window.bytes == SAMPLE_EVERY * 800 + 800
+
+
+def test_room_in_bytes_is_counted_in_records_of_the_mean_size() -> None:
+    window = Window(records_max=1_000, bytes_max=16_000)
+    window.receive(sized(16, 100))
+    assert window.room() == (16_000 - 1_600) // 100 + 1
+    window.receive(sized(144, 100))
+    assert window.room() == 0
+
+
+def test_settling_takes_the_mean_away_and_a_correction_replaces_the_estimate() -> None:
+    window = Window()
+    window.receive(sized(32, 50))
+    window.settle(8)
+    assert window.bytes == pytest.approx(24 * 50)
+    window.correct(7)
+    assert window.bytes == 7.0
+    window.settle(24)
+    assert (window.records, window.bytes) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("records", "size"), [(0, 1), (1, 0)])
+def test_a_window_without_room_at_all_is_refused(records: int, size: int) -> None:
+    with pytest.raises(ConfigError, match="both must be at least 1"):
+        Window(records, size)
+
+
+def test_all_that_is_unsettled_counts_to_the_window_wherever_it_stands() -> None:
+    harness = Harness(SubscriptionSettings(window_records=20, leases_per_worker=4))
+    harness.assign()
+    harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(20)])
+    assert harness.core.room() == 0
+    harness.work(
+        {0: [ERROR]}
+    )  # leased, waiting for retry, set aside, queued: all of lane a is held
+    assert harness.core.room() == 10
+    assert harness.core.unsettled_count() == 10
+
+
+def test_each_commit_corrects_the_bytes_by_what_is_really_held() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(*[FakeRecord(P0, at, b"k", size=100 if at == 0 else 1) for at in range(16)])
+    assert harness.sub().window.bytes == 1_600
+    harness.commit()
+    assert harness.sub().window.bytes == 115
+
+
+# --- leases ---
+
+
+def held(worker: WorkerLeases, count: int, seconds: float) -> None:
+    share = Slice("default", 0, [record(offset) for offset in range(count)])
+    worker.hold(share)
+    worker.release(share, seconds)
+
+
+def test_a_worker_holds_two_slices_so_that_one_waits_while_one_runs() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(*[record(offset) for offset in range(200)])
+    assert [len(share.records) for share in harness.worker().given] == [FIRST_SLICE, FIRST_SLICE]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_a_worker_never_holds_more_than_its_leases(most: int) -> None:
+    harness = Harness(SubscriptionSettings(leases_per_worker=most))
+    harness.assign()
+    harness.fetch(*[record(offset, str(offset)) for offset in range(20)])
+    assert sum(len(share.records) for share in harness.worker().given) <= most
+    harness.work({offset: [ERROR] for offset in range(20)})
+    harness.later(1.0)
+    assert 0 < sum(len(share.records) for share in harness.worker().given) <= most
+    assert sorted(harness.work()) == list(range(20))
+
+
+def test_a_fast_handler_gets_slices_twice_as_large_each_time_up_to_half_the_leases() -> None:
+    worker = WorkerLeases("worker-0", 0, 1_000)
+    sizes = []
+    for _ in range(6):
+        sizes.append(worker.room())
+        held(worker, worker.room(), 0.0001)
+    assert sizes == [32, 64, 128, 256, 500, 500]
+
+
+def test_a_slow_handler_gets_slices_of_one() -> None:
+    worker = WorkerLeases("worker-0", 0, 1_000)
+    held(worker, 32, 32 * 5.0)
+    assert worker.room() == 1
+    held(worker, 1, SLICE_SECONDS / 10)
+    assert worker.room() == 2
+
+
+def test_a_slice_whose_records_were_all_recalled_says_nothing_about_speed() -> None:
+    worker = WorkerLeases("worker-0", 0, 1_000)
+    share = Slice("default", 0, [record(0)])
+    worker.hold(share)
+    worker.take_back(share, [share.records[0]])
+    assert worker.leased == 0
+    worker.release(share, 30.0)
+    assert worker.room() == FIRST_SLICE
+
+
+def test_reports_out_of_the_order_of_the_leases_are_refused() -> None:
+    worker = WorkerLeases("worker-0", 0, 1_000)
+    first, second = (Slice("default", 0, [record(offset)]) for offset in (0, 1))
+    worker.hold(first)
+    worker.hold(second)
+    with pytest.raises(InvariantError, match="not the oldest"):
+        worker.release(second, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (SubscriptionSettings(leases_per_worker=0), "leases_per_worker=0"),
+        (SubscriptionSettings(max_leases_per_key=2), "max_leases_per_key=2"),
+    ],
+)
+def test_bounds_that_cannot_work_are_refused_by_name(
+    settings: SubscriptionSettings, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Harness(settings)

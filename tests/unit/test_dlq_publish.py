@@ -1,0 +1,197 @@
+"""Dead letters on their way to the broker: nothing is settled without its acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kafka_keyshared.core.events import DeadLettered, Publish
+from kafka_keyshared.dlq import publish as module
+from kafka_keyshared.dlq.publish import DeadLetterPublisher, producer_conf
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import BrokerUnavailableError
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.node import free_ports
+from tests.conftest import Eventually
+from tests.support.live import read_all
+from tests.unit.test_dlq_envelope import letter
+
+
+class FakeProducer:
+    """A producer that keeps what it was given, or refuses it."""
+
+    made = 0
+    refusal: BaseException | None = None
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        type(self).made += 1
+        self.conf = conf
+        self.waiting: list[tuple[str, dict[str, Any], Callable[..., None]]] = []
+        self.answer: KafkaError | None = None
+
+    def produce(self, topic: str, on_delivery: Callable[..., None], **what: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.waiting.append((topic, what, on_delivery))
+
+    def poll(self, _timeout: float) -> None:
+        for _, _, on_delivery in self.waiting:
+            on_delivery(self.answer, None)
+        self.waiting.clear()
+
+    def flush(self, timeout: float) -> None:
+        self.poll(timeout)
+
+
+class Desk:
+    """A publisher over the fake producer, and what it was told."""
+
+    def __init__(self, kind: type[FakeProducer]) -> None:
+        self.kind = kind
+        self.told: list[DeadLettered] = []
+        conf = {"bootstrap.servers": "b:1", "group.id": "g"}
+        self.publisher = DeadLetterPublisher(conf, lambda topic: f"{topic}.dlq", self.told.append)
+
+    @property
+    def producer(self) -> FakeProducer:
+        producer: Any = self.publisher._producer
+        assert isinstance(producer, FakeProducer)
+        return producer
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    class Producer(FakeProducer): ...
+
+    monkeypatch.setattr(module, "Producer", Producer)
+    return Desk(Producer)
+
+
+def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> None:
+    sent = letter([("h", b"1")])
+    desk.publisher.publish(sent)
+    ((topic, what, _),) = desk.producer.waiting
+    assert topic == "orders.dlq"
+    assert (what["key"], what["value"]) == (b"k", b"v")
+    assert what["headers"][0] == ("h", b"1")
+    assert (desk.told, desk.publisher.pending()) == ([], 1)
+    desk.publisher.serve()
+    assert desk.told == [DeadLettered(sent, None)]
+    assert desk.publisher.pending() == 0
+
+
+def test_a_refused_letter_is_told_with_the_reason(desk: Desk) -> None:
+    sent = letter([])
+    desk.publisher.publish(sent)
+    desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    desk.publisher.serve()
+    (told,) = desk.told
+    assert told.publish is sent
+    assert told.error is not None
+    assert "MSG_SIZE_TOO_LARGE" in told.error
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        BufferError("queue full"),
+        KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
+        ValueError("headers"),
+        TypeError("headers"),
+    ],
+)
+def test_a_letter_that_cannot_even_be_sent_is_told_and_not_lost(
+    desk: Desk, refusal: BaseException
+) -> None:
+    desk.kind.refusal = refusal
+    sent = letter([])
+    desk.publisher.publish(sent)
+    (told,) = desk.told
+    assert told.publish is sent
+    assert str(told.error).startswith(type(refusal).__name__)
+    assert desk.publisher.pending() == 0
+
+
+def test_headers_that_cannot_be_read_are_told_and_not_lost(desk: Desk) -> None:
+    class Unreadable:
+        def __getattr__(self, name: str) -> Callable[[], Any]:
+            if name == "headers":
+                raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+            return lambda: "orders"
+
+    source: Any = Unreadable()
+    whole = letter([])
+    sent = Publish("default", whole.lane, source, 1, whole.first, whole.last)
+    desk.publisher.publish(sent)
+    (told,) = desk.told
+    assert "UnicodeDecodeError" in str(told.error)
+    assert desk.publisher.pending() == 0
+
+
+def test_one_producer_is_made_for_the_first_letter_and_flushed_at_the_end(desk: Desk) -> None:
+    desk.publisher.serve()
+    assert desk.kind.made == 0
+    desk.publisher.publish(letter([]))
+    desk.publisher.publish(letter([]))
+    assert desk.kind.made == 1
+    desk.publisher.close(1.0)
+    assert [told.error for told in desk.told] == [None, None]
+    desk.publisher.close(1.0)
+
+
+def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
+    conf = producer_conf(
+        {
+            "bootstrap.servers": "b:1",
+            "security.protocol": "SASL_SSL",
+            "sasl.username": "u",
+            "ssl.ca.location": "/ca.pem",
+            "client.id": "c",
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "error_cb": print,
+        }
+    )
+    assert conf == {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "u",
+        "ssl.ca.location": "/ca.pem",
+        "client.id": "c",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "message.max.bytes": 64 << 20,
+        "delivery.timeout.ms": 30_000,
+    }
+
+
+def test_letters_arrive_unchanged_on_a_live_topic(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    told: list[DeadLettered] = []
+    conf = {"bootstrap.servers": embedded_cluster.bootstrap, "group.id": "g"}
+    publisher = DeadLetterPublisher(conf, lambda _: topic, told.append)
+    own: list[tuple[str, Any]] = [("h", b"1"), ("h", None)]
+    publisher.publish(letter(own))
+
+    def answered() -> bool:
+        publisher.serve()
+        return publisher.pending() == 0
+
+    eventually(answered, 30.0)
+    publisher.close(5.0)
+    assert [each.error for each in told] == [None]
+    (found,) = read_all(embedded_cluster, topic, 1)
+    assert (found.key(), found.value()) == (b"k", b"v")
+    headers: Any = found.headers()
+    assert headers[:2] == own
+
+
+def test_an_unreachable_cluster_ends_the_look_up_of_topics() -> None:
+    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "log_level": 0}
+    with pytest.raises(BrokerUnavailableError):
+        require_topics(conf, ["orders.dlq"], create=False, timeout=0.5)

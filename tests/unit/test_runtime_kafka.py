@@ -1,0 +1,290 @@
+"""The client's edge: the error classifier, shields, answers of commits, messages for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry, CommitResult
+from kafka_keyshared.errors import BrokerUnavailableError
+from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.kafka import (
+    CommittedOffset,
+    EventKind,
+    KafkaClient,
+    classify_commit,
+    classify_event,
+    is_cooperative,
+    shielded,
+)
+from tests.support.records import P0, P1
+
+E = KafkaError
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (E._PARTITION_EOF, EventKind.END_OF_PARTITION),
+        (E._MAX_POLL_EXCEEDED, EventKind.MAX_POLL_EXCEEDED),
+        (E.TOPIC_AUTHORIZATION_FAILED, EventKind.FATAL),
+        (E.GROUP_AUTHORIZATION_FAILED, EventKind.FATAL),
+        (E.CLUSTER_AUTHORIZATION_FAILED, EventKind.FATAL),
+        (E.SASL_AUTHENTICATION_FAILED, EventKind.FATAL),
+        (E._AUTHENTICATION, EventKind.FATAL),
+        (E._ALL_BROKERS_DOWN, EventKind.TRANSIENT),
+        (E._TRANSPORT, EventKind.TRANSIENT),
+        (E.UNKNOWN_TOPIC_OR_PART, EventKind.TRANSIENT),
+        (E.NOT_COORDINATOR, EventKind.TRANSIENT),
+        (E._TIMED_OUT, EventKind.TRANSIENT),
+    ],
+)
+def test_what_an_event_means(code: int, kind: EventKind) -> None:
+    assert classify_event(KafkaError(code)) is kind
+
+
+def test_an_error_that_the_client_calls_fatal_is_fatal_whatever_its_code() -> None:
+    assert classify_event(KafkaError(E._TRANSPORT, "gone", True)) is EventKind.FATAL
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (E.UNKNOWN_MEMBER_ID, CommitResult.LOST),
+        (E.ILLEGAL_GENERATION, CommitResult.LOST),
+        (E.FENCED_INSTANCE_ID, CommitResult.LOST),
+        (E._ASSIGNMENT_LOST, CommitResult.LOST),
+        (E._MAX_POLL_EXCEEDED, CommitResult.LOST),
+        (E.OFFSET_METADATA_TOO_LARGE, CommitResult.TOO_LARGE),
+        (E.GROUP_AUTHORIZATION_FAILED, CommitResult.DENIED),
+        (E.TOPIC_AUTHORIZATION_FAILED, CommitResult.DENIED),
+        (E.REBALANCE_IN_PROGRESS, CommitResult.RETRY),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, CommitResult.RETRY),
+        (E._TIMED_OUT, CommitResult.RETRY),
+        (E._TRANSPORT, CommitResult.RETRY),
+    ],
+)
+def test_what_the_answer_to_a_commit_means(code: int, result: CommitResult) -> None:
+    assert classify_commit(KafkaError(code)) is result
+
+
+def test_no_error_means_accepted() -> None:
+    assert classify_commit(None) is CommitResult.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("conf", "cooperative"),
+    [
+        ({}, False),
+        ({"partition.assignment.strategy": "range,roundrobin"}, False),
+        ({"partition.assignment.strategy": "cooperative-sticky"}, True),
+        ({"group.protocol": "consumer"}, True),
+        ({"group.protocol": "Classic"}, False),
+    ],
+)
+def test_how_partitions_come_and_go(conf: dict[str, Any], cooperative: bool) -> None:
+    assert is_cooperative(conf) is cooperative
+
+
+def test_no_exception_leaves_a_shielded_callback(caplog: pytest.LogCaptureFixture) -> None:
+    def callback(*_args: Any) -> None:
+        raise ZeroDivisionError
+
+    shielded(callback, "stats_cb")("statistics")
+    assert "stats_cb failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --- the real client, with nobody at the other end ---
+
+
+class Nowhere:
+    """A client whose consumer's methods are replaced as a test needs them."""
+
+    def __init__(self, **more: Any) -> None:
+        self.answers: list[CommitAnswered] = []
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        conf = {"bootstrap.servers": self.address, "group.id": "g", "log_level": 0, **more}
+        self.client = KafkaClient(conf, ["orders"], self.answers.append)
+
+
+@pytest.fixture
+def nowhere() -> Iterator[Callable[..., Nowhere]]:
+    made: list[Nowhere] = []
+
+    def make(**more: Any) -> Nowhere:
+        names = {name: name if name.endswith("_cb") else name.replace("_", ".") for name in more}
+        made.append(Nowhere(**{names[name]: value for name, value in more.items()}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.client.close()
+
+
+Make = Callable[..., Nowhere]
+
+
+class FakeConsumer:
+    """Records what is asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.fails: list[BaseException] = []
+        self.found: Callable[[list[ClientPartition]], list[ClientPartition]] = lambda asked: asked
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> None:
+            self.calls.append((name, args[0] if args else kwargs))
+            if self.fails:
+                raise self.fails.pop(0)
+
+        return call
+
+    def committed(self, asked: list[ClientPartition], timeout: float) -> list[ClientPartition]:
+        self.calls.append(("committed", len(asked)))
+        if self.fails:
+            raise self.fails.pop(0)
+        return self.found(asked)
+
+
+@pytest.fixture
+def fake(nowhere: Make) -> tuple[Nowhere, FakeConsumer]:
+    made, consumer = nowhere(), FakeConsumer()
+    made.client.close()
+    made.client.consumer = consumer  # type: ignore[assignment]
+    return made, consumer
+
+
+def test_an_unreachable_cluster_is_named_with_what_to_try(nowhere: Make) -> None:
+    made = nowhere()
+    with pytest.raises(BrokerUnavailableError) as caught:
+        made.client.check_topics(0.5)
+    said = str(caught.value)
+    assert made.address in said
+    assert "no broker answered" in said
+    assert "security.protocol" in said
+    assert caught.value.exit_code == 1
+
+
+def test_the_users_callbacks_are_kept_and_shielded(
+    nowhere: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    def users(error: KafkaError) -> None:
+        seen.append(error.str())
+        raise ZeroDivisionError
+
+    made = nowhere(error_cb=users)
+    deadline = 100
+    while not seen and deadline:
+        made.client.poll(0.1)
+        deadline -= 1
+    assert seen
+    assert made.client.last_error
+    assert "error_cb failed" in caplog.text
+
+
+def entry(position: int) -> CommitEntry:
+    return CommitEntry(position, "")
+
+
+def test_each_answer_finds_its_commit(fake: tuple[Nowhere, FakeConsumer]) -> None:
+    made, _ = fake
+    first, second = Commit({P0: entry(5), P1: entry(7)}), Commit({P0: entry(6)})
+    assert made.client.commit(first) is None
+    assert made.client.commit(second) is None
+    made.client._on_commit(KafkaError(E._TIMED_OUT), [ClientPartition(*P0, 6)])
+    made.client._on_commit(None, [ClientPartition(*P1, 7), ClientPartition(*P0, 5)])
+    made.client._on_commit(None, [ClientPartition(*P0, 6)])
+    assert [(each.commit, each.result) for each in made.answers] == [
+        (second, CommitResult.RETRY),
+        (first, CommitResult.ACCEPTED),
+    ]
+
+
+def test_an_error_of_one_partition_is_an_error_of_the_commit(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    made, _ = fake
+    made.client.commit(Commit({P0: entry(5)}))
+
+    class Refused:
+        topic, partition, offset = P0.topic, P0.partition, 5
+        error = KafkaError(E.OFFSET_METADATA_TOO_LARGE)
+
+    made.client._on_commit(None, [Refused()])  # type: ignore[list-item]
+    assert [each.result for each in made.answers] == [CommitResult.TOO_LARGE]
+
+
+def test_a_commit_that_fails_at_once_is_answered_at_once(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    made, consumer = fake
+    consumer.fails.append(KafkaException(KafkaError(E.UNKNOWN_MEMBER_ID)))
+    commit = Commit({P0: entry(5)})
+    answer = made.client.commit(commit)
+    assert answer is not None
+    assert (answer.commit, answer.result) == (commit, CommitResult.LOST)
+    made.client._on_commit(None, [ClientPartition(*P0, 5)])
+    assert made.answers == [], "it is not answered twice"
+
+
+def test_metadata_that_cannot_be_read_costs_only_its_own_partition(
+    fake: tuple[Nowhere, FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    made, consumer = fake
+
+    def found(asked: list[ClientPartition]) -> list[ClientPartition]:
+        if any(each.partition == 0 for each in asked):
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return [ClientPartition(each.topic, each.partition, 9, "text") for each in asked]
+
+    consumer.found = found
+    assert made.client.committed([P0, P1], 1.0) == {
+        P0: CommittedOffset(None, None),
+        P1: CommittedOffset(9, "text"),
+    }
+    assert f"{P0}: the commit metadata cannot be read" in caplog.text
+
+
+def test_no_committed_offset_is_none(fake: tuple[Nowhere, FakeConsumer]) -> None:
+    made, consumer = fake
+    consumer.found = lambda asked: [ClientPartition(*P0, OFFSET_INVALID)]
+    assert made.client.committed([P0], 1.0) == {P0: CommittedOffset(None, None)}
+
+
+def test_only_assigned_partitions_are_paused_and_resumed(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    made, consumer = fake
+    made.client.assign({P0: 4, P1: None})
+    made.client.released([P1])
+    made.client.pause([P0, P1, TopicPartition("other", 3)])
+    made.client.resume([P1])
+    (_, assigned), (name, paused) = consumer.calls
+    assert [(each.partition, each.offset) for each in assigned] == [(0, 4), (1, OFFSET_INVALID)]
+    assert name == "pause"
+    assert [(each.topic, each.partition) for each in paused] == [tuple(P0)]
+
+
+@pytest.mark.parametrize(
+    ("reset", "logical"),
+    [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END), (None, OFFSET_END)],
+)
+def test_a_seek_without_a_position_follows_the_reset_policy(
+    nowhere: Make, reset: str | None, logical: int
+) -> None:
+    made = nowhere(**({"auto_offset_reset": reset} if reset else {}))
+    made.client.close()
+    consumer = FakeConsumer()
+    made.client.consumer = consumer  # type: ignore[assignment]
+    made.client.seek(P0, None)
+    made.client.seek(P0, 17)
+    assert [each.offset for _, each in consumer.calls] == [logical, 17]

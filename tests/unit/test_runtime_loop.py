@@ -1,0 +1,489 @@
+"""The owner's steps over fake ports: fetch, full window, commit, rebalance, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.kafka import CommittedOffset
+from kafka_keyshared.runtime.stopping import stop
+from tests.support.pool import FakeWorker
+from tests.support.ports import Stage
+from tests.support.records import P0, P1, FakeRecord, failure, record
+
+STATE = KafkaException(KafkaError(KafkaError._STATE))
+
+
+def event(code: int, at: TopicPartition = P0, offset: int = -1) -> FakeRecord:
+    return FakeRecord(at, offset, None, error=KafkaError(code))
+
+
+def planned(stage: Stage, *records: Record) -> None:
+    """The next call returns these, whatever the logs have."""
+    stage.client.plans.append(lambda: list(records))
+
+
+def raising(stage: Stage, error: Exception, lost: int = 0) -> None:
+    """The next call takes records off the queue, loses them and raises."""
+
+    def plan() -> list[Record]:
+        stage.client.take(lost)
+        raise error
+
+    stage.client.plans.append(plan)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.client.stored[P0] = CommittedOffset(10, None)
+    made.fill(*(record(offset) for offset in range(10, 20)))
+    made.assign()
+    return made
+
+
+# --- reading again after a loss ---
+
+
+@pytest.mark.parametrize("error", [STATE, RuntimeError("callback"), ValueError("header")])
+def test_a_fetch_that_raises_is_read_again_from_the_kept_end(
+    stage: Stage, error: Exception
+) -> None:
+    raising(stage, error, lost=4)
+    stage.step()
+    assert stage.client.made("seek") == [(P0, 10)]
+    stage.step()
+    assert stage.work() == list(range(10, 20))
+
+
+def test_a_loss_in_the_second_half_of_a_fetch_takes_the_first_record_along(stage: Stage) -> None:
+    planned(stage, record(10))
+    raising(stage, ValueError("header"), lost=4)
+    stage.step(2)
+    assert stage.client.made("seek") == [(P0, 10)]
+    assert stage.work() == list(range(10, 20))
+
+
+def test_until_the_seek_is_done_nothing_counts_as_received_and_nothing_is_committed(
+    stage: Stage,
+) -> None:
+    stage.client.seek_fails += [STATE, STATE]
+    raising(stage, ValueError("header"), lost=4)
+    stage.step()
+    stage.now += 5.0
+    planned(stage, event(KafkaError._PARTITION_EOF, offset=20))
+    stage.step()
+    assert stage.core.partitions[P0].received_end == 10
+    assert stage.core.outstanding() == 0
+    assert stage.client.commits == []
+    stage.step(2)
+    assert stage.client.made("seek") == [(P0, 10)]
+    assert stage.work() == list(range(10, 20))
+    stage.step()
+    stage.now += 5.0
+    stage.step()
+    assert stage.sent() == [20]
+
+
+def test_a_loss_before_anything_was_received_is_read_again_where_the_reset_policy_says() -> None:
+    stage = Stage()
+    stage.fill(*(record(offset) for offset in range(5)))
+    stage.assign()
+    raising(stage, ValueError("header"), lost=3)
+    stage.step(2)
+    assert stage.client.made("seek") == [(P0, None)]
+    assert stage.work() == [0, 1, 2, 3, 4]
+
+
+# --- partitions that go in the same call ---
+
+
+def test_records_fetched_in_the_same_call_as_a_revoke_are_dropped(stage: Stage) -> None:
+    def plan() -> list[Record]:
+        taken = stage.client.take(5)
+        stage.client.callbacks["revoke"]([P0])
+        return taken
+
+    stage.client.plans.append(plan)
+    stage.step()
+    assert stage.core.outstanding() == 0
+    assert stage.core.unsettled_count() == 0
+    assert stage.work() == []
+
+
+def test_a_partition_that_comes_back_in_the_same_call_starts_where_its_assignment_says(
+    stage: Stage,
+) -> None:
+    """What was fetched before and after cannot be told apart, so all of it is read again."""
+
+    def plan() -> list[Record]:
+        taken = stage.client.take(3)
+        stage.client.callbacks["revoke"]([P0])
+        stage.client.stored[P0] = CommittedOffset(15, None)
+        stage.client.callbacks["assign"]([P0])
+        return [*taken, *stage.client.take(3)]
+
+    stage.client.plans.append(plan)
+    stage.step()
+    assert stage.core.outstanding() == 0
+    assert stage.core.partitions[P0].received_end == 15
+    stage.step()
+    assert stage.work() == [15, 16, 17, 18, 19]
+
+
+# --- events among the records ---
+
+
+def test_max_poll_exceeded_stops_commits_until_partitions_are_assigned_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.accept()
+    stage.step()
+    stage.work()
+    planned(stage, event(KafkaError._MAX_POLL_EXCEEDED))
+    stage.step()
+    stage.now += 10.0
+    stage.step(3)
+    assert stage.client.commits == []
+    assert "commits stop until partitions are assigned again" in caplog.text
+    stage.client.callbacks["lost"]([P0])
+    stage.assign()
+    stage.step()
+    assert stage.work() == list(range(10, 20)), "nothing of the lost epoch was committed"
+    stage.step()
+    stage.now += 10.0
+    stage.step()
+    assert stage.sent() == [20]
+
+
+def test_the_end_of_a_partition_moves_the_position_behind_markers(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    stage.work()
+    planned(stage, event(KafkaError._PARTITION_EOF, offset=23))
+    stage.step(2)
+    stage.now += 10.0
+    stage.step()
+    assert stage.sent()[-1] == 23
+
+
+def test_an_end_of_a_partition_that_is_gone_is_ignored(stage: Stage) -> None:
+    planned(stage, event(KafkaError._PARTITION_EOF, P1, offset=23))
+    stage.step()
+    assert P1 not in stage.core.partitions
+
+
+def test_a_fatal_event_halts_and_a_transient_one_does_not(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned(stage, event(KafkaError._ALL_BROKERS_DOWN))
+    stage.step()
+    assert stage.loop.halted is None
+    assert caplog.records
+    planned(stage, event(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    stage.step()
+    assert stage.loop.halted is not None
+
+
+# --- a full window ---
+
+
+def full(paused_too: bool = False) -> Stage:
+    stage = Stage(SubscriptionSettings(window_records=4))
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(*(record(offset) for offset in range(30)))
+    stage.assign()
+    stage.step()
+    assert stage.core.room() == 0
+    return stage
+
+
+def test_a_full_window_polls_every_100_ms_and_takes_what_comes() -> None:
+    stage = full()
+    before, held = stage.now, stage.core.unsettled_count()
+    stage.client.calls.clear()
+    while stage.now < before + 1.0:
+        stage.step()
+    polls = stage.client.made("poll")
+    assert {timeout for timeout, _ in polls} == {0}
+    assert 8 <= len(polls) <= 11
+    assert stage.client.made("consume") == []
+    assert stage.core.unsettled_count() == held + len(polls), "each poll's record was taken"
+
+
+def test_a_window_that_stays_full_pauses_after_2_s_and_resumes_with_room() -> None:
+    stage = full()
+    before = stage.now
+    while not stage.client.paused:
+        stage.step()
+        assert stage.now < before + 3.0
+    assert stage.now - before >= 2.0
+    assert stage.client.paused == {P0}
+    while stage.core.room() < 1:
+        stage.work()
+        stage.step()
+    stage.step()
+    assert stage.client.paused == set()
+    while stage.core.partitions[P0].received_end != 30 or stage.core.outstanding():
+        stage.step()
+        stage.work()
+        assert stage.now < before + 60
+
+
+def test_a_window_full_of_what_waits_for_a_retry_does_not_spin() -> None:
+    stage = full()
+    stage.work({0: failure(after=30.0)})
+    for _ in range(20):
+        stage.step()
+        stage.work()
+    before, steps = stage.now, 0
+    while stage.now < before + 5.0:
+        stage.step()
+        steps += 1
+    assert steps <= 60
+
+
+# --- committing ---
+
+
+def test_progress_is_read_before_the_mailbox(stage: Stage) -> None:
+    """A failure that arrives just after progress was read must not be committed past."""
+    stage.step()
+    stage.now += 10.0
+    worker = stage.worker()
+    for _ in range(3):
+        worker.start()
+        worker.finish()
+    worker.start()
+    progress = stage.pool.progress
+
+    def then_fails() -> Mapping[Any, int]:
+        seen = progress()
+        if worker.running is not None:
+            worker.finish(failure())
+            worker.start()
+        return seen
+
+    stage.pool.progress = then_fails  # type: ignore[method-assign]
+    stage.loop.commit()
+    assert stage.sent() == [13]
+
+
+def test_a_commit_that_fails_at_once_is_answered_through_the_mailbox(stage: Stage) -> None:
+    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.RETRY, "no")
+    stage.step()
+    stage.work()
+    stage.now += 10.0
+    stage.step(2)
+    assert stage.core.commits.failed_count == 1
+    stage.accept()
+    stage.now += 10.0
+    stage.step(2)
+    assert stage.sent() == [20, 20]
+    assert stage.core.commits.committed(P0) == 20
+
+
+# --- assigned, but the positions are not known ---
+
+
+def test_an_assign_without_an_answer_is_held_paused_and_started_when_it_comes() -> None:
+    stage = Stage()
+    stage.fill(*(record(offset) for offset in range(20)))
+    stage.client.stored[P0] = CommittedOffset(17, None)
+    stage.client.committed_fails += [STATE, STATE]
+    stage.assign()
+    assert stage.client.paused == {P0}
+    assert stage.client.made("assign") == [{P0: None}]
+    # One that slips through all the same is not admitted: it may have been settled long ago.
+    planned(stage, record(3))
+    stage.step()
+    assert stage.core.outstanding() == 0
+    stage.client.seek_fails.append(STATE)
+    while stage.client.paused:
+        stage.now += 0.3
+        stage.step()
+    assert len(stage.client.made("committed")) == 3
+    planned(stage, record(4))
+    stage.step(3)
+    assert stage.client.made("seek") == [(P0, 17)]
+    assert stage.work() == [17, 18, 19]
+
+
+def test_a_revoke_forgets_what_was_held(stage: Stage) -> None:
+    stage.client.committed_fails += [STATE]
+    stage.assign(P1)
+    stage.client.callbacks["revoke"]([P1])
+    before = len(stage.client.made("committed"))
+    stage.now += 10.0
+    stage.step()
+    assert len(stage.client.made("committed")) == before
+    assert stage.loop.withheld == set()
+
+
+# --- revoke and lost ---
+
+
+def finish(worker: FakeWorker) -> None:
+    """End the running record and, as nothing unstarted is left behind it, its slice."""
+    if worker.running is not None:
+        worker.finish()
+        assert worker.start() is None
+
+
+def test_a_revoke_waits_for_what_runs_commits_and_then_tells() -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(*(record(offset) for offset in range(5)))
+    stage.assign()
+    told: list[str] = []
+    stage.rebalancer.observer = lambda what, _partitions: told.append(
+        f"{what} after {len(stage.client.commits)}"
+    )
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    stage.on_wait = lambda: finish(worker)
+    stage.client.callbacks["revoke"]([P0])
+    assert stage.sent() == [1]
+    assert told == ["revoked after 1"]
+    assert stage.core.partitions == {}
+    assert stage.work() == [], "the unstarted ones were taken back and forgotten"
+
+
+def test_a_revoke_gives_up_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    stage = Stage(revoke_deadline=0.5)
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(record(0), record(1))
+    stage.assign()
+    stage.step()
+    stage.worker().start()
+    before = stage.now
+    stage.client.callbacks["revoke"]([P0])
+    assert 0.5 <= stage.now - before < 0.6
+    assert stage.sent() in ([], [0])
+    assert "past the deadline, may run again: 1 running (orders-0@0)" in caplog.text
+
+
+def test_lost_partitions_are_told_first_and_not_committed(stage: Stage) -> None:
+    stage.step()
+    stage.work()
+    stage.client.callbacks["lost"]([P0])
+    assert stage.client.commits == []
+    assert stage.core.partitions == {}
+
+
+# --- the stop ---
+
+
+def test_a_stop_drains_commits_and_says_so(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    stage.on_wait = lambda: finish(worker)
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert report.clean
+    assert stage.sent() == [11]
+    assert "drained; committed; 9 records received and left undone" in report.line()
+    assert stage.client.paused == {P0}
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_stop_gives_up_at_its_deadline_or_at_the_second_signal(
+    stage: Stage, hurried: bool
+) -> None:
+    stage.accept()
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    worker.finish()
+    worker.start()
+    before = stage.now
+    report = stop(stage.loop, 5.0, lambda: hurried)
+    assert not report.clean
+    assert (stage.now - before >= 5.0) is not hurried
+    assert stage.sent() == [11]
+    assert "gave up on 1 running: orders-0@11; committed" in report.line()
+
+
+def test_a_stop_survives_a_client_that_raises(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    raising(stage, RuntimeError("callback"))
+    stage.on_wait = lambda: finish(worker) if stage.now > 1_000.5 else None
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert report.clean
+    assert stage.client.plans == [], "it was polled while it drained"
+    assert stage.sent() == [11]
+
+
+@pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])
+def test_a_last_commit_without_an_answer_is_not_clean(
+    stage: Stage, hurried: bool, most: float
+) -> None:
+    stage.step()
+    stage.work()
+    poll = stage.client.poll
+
+    def slow_poll(timeout: float) -> Record | None:
+        stage.now += timeout
+        return poll(timeout)
+
+    stage.client.poll = slow_poll  # type: ignore[method-assign]
+    before = stage.now
+    report = stop(stage.loop, 25.0, lambda: hurried)
+    assert not report.clean
+    assert most <= stage.now - before < most + 0.5
+    assert "last commit NOT acknowledged" in report.line()
+
+
+class RefusedLetters:
+    """A publisher whose letters never get an answer, or are refused at once."""
+
+    def __init__(self, *, refused: bool) -> None:
+        self.post: Callable[[ev.DeadLettered], None]
+        self.refused = refused
+        self.count = 0
+
+    def publish(self, publish: ev.Publish) -> None:
+        if self.refused:
+            self.post(ev.DeadLettered(publish, "no such topic"))
+        else:
+            self.count += 1
+
+    def serve(self) -> None: ...
+
+    def pending(self) -> int:
+        return self.count
+
+    def close(self, timeout: float) -> None: ...
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
+    settings = SubscriptionSettings(poison="dead_letter", dlq=True)
+    publisher = RefusedLetters(refused=refused)
+    stage = Stage(settings, publisher=publisher)
+    publisher.post = stage.mailbox.put
+    stage.accept()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(record(0), record(1, "other"))
+    stage.assign()
+    stage.step()
+    stage.work({0: failure(outcome=ev.Outcome.DEAD_LETTER)})
+    stage.step(2)
+    before = stage.now
+    report = stop(stage.loop, 10.0, lambda: False)
+    assert report.clean is refused
+    assert (stage.now - before < 1.0) is refused
+    assert stage.sent()[-1] == 0, "the record is not settled"
+    assert ("1 dead letters without an answer" in report.line()) is not refused
