@@ -15,7 +15,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Command, Event, Slice
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.offsets import PartitionState, Snapshot, collect, derive
+from kafka_keyshared.core.offsets import PartitionState, Snapshot, Unsettled, collect, derive
 from kafka_keyshared.core.subscription import Subscription, SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record, TopicPartition
@@ -251,14 +251,14 @@ class Dispatcher:
 
     def snapshot(self, progress: Mapping[Slice, int]) -> dict[TopicPartition, Snapshot]:
         """Return position and settled sets of every partition that has received anything."""
-        by_sub: dict[str, dict[TopicPartition, list[int]]] = {}
+        by_sub: dict[str, Unsettled] = {}
         for name, sub in self.subscriptions.items():
-            by_sub[name], exact_bytes = collect(sub.unsettled(progress))
-            sub.window.correct(exact_bytes)
+            by_sub[name] = found = collect(sub.unsettled(progress))
+            sub.window.correct(sum(len(each) for held in found.values() for each in held.values()))
         return {
             partition: derive(
                 state.received_end,
-                {name: found.get(partition, []) for name, found in by_sub.items()},
+                {name: found.get(partition, {}) for name, found in by_sub.items()},
                 state.restored,
             )
             for partition, state in self.partitions.items()
@@ -276,9 +276,9 @@ class Dispatcher:
         entries: dict[TopicPartition, ev.CommitEntry] = {}
         sizes: dict[TopicPartition, int] = {}
         commands: list[Command] = []
-        for partition, (position, runs) in snapshots.items():
+        for partition, (position, runs, leader_epoch) in snapshots.items():
             encoded = metadata.encode(position, runs, self.partitions[partition].unknown)
-            entries[partition] = ev.CommitEntry(position, encoded.text)
+            entries[partition] = ev.CommitEntry(position, encoded.text, leader_epoch)
             sizes[partition] = encoded.set_chars
             commands += self.pressure.note_encoded(partition, encoded)
         commands += self.commits.plan(entries, now)

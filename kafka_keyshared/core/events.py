@@ -274,10 +274,15 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One partition of a commit: the position, and what is settled beyond it as text."""
+    """One partition of a commit: the position, and what is settled beyond it as text.
+
+    ``leader_epoch`` (KIP-320) is that of the record at the position, -1 where none is held there;
+    it lets the next owner notice that the log was cut off below the position.
+    """
 
     position: int
     metadata: str
+    leader_epoch: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,40 +49,51 @@ class PartitionState:
 
 
 class Snapshot(NamedTuple):
-    """Position and settled sets of one partition, taken together."""
+    """Position and settled sets of one partition, taken together.
+
+    ``leader_epoch`` is that of the record at the position, -1 when nothing is held there.
+    """
 
     position: int
     runs: dict[str, Runs]
+    leader_epoch: int = -1
 
 
-Unsettled = dict[TopicPartition, list[int]]
+Unsettled = dict[TopicPartition, dict[int, Record]]
+"""What is held of each partition, by offset.
+
+By offset, because a record that failed is held by its lane and may be its slice's last started one
+too.
+"""
 
 
-def collect(records: Iterable[Record]) -> tuple[Unsettled, int]:
-    """Return the offsets of the records by partition, and the sum of their value lengths."""
+def collect(records: Iterable[Record]) -> Unsettled:
+    """Return the records by partition and offset."""
     found: Unsettled = {}
-    total = 0
     for record in records:
         partition = TopicPartition(record.topic(), record.partition())
-        offsets = found.get(partition)
-        if offsets is None:
-            found[partition] = offsets = []
-        offsets.append(record.offset())
-        total += len(record)
-    return found, total
+        held = found.get(partition)
+        if held is None:
+            found[partition] = held = {}
+        held[record.offset()] = record
+    return found
 
 
-def derive(end: int, unsettled: Mapping[str, list[int]], restored: Mapping[str, Runs]) -> Snapshot:
+def derive(
+    end: int, unsettled: Mapping[str, Mapping[int, Record]], restored: Mapping[str, Runs]
+) -> Snapshot:
     """Return the safe position and what each subscription has settled beyond it.
 
-    ``unsettled`` gives each subscription's offsets in any order. The position waits for all of
+    ``unsettled`` gives what each subscription holds, in any order. The position waits for all of
     them: an offset is safe only when every subscription has settled it.
     """
-    position = min((min(offsets) for offsets in unsettled.values() if offsets), default=end)
+    first = min((min(held) for held in unsettled.values() if held), default=None)
+    position = end if first is None else first
+    epoch = None
     runs: dict[str, Runs] = {}
-    for name, offsets in unsettled.items():
-        # A record that failed is held by its lane, and may be its slice's last started one too.
-        held = sorted(set(offsets))
-        if settled := settled_runs(position, end, held, restored.get(name, ())):
+    for name, held in unsettled.items():
+        if position in held:
+            epoch = held[position].leader_epoch()
+        if settled := settled_runs(position, end, sorted(held), restored.get(name, ())):
             runs[name] = settled
-    return Snapshot(position, runs)
+    return Snapshot(position, runs, -1 if epoch is None else epoch)

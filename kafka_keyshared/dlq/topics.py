@@ -28,7 +28,10 @@ def require_topics(
     try:
         there = admin.list_topics(timeout=timeout).topics
     except KafkaException as error:
-        raise BrokerUnavailableError(str(error.args[0])) from error
+        raise BrokerUnavailableError(
+            f"no broker answered at {own.get('bootstrap.servers')} when dead-letter topics were "
+            f"looked up: {error.args[0]}; see that the cluster is up and can be reached from here"
+        ) from error
     missing = [topic for topic in topics if topic not in there or there[topic].error is not None]
     if not missing:
         return

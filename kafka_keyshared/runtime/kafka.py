@@ -328,7 +328,7 @@ class KafkaClient:
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit, asynchronously."""
         offsets = [
-            ClientPartition(topic, number, entry.position, entry.metadata)
+            ClientPartition(topic, number, entry.position, entry.metadata, entry.leader_epoch)
             for (topic, number), entry in commit.entries.items()
         ]
         self._in_flight.append(commit)

@@ -50,14 +50,20 @@ class Rebalancer:
     def _guard(
         self, callback: Callable[[list[TopicPartition]], None]
     ) -> Callable[[list[TopicPartition]], None]:
-        """Keep an exception from leaving the callback; the loop ends with it after the poll."""
+        """Keep an exception from leaving the callback; the loop ends with it after the poll.
+
+        Until then nothing is committed: what the core believes can no longer be trusted.
+        """
 
         def guarded(partitions: list[TopicPartition]) -> None:
+            if self.failure is not None:
+                return
             try:
                 callback(partitions)
             except Exception as error:
                 log.exception("%s failed", callback.__name__)
-                self.failure = self.failure or error
+                self.failure = error
+                self._loop.commits_stopped = True
 
         return guarded
 

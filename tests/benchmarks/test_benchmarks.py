@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.bench import noop
 from kafka_keyshared.bench.noop import NoopPlan, fill, measure
 from kafka_keyshared.bench.side import Result, Task, handler_of, median_of
-from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
+from kafka_keyshared.local import jars
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import verify
+from tests.conftest import Eventually
 
 BENCHES = [case for case in verify.CASES if case.plan is not None]
 RECORDS = 4_000
@@ -62,6 +65,34 @@ def test_an_embedded_cluster_is_given_no_more_than_it_keeps(embedded_cluster: Cl
     large = NoopPlan(records=10_000_000, value_bytes=100_000).that_fits(embedded_cluster)
     assert large.records < 8 * 50
     assert NoopPlan(records=10).that_fits(embedded_cluster).records == 10
+
+
+def test_without_java_the_embedded_cluster_is_measured_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent() -> Path:
+        raise MissingPartError("no Java here")
+
+    monkeypatch.setattr(jars, "java", absent)
+    said: list[str] = []
+    result = noop.measure_at(NoopPlan(records=1_000, repeat=1), None, said.append)
+    assert result["kafka"] == "embedded"
+    assert "1,000 records to bench-" in said[0]
+    assert "embedded Kafka at" in said[0]
+
+
+def test_on_a_real_cluster_the_topic_is_deleted_at_the_end(
+    real_cluster: Cluster, eventually: Eventually
+) -> None:
+    said: list[str] = []
+    result = noop.measure_at(
+        NoopPlan(records=1_000, repeat=2, keys=3), real_cluster.bootstrap, said.append
+    )
+    assert result["kafka"] == "real"
+    assert len(result["ratios"]) == 2
+    (topic,) = {word.strip(",") for word in said[0].split() if word.startswith("bench-")}
+    admin = AdminClient({"bootstrap.servers": real_cluster.bootstrap})
+    eventually(lambda: topic not in admin.list_topics(timeout=10).topics, 30.0)
 
 
 def test_null_keys_are_as_many_as_asked_for_and_in_every_partition(

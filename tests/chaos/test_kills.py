@@ -66,9 +66,7 @@ def test_sigterm_with_a_failing_key_and_a_slow_one_repeats_nothing(scene: Scene)
         first = scene.start(
             f"first-{number}", fails="key-7", slow="key-3", options={"retry": retry}
         )
-        scene.until(
-            lambda first=first: first.ended() >= 600 and "is blocked" in first.log(), first
-        )
+        scene.until(lambda first=first: first.ended() >= 600 and "is blocked" in first.log(), first)
         first.signal(signal.SIGTERM)
         assert first.wait() == 0, first.log()
         assert "drained; committed" in first.log()

@@ -213,7 +213,11 @@ KEYS = 40
 class LoopOf:
     """The real loop, core and rebalancer over a pool with a real clock, and a fake client."""
 
-    def __init__(self, make_pool: Callable[[Any, SimpleQueue[Any]], Pool]) -> None:
+    def __init__(
+        self,
+        make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+        mailbox: SimpleQueue[Any] | None = None,
+    ) -> None:
         self._chance = random.Random(4)
         self._lock = threading.Lock()
         self.ledger = MemoryLedger("consumer")
@@ -225,7 +229,7 @@ class LoopOf:
             window_records=400,
         )
         core = Dispatcher([settings])
-        mailbox: SimpleQueue[Any] = SimpleQueue()
+        mailbox = mailbox or SimpleQueue()
         self.client = FakeClient(time.monotonic)
         self.client.answer = self._accept
         self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
@@ -304,3 +308,39 @@ def test_under_failures_and_revokes_each_record_settles_once_in_order(
     assert verdict.totals.failed_attempts > 20
     assert verdict.clean, "\n".join(verdict.lines())
     assert [made.client.stored[each].position for each in (P0, P1)] == [RECORDS // 2] * 2
+
+
+class Deadly(SimpleQueue):  # type: ignore[type-arg]
+    """A mailbox that now and then ends the worker's thread instead of taking a failure."""
+
+    deaths = 0
+    seen = 0
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        by_worker = threading.current_thread().name.startswith("keyshared-")
+        if by_worker and isinstance(item, Failed):
+            self.seen += 1
+            if self.seen % 25 == 0 and self.deaths < 3:
+                self.deaths += 1
+                raise SystemExit
+        super().put(item, block, timeout)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
+    mailbox = Deadly()
+    made = LoopOf(thread_pool, mailbox)
+    made.fill()
+    made.pool.start()
+    made.client.callbacks["assign"]([P0, P1])
+    deadline = time.monotonic() + 60
+    while made.settled() < RECORDS:
+        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
+        made.loop.step()
+        made.loop.core.check()
+    report = stop(made.loop, 10.0, lambda: False)
+    assert made.pool.stop(WAIT) == []
+    assert report.clean
+    assert mailbox.deaths == 3
+    verdict = judge([made.written, made.ledger])
+    assert verdict.clean, "\n".join(verdict.lines())

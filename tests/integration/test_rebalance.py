@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.core import metadata
 from kafka_keyshared.demo.sabotage import HastyClient
 from kafka_keyshared.local.cluster import Cluster
@@ -52,7 +52,7 @@ def test_a_member_joins_and_leaves_in_the_middle_of_a_stream(
     any_cluster: Cluster, topic: str, eventually: Eventually, strategy: str
 ) -> None:
     conf = client_conf(any_cluster, group_name()) | {"partition.assignment.strategy": strategy}
-    join_and_leave(any_cluster, topic, conf, eventually)
+    check_join_and_leave(any_cluster, topic, conf, eventually)
 
 
 def test_members_come_and_go_under_the_protocol_of_kip_848(
@@ -61,10 +61,10 @@ def test_members_come_and_go_under_the_protocol_of_kip_848(
     conf = client_conf(real_cluster, group_name()) | {"group.protocol": "consumer"}
     for name in ("session.timeout.ms", "heartbeat.interval.ms"):  # the broker's to say
         del conf[name]
-    join_and_leave(real_cluster, topic, conf, eventually)
+    check_join_and_leave(real_cluster, topic, conf, eventually)
 
 
-def join_and_leave(
+def check_join_and_leave(
     cluster: Cluster, topic: str, conf: dict[str, Any], eventually: Eventually
 ) -> None:
     """A second member takes its share of the stream, gives it back, and everything is judged."""
@@ -98,10 +98,10 @@ def join_and_leave(
     assert verdict.duplicates_after_commit.count == 0
 
 
-def test_a_revoke_commits_the_settled_set_with_the_position(
+def test_a_stop_commits_the_settled_set_with_the_position(
     any_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
-    """One key hangs back at offset 0: what others did beyond it goes along with the revoke."""
+    """One key hangs back at offset 0: what others did beyond it goes along with the position."""
     any_cluster.create_topic(topic, 1)
     written = MemoryLedger("producer")
     write(any_cluster, topic, [(b"bad", b"0"), *stream(40, keys=5)], written)
@@ -125,6 +125,41 @@ def test_a_revoke_commits_the_settled_set_with_the_position(
     eventually(lambda: second.position() == 41, 30.0)
     assert second.stop() == 0
     assert_clean(written, first.ledger, second.ledger)
+
+
+def test_a_revoke_commits_position_and_settled_set(
+    real_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    """Nothing else commits here, so that nothing runs again is the work of the revoke alone."""
+    real_cluster.create_topic(topic, 2)
+    written = MemoryLedger("producer")
+    for partition in range(2):
+        slow_key = b"slow-%d" % partition
+        records = [(slow_key, b"") if at % 3 == 0 else (b"key-%d" % at, b"") for at in range(200)]
+        write(real_cluster, topic, records, written, partition=partition)
+    hurry = threading.Event()
+
+    def handler(record: Any) -> None:
+        if record.key().startswith(b"slow"):
+            hurry.wait(0.3)
+
+    conf = client_conf(real_cluster, group_name())
+    first = Member(conf, [topic], handler, workers=8, commit_interval=3_600.0).start()
+    eventually(lambda: first.done() >= 120, 30.0)
+    second = Member(conf, [topic], handler, name="second", workers=8).start()
+    eventually(lambda: len(second.assigned) == 1, 30.0)
+    hurry.set()
+    eventually(lambda: covered(first, second) == 400, 60.0)
+    assert second.stop() == 0
+    assert first.stop() == 0
+
+    assert_clean(written, first.ledger, second.ledger)
+    events = [
+        each for each in first.ledger.events if isinstance(each, CommitSent | OwnershipChanged)
+    ]
+    assert [type(each) for each in events[:3]] == [OwnershipChanged] * 2 + [CommitSent]
+    handed_over = [each for each in events if isinstance(each, CommitSent)][:2]
+    assert all(each.settled for each in handed_over), "the set went with the position"
 
 
 def test_what_outlasts_the_revoke_deadline_runs_again_and_is_named(

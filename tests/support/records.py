@@ -56,6 +56,9 @@ class FakeRecord:
     def timestamp(self) -> tuple[int, int]:
         return (1, self._offset)
 
+    def leader_epoch(self) -> int | None:
+        return self.epoch
+
     def error(self) -> Any:
         return self._error
 

@@ -8,12 +8,7 @@ from tests.tidy.dead import check_dead, entry_points
 from tests.tidy.sources import PACKAGE, ROOT, modules, parse, report
 
 # What stays although nothing uses it: "path:name" with the reason.
-KEPT: dict[str, str] = {
-    "kafka_keyshared/local/external.py:external_cluster": (
-        "the suites choose their cluster with it; it stands beside the other kinds of cluster so "
-        "that all of them keep one interface"
-    ),
-}
+KEPT: dict[str, str] = {}
 
 
 def test_every_function_and_class_of_the_package_is_used() -> None:

@@ -14,8 +14,9 @@ from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:
-    assert derive(14, {"default": [11]}, {}) == (11, {"default": ((12, 14),)})
-    assert derive(14, {"default": []}, {}) == (14, {})
+    held = {11: FakeRecord(P0, 11, b"k", epoch=3)}
+    assert derive(14, {"default": held}, {}) == (11, {"default": ((12, 14),)}, 3)
+    assert derive(14, {"default": {}}, {}) == (14, {}, -1)
 
 
 def test_the_same_through_the_dispatcher() -> None:
@@ -91,9 +92,18 @@ def test_a_slice_that_progress_does_not_know_counts_as_unstarted() -> None:
     assert harness.core.snapshot({})[P0].position == 0
 
 
-def test_collecting_sums_the_sizes_and_sorts_by_partition() -> None:
-    records = [record(3), record(1, at=P1), FakeRecord(P0, 5, b"k", size=7)]
-    assert collect(records) == ({P0: [3, 5], P1: [1]}, 27)
+def test_what_is_held_is_collected_by_partition_and_counts_once() -> None:
+    third, first, fifth = record(3), record(1, at=P1), record(5)
+    assert collect([third, first, fifth, third]) == {P0: {3: third, 5: fifth}, P1: {1: first}}
+
+
+def test_the_leader_epoch_of_the_record_at_the_position_is_committed_with_it() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(FakeRecord(P0, 0, b"a", epoch=1), FakeRecord(P0, 1, b"b", epoch=2))
+    harness.work({1: [ERROR]})
+    commits = harness.commit()
+    assert [commit.entries[P0].leader_epoch for commit in commits] == [2]
 
 
 # --- the settled set at the next assignment ---
@@ -203,7 +213,7 @@ def test_the_position_waits_for_every_subscription_and_each_has_its_own_set() ->
     quick.start()
     harness.deliver()
     snapshot = harness.core.snapshot(harness.pool.progress())[P0]
-    assert snapshot == (0, {"default": ((0, 3),)})
+    assert (snapshot.position, snapshot.runs) == (0, {"default": ((0, 3),)})
     slow.finish()
     assert harness.work() == [1, 2]
     assert harness.committed() == (3, [])

@@ -192,6 +192,7 @@ def test_letters_arrive_unchanged_on_a_live_topic(
 
 
 def test_an_unreachable_cluster_ends_the_look_up_of_topics() -> None:
-    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "log_level": 0}
-    with pytest.raises(BrokerUnavailableError):
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    conf = {"bootstrap.servers": address, "log_level": 0}
+    with pytest.raises(BrokerUnavailableError, match=address):
         require_topics(conf, ["orders.dlq"], create=False, timeout=0.5)

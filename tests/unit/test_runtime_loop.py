@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.kafka import CommittedOffset
 from kafka_keyshared.runtime.stopping import stop
@@ -377,6 +378,27 @@ def test_lost_partitions_are_told_first_and_not_committed(stage: Stage) -> None:
     stage.client.callbacks["lost"]([P0])
     assert stage.client.commits == []
     assert stage.core.partitions == {}
+
+
+def test_after_a_callback_that_failed_nothing_is_committed_any_more(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    stage.work()
+
+    def broken(_what: str, _partitions: Sequence[TopicPartition]) -> None:
+        raise InvariantError("planted")
+
+    def plan() -> list[Record]:
+        stage.client.callbacks["assign"]([P1])
+        stage.client.callbacks["revoke"]([P0])
+        return []
+
+    stage.rebalancer.observer = broken
+    stage.client.plans.append(plan)
+    stage.now += 10.0
+    stage.step()
+    assert isinstance(stage.rebalancer.failure, InvariantError)
+    assert stage.client.commits == []
 
 
 # --- the stop ---
