@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.tidy.sources import ROOT
 from tests.setup import make_venv, parts
+from tests.tidy.sources import ROOT
 
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\d[^\s;]*)")
 
