@@ -145,6 +145,10 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
     """
     before = sum(1 for _ in sub.waiting())
     for worker in sub.workers:
+        for record in worker.granted[:]:
+            if partition_of(record) in partitions:
+                worker.granted.remove(record)
+                sub.give_back(record)
         worker.front[:] = _without(worker.front, partitions)
         worker.backlog[:] = _without(worker.backlog, partitions)
         for share in worker.slices:

@@ -31,11 +31,14 @@ class WorkerLeases:
         self.slice_size = min(FIRST_SLICE, self.slice_max)
         self.backlog: list[Record] = []
         self.front: list[Record] = []
+        self.granted: list[Record] = []
         self.retries: list[ClosedLane] = []
         self.slices: deque[Slice] = deque()
         self.leased = 0
         self.idle_beats = 0
         self.gone = False
+
+    # ``granted`` is used with one lease per key only: records that hold their lane's lease already.
 
     def room(self) -> int:
         """Return how many records the next slice may have, 0 when there is to be none yet."""

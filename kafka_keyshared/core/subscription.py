@@ -84,9 +84,13 @@ class Subscription:
         """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
         self._project()
         worker.merge_front()
-        waiting, heads = worker.backlog[:], worker.retries[:]
+        granted, waiting, heads = worker.granted[:], worker.backlog[:], worker.retries[:]
+        worker.granted.clear()
         worker.backlog.clear()
         worker.retries.clear()
+        for record in granted:
+            self.put_first([record])
+            self.give_back(record)
         self.put_first(waiting)
         for closed in heads:
             if closed.head is not None:
@@ -147,7 +151,7 @@ class Subscription:
         if self.keyless:
             yield from self._flush_keyless()
         for worker in self.workers:
-            while worker.backlog and (room := worker.room()):
+            while (worker.backlog or worker.granted) and (room := worker.room()):
                 taken = self._take(worker, room)
                 if not taken:
                     break
@@ -199,7 +203,7 @@ class Subscription:
             taken = backlog[:room]
             del backlog[:room]
             return taken
-        taken = []
+        taken = self._take_granted(worker, room) if worker.granted else []
         while backlog and len(taken) < room:
             part = backlog[: room - len(taken)]
             del backlog[: len(part)]
@@ -277,12 +281,34 @@ class Subscription:
         return True
 
     def unclaim(self, record: Record) -> None:
-        """With one lease per key: the lease has ended, what waited behind it goes first."""
+        """With one lease per key: the lease has ended, the next record of its lane is granted one.
+
+        Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
+        """
         if self.busy is None:
             return
-        waiting = self.busy.pop(lane_of(record, self.settings.order_scope), None)
+        lane = lane_of(record, self.settings.order_scope)
+        waiting = self.busy.get(lane)
         if waiting:
-            self.put_first(waiting)
+            following = waiting.popleft()
+            self.owner(following).granted.append(following)
+        elif waiting is not None:
+            del self.busy[lane]
+
+    def _take_granted(self, worker: WorkerLeases, room: int) -> list[Record]:
+        granted, worker.granted[:] = worker.granted[:room], worker.granted[room:]
+        if not self.restrictions:
+            return granted
+        passed = self._unrestricted(granted)
+        for record in granted:
+            if not any(record is each for each in passed):
+                self.give_back(record)
+        return passed
+
+    def give_back(self, record: Record) -> None:
+        """Give up the lease that a record was granted; what waits in its lane is as before it."""
+        if self.busy is not None:
+            self.put_first(self.busy.pop(lane_of(record, self.settings.order_scope), ()))
 
     def put_first(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners."""
@@ -349,6 +375,7 @@ class Subscription:
     def waiting(self) -> Iterator[Record]:
         """Yield every record that is held and not leased."""
         for worker in self.workers:
+            yield from worker.granted
             yield from worker.front
             yield from worker.backlog
         yield from self.keyless
