@@ -125,6 +125,9 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
     dlq: Annotated[
         str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
     ] = None,
+    dlq_create: Annotated[
+        bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")] = None,
     app_dir: Annotated[Path, typer.Option(help="First on sys.path.")] = Path(),
     x: ClientSettings = None,
@@ -140,6 +143,7 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
             group=group,
             workers=workers,
             dlq=dlq,
+            dlq_create=dlq_create,
             config=config,
             app_dir=app_dir,
             client=x or [],

@@ -30,6 +30,7 @@ class RunArguments:
     group: str | None
     workers: str | None
     dlq: str | None
+    dlq_create: bool
     config: Path | None
     app_dir: Path
     client: list[str]
@@ -80,6 +81,8 @@ def build(arguments: RunArguments) -> KeyShared:
         options["workers"] = arguments.workers
     if arguments.dlq is not None:
         options["dlq"] = True if arguments.dlq == "auto" else arguments.dlq
+    if arguments.dlq_create:
+        options["dlq_create"] = True
     status = StatusLine(from_start=str(conf.get("auto.offset.reset")) in FROM_START)
     return KeyShared(conf, topics, hooks=Hooks(stepped=status), **options)
 
@@ -100,6 +103,7 @@ def _given(arguments: RunArguments) -> list[str]:
         "-g": arguments.group,
         "--workers": arguments.workers,
         "--dlq": arguments.dlq,
+        "--dlq-create": arguments.dlq_create,
         "--config": arguments.config,
         "-X": arguments.client,
     }
