@@ -247,13 +247,13 @@ class ThreadPool:
                     share.dropped += 1
                     continue
                 lane = lane_of(record, scope)
-                if not is_keyless(lane):
-                    failed_lanes.add(lane)
                 # Posted before the next record is taken: whoever reads progress first and the
                 # mailbox after it knows of every failure among the started records.
                 failure = describe(error, cell.spec.dead_letter_on)
                 self._mailbox.put(Failed(share, record, failure))
                 cell.reported = record
+                if not is_keyless(lane):
+                    failed_lanes.add(lane)
 
     def _fail_running(self, cell: _Cell) -> None:
         """Report what a dead thread was running as failed, once, and close its lane here too."""
@@ -266,12 +266,12 @@ class ThreadPool:
         record = share.records[started - 1] if started > 0 else None
         if record is None or record is cell.reported:
             return
+        cell.reported = record
+        failure = describe(RuntimeError("the worker's thread ended while it was running"))
+        self._mailbox.put(Failed(share, record, failure))
         lane = lane_of(record, cell.spec.scope)
         if not is_keyless(lane):
             cell.failed_lanes.add(lane)
-        failure = describe(RuntimeError("the worker's thread ended while it was running"))
-        self._mailbox.put(Failed(share, record, failure))
-        cell.reported = record
 
 
 _warned_results: set[type] = set()

@@ -95,7 +95,7 @@ def finish_mended(scene: Scene) -> Judgement:
 def test_a_second_sigterm_gives_up_what_hangs_and_exits_1(scene: Scene) -> None:
     write(scene.cluster, scene.topic, [*stream(200), (b"hang", b"!")], scene.written)
     child = scene.start("hanging", hangs="hang")
-    scene.until(lambda: "hanging now" in child.log() and child.ended() >= 150, child)
+    scene.until(lambda: "hanging now" in child.log() and child.ended() >= 100, child)
     child.signal(signal.SIGTERM)
     # The first signal must have been taken before the second: two that are pending become one.
     threading.Event().wait(0.5)
@@ -112,7 +112,7 @@ def test_a_second_sigterm_gives_up_what_hangs_and_exits_1(scene: Scene) -> None:
 def test_a_stop_past_its_timeout_exits_1_and_names_what_runs(scene: Scene) -> None:
     write(scene.cluster, scene.topic, [*stream(200), (b"hang", b"!")], scene.written)
     child = scene.start("hanging", hangs="hang", options={"stop_timeout": 1.0})
-    scene.until(lambda: "hanging now" in child.log() and child.ended() >= 150, child)
+    scene.until(lambda: "hanging now" in child.log() and child.ended() >= 100, child)
     child.signal(signal.SIGTERM)
     assert child.wait(30) == 1
     hanging = next(event for event in scene.written.events if getattr(event, "key", 0) == b"hang")

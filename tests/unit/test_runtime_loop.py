@@ -253,8 +253,13 @@ def test_a_window_full_of_what_waits_for_a_retry_does_not_spin() -> None:
 # --- committing ---
 
 
-def test_progress_is_read_before_the_mailbox(stage: Stage) -> None:
-    """A failure that arrives just after progress was read must not be committed past."""
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_progress_is_read_before_the_mailbox(moment: str) -> None:
+    """A failure that arrives as progress is read, and after it, must not be committed past."""
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(10, None)
+    stage.fill(*(record(offset, f"key-{offset}") for offset in range(10, 20)))
+    stage.assign()
     stage.step()
     stage.now += 10.0
     worker = stage.worker()
@@ -264,14 +269,19 @@ def test_progress_is_read_before_the_mailbox(stage: Stage) -> None:
     worker.start()
     progress = stage.pool.progress
 
-    def then_fails() -> Mapping[Any, int]:
+    def fail() -> None:
+        worker.finish(failure())
+        worker.start()
+
+    def racing() -> Mapping[Any, int]:
+        if moment == "before":
+            fail()
         seen = progress()
-        if worker.running is not None:
-            worker.finish(failure())
-            worker.start()
+        if moment == "after":
+            fail()
         return seen
 
-    stage.pool.progress = then_fails  # type: ignore[method-assign]
+    stage.pool.progress = racing  # type: ignore[method-assign]
     stage.loop.commit()
     assert stage.sent() == [13]
 
