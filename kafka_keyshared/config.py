@@ -172,13 +172,19 @@ def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_deadlines(options: Options, conf: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` when a revoke could outlast the client's poll interval."""
-    most = float(conf.get("max.poll.interval.ms", 300_000)) / 2_000 - 0.5
+    interval = conf.get("max.poll.interval.ms", 300_000)
+    try:
+        most = float(interval) / 2_000 - 0.5
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"'max.poll.interval.ms' is {interval!r}: give a number of milliseconds"
+        ) from error
     if options.revoke_deadline > most:
         raise ConfigError(
             f"revoke_deadline={options.revoke_deadline:g} s is above {most:g} s, half of "
             "'max.poll.interval.ms' less 0.5 s: lower it or raise that"
         )
-    if options.stop_timeout <= 0 or options.revoke_deadline < 0:
+    if not (options.stop_timeout > 0 and options.revoke_deadline >= 0):
         raise ConfigError(
             f"stop_timeout={options.stop_timeout:g}, revoke_deadline={options.revoke_deadline:g}: "
             "give seconds, not negative, the stop timeout above 0"

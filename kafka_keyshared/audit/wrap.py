@@ -83,9 +83,9 @@ def _run(handler: Callable[[Record], Any], ledger: Ledger, record: Record) -> An
     try:
         result = handler(record)
     except BaseException as error:
-        ledger.ended(attempt, _outcome(error))
+        ledger.ended(attempt, _verdict(error) or FAILED)
         raise
-    ledger.ended(attempt, OK if result is None else _outcome(result))
+    ledger.ended(attempt, OK if result is None else _returned(result))
     return result
 
 
@@ -96,19 +96,25 @@ async def _run_async(
     try:
         result = await handler(record)
     except BaseException as error:
-        ledger.ended(attempt, _outcome(error))
+        ledger.ended(attempt, _verdict(error) or FAILED)
         raise
-    ledger.ended(attempt, OK if result is None else _outcome(result))
+    ledger.ended(attempt, OK if result is None else _returned(result))
     return result
 
 
-def _outcome(result: object) -> Outcome:
-    """Return what a handler's result or exception settles, by the rules of the handler API."""
-    if isinstance(result, Ack):
+def _verdict(value: object) -> Outcome | None:
+    """Return what a verdict settles, None for what is not a verdict."""
+    if isinstance(value, Ack):
         return OK
-    if isinstance(result, Drop):
+    if isinstance(value, Drop):
         return DROPPED
-    # A coroutine out of a plain function is work nobody will await: a failed attempt.
-    if isinstance(result, (Retry, DeadLetter, BaseException)) or inspect.isawaitable(result):
-        return FAILED
-    return OK
+    return FAILED if isinstance(value, (Retry, DeadLetter)) else None
+
+
+def _returned(result: object) -> Outcome:
+    """Return what a handler's result settles, by the rules of the handler API.
+
+    An awaitable out of a plain function is work nobody will await: a failed attempt. Any other
+    value is an acknowledgement, an exception that was returned instead of raised included.
+    """
+    return _verdict(result) or (FAILED if inspect.isawaitable(result) else OK)

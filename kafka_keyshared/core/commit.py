@@ -72,6 +72,7 @@ class Commits:
         self.sent_count = 0
         self.accepted_count = 0
         self.failed_count = 0
+        self.refused_count = 0
 
     def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
         """Say whether a snapshot should be taken now.
@@ -143,6 +144,7 @@ class Commits:
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None
+        self.refused_count += answer.result in (CommitResult.DENIED, CommitResult.LOST)
         entries = answer.commit.entries
         where = ", ".join(str(partition) for partition in sorted(entries)[:5])
         if answer.result is CommitResult.DENIED:

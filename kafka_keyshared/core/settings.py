@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kafka_keyshared.core.lanes import OrderScope
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 
 
@@ -34,6 +35,7 @@ class SubscriptionSettings:
     def check(self) -> None:
         """Raise :class:`ConfigError` for the first setting that cannot work."""
         self.retry.check()
+        Window(self.window_records, self.window_bytes)  # refuses a window that holds nothing
         if self.poison == "dead_letter" and not self.dlq:
             raise ConfigError(
                 f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "

@@ -105,11 +105,11 @@ class Subscription:
         error event, neither of which is then made per record.
         """
         self.window.receive(records)
-        rows, hash_key = self._rows, mmh3.hash
+        rows, hash_key, seed, mask = self._rows, mmh3.hash, SLOT_SEED, SLOT_MASK
         stream = iter(records)
         try:
             for record in stream:
-                rows[hash_key(record.key(), SLOT_SEED) & SLOT_MASK].append(record)
+                rows[hash_key(record.key(), seed) & mask].append(record)
         except TypeError:
             return self._admit_checked(record, stream)
         return []

@@ -1,5 +1,4 @@
-"""The Kafka client as the loop sees it: a small port, its real implementation, one error
-classifier.
+"""The real Kafka client: :class:`.client.Client` over ``confluent_kafka.Consumer``.
 
 What the client is known to do, and what follows for the loop, stands in ``docs/architecture.md``.
 Two rules shape this module: no callback ever raises (an exception out of one loses records that
@@ -8,10 +7,10 @@ were already taken off the client's queue), and nothing here commits synchronous
 
 from __future__ import annotations
 
-import enum
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -23,122 +22,20 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.client import (
+    Committed,
+    CommittedOffset,
+    Rebalance,
+    classify_commit,
+)
 
 log = logging.getLogger("kafka_keyshared.kafka")
 
-
-class CommittedOffset(NamedTuple):
-    """What the broker has for a partition of the group; ``position`` is None for nothing."""
-
-    position: int | None
-    metadata: str | None
-
-
-class Client(Protocol):
-    """The port through which the loop uses Kafka. Every call comes from the owner thread."""
-
-    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
-        """Join the group; the callbacks run inside poll, consume and close only."""
-
-    def poll(self, timeout: float) -> Record | None:
-        """Wait for one message or event, at most ``timeout`` seconds."""
-
-    def consume(self, count: int) -> list[Record]:
-        """Take what has been fetched, at most ``count``, without waiting."""
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one."""
-
-    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the broker for positions and metadata."""
-
-    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
-        """Ask for the first offset and the end of the log; None when there was no answer."""
-
-    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Start reading there, beside what is assigned already when the protocol is cooperative."""
-
-    def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note that the partitions are no longer assigned."""
-
-    def seek(self, partition: TopicPartition, position: int | None) -> None:
-        """Go on reading there (None: where the reset policy says)."""
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching from the partitions."""
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch from the partitions again."""
-
-    def commit(self, commit: Commit) -> CommitAnswered | None:
-        """Send a commit; the answer comes through the callback, or here if it failed at once."""
-
-    def close(self) -> None:
-        """Leave the group."""
-
-
-Rebalance = Callable[[list[TopicPartition]], None]
-Committed = dict[TopicPartition, CommittedOffset]
-
-
-# --- one classifier for every error of the client ---
-
-
-class EventKind(enum.Enum):
-    """What an error event among the fetched messages means for the loop."""
-
-    END_OF_PARTITION = "end_of_partition"
-    MAX_POLL_EXCEEDED = "max_poll_exceeded"
-    TRANSIENT = "transient"
-    FATAL = "fatal"
-
-
-_FATAL_CODES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    # The user chose auto.offset.reset=error: going on silently is what must not happen.
-    KafkaError._AUTO_OFFSET_RESET,
-    KafkaError._AUTHENTICATION,
-}
-
-_COMMIT_RESULTS = {
-    # The group has moved on without this member: what it holds is no longer its own.
-    KafkaError.UNKNOWN_MEMBER_ID: CommitResult.LOST,
-    KafkaError.ILLEGAL_GENERATION: CommitResult.LOST,
-    KafkaError.FENCED_INSTANCE_ID: CommitResult.LOST,
-    KafkaError._ASSIGNMENT_LOST: CommitResult.LOST,
-    KafkaError._MAX_POLL_EXCEEDED: CommitResult.LOST,
-    KafkaError.OFFSET_METADATA_TOO_LARGE: CommitResult.TOO_LARGE,
-    KafkaError.GROUP_AUTHORIZATION_FAILED: CommitResult.DENIED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: CommitResult.DENIED,
-}
-
-
-def classify_event(error: KafkaError) -> EventKind:
-    """Say what an error event means. Whatever is not known to be final is transient."""
-    code = error.code()
-    if code == KafkaError._PARTITION_EOF:
-        return EventKind.END_OF_PARTITION
-    if code == KafkaError._MAX_POLL_EXCEEDED:
-        return EventKind.MAX_POLL_EXCEEDED
-    if error.fatal() or code in _FATAL_CODES:
-        return EventKind.FATAL
-    return EventKind.TRANSIENT
-
-
-def classify_commit(error: KafkaError | None) -> CommitResult:
-    """Say what a commit's error means. Whatever is not known to be final is sent again."""
-    if error is None:
-        return CommitResult.ACCEPTED
-    return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
-
-
-# --- the real client ---
+SAME_ERROR_EVERY = 10.0
+"""Seconds after which an error of the same name is logged again."""
 
 
 class KafkaClient:
@@ -158,6 +55,8 @@ class KafkaClient:
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
+        self._positions: list[ClientPartition] = []
+        self._said: dict[str, float] = {}
         self.last_error = ""
         own = dict(conf)
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
@@ -226,11 +125,10 @@ class KafkaClient:
         """Return the position of every assigned partition that has one."""
         if not self._assigned:
             return {}
+        self._positions = self.consumer.position(list(self._assigned.values()))
         return {
             partition: found.offset
-            for partition, found in zip(
-                self._assigned, self.consumer.position(list(self._assigned.values())), strict=True
-            )
+            for partition, found in zip(self._assigned, self._positions, strict=True)
             if found.offset >= 0
         }
 
@@ -328,8 +226,10 @@ class KafkaClient:
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit, asynchronously."""
         offsets = [
-            ClientPartition(topic, number, entry.position, entry.metadata, entry.leader_epoch)
-            for (topic, number), entry in commit.entries.items()
+            ClientPartition(
+                *partition, entry.position, entry.metadata, self._epoch(partition, entry)
+            )
+            for partition, entry in commit.entries.items()
         ]
         self._in_flight.append(commit)
         try:
@@ -339,6 +239,15 @@ class KafkaClient:
             reason = error.args[0]
             return CommitAnswered(commit, classify_commit(reason), str(reason))
         return None
+
+    def _epoch(self, partition: TopicPartition, entry: CommitEntry) -> int:
+        """Return the leader epoch to commit: the held record's, or that of the received end."""
+        if entry.leader_epoch >= 0:
+            return entry.leader_epoch
+        for end in self._positions:
+            if (end.topic, end.partition, end.offset) == (*partition, entry.position):
+                return -1 if end.leader_epoch is None else end.leader_epoch
+        return -1
 
     def close(self) -> None:
         """Leave the group."""
@@ -359,7 +268,11 @@ class KafkaClient:
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
-        log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
+        # While a broker is away the same words come several times a second.
+        now = time.monotonic()
+        if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:
+            self._said[error.name()] = now
+            log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
         if self._users_error_cb is not None:
             self._users_error_cb(error)
 

@@ -19,7 +19,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.kafka import Client, EventKind, classify_event
+from kafka_keyshared.runtime.client import Client, EventKind, classify_event
 from kafka_keyshared.runtime.pool import Pool
 
 log = logging.getLogger("kafka_keyshared.loop")

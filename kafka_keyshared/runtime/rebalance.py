@@ -21,7 +21,9 @@ from kafka_keyshared.runtime.loop import Loop
 log = logging.getLogger("kafka_keyshared.rebalance")
 
 COMMITTED_TIMEOUT = 5.0
-BOUNDS_TIMEOUT = 2.0
+BOUNDS_TIMEOUT = 5.0
+"""For all partitions of one assignment together."""
+
 ASK_AGAIN_EVERY = 1.0
 REVOKE_WAIT = 0.05
 
@@ -123,13 +125,18 @@ class Rebalancer:
             log.warning("committed positions: %s", error)
             return None
         starts: dict[TopicPartition, ev.StartPoint] = {}
+        give_up = self._loop.ports.clock() + BOUNDS_TIMEOUT
         for partition in partitions:
             position, metadata = committed[partition]
-            bounds = None
+            low = high = None
             if position is not None:
-                # Asked for at every start: retention may have passed the position.
-                bounds = client.log_bounds(partition, BOUNDS_TIMEOUT)
-            low, high = bounds or (None, None)
+                # Asked for at every start: retention may have passed the position, and a set must
+                # not be believed beyond the end of the log.
+                left = max(0.0, give_up - self._loop.ports.clock())
+                bounds = client.log_bounds(partition, left) if left else None
+                if bounds is None:
+                    return None
+                low, high = bounds
             text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
             starts[partition] = ev.StartPoint(position, text, low, high)
         return starts

@@ -148,6 +148,7 @@ class KeyShared:
             return self._run(self._handler, client, mailbox)
         finally:
             client.close()
+            self._signals = 0  # the next run is not stopped by what stopped this one
 
     def _run(
         self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]

@@ -88,8 +88,9 @@ def _poll(loop: Loop, timeout: float) -> None:
 
 def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
     """Send the last commit and serve callbacks until it is answered; say whether it was."""
-    loop.commit(final=True)
     commits = loop.core.commits
+    refused_before = commits.refused_count
+    loop.commit(final=True)
     sent = loop.ports.clock()
     while commits.in_flight:
         wait = HURRIED_ANSWER_WAIT if hurried() else ANSWER_WAIT
@@ -99,4 +100,5 @@ def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
         loop.serve(0.0)
         if commits.retry_now():
             loop.commit(final=True)
-    return not commits.in_flight and not commits.retrying
+    unanswered = commits.in_flight or commits.retrying
+    return not unanswered and commits.refused_count == refused_before

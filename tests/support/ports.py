@@ -11,7 +11,7 @@ from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.kafka import Committed, CommittedOffset, Rebalance
+from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from tests.support.pool import FakePool, FakeWorker, Verdict

@@ -13,15 +13,13 @@ from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry, Com
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.kafka import (
+from kafka_keyshared.runtime.client import (
     CommittedOffset,
     EventKind,
-    KafkaClient,
     classify_commit,
     classify_event,
-    is_cooperative,
-    shielded,
 )
+from kafka_keyshared.runtime.kafka import KafkaClient, is_cooperative, shielded
 from tests.support.records import P0, P1
 
 E = KafkaError

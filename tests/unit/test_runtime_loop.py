@@ -12,7 +12,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.kafka import CommittedOffset
+from kafka_keyshared.runtime.client import CommittedOffset
 from kafka_keyshared.runtime.stopping import stop
 from tests.support.pool import FakeWorker
 from tests.support.ports import Stage

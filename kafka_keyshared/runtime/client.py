@@ -1,0 +1,123 @@
+"""The Kafka client as the loop sees it: the port, and one classifier for every error of the client.
+
+The real client stands in :mod:`.kafka`, the loop's own double of it beside the loop's tests.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """What the broker has for a partition of the group; ``position`` is None for nothing."""
+
+    position: int | None
+    metadata: str | None
+
+
+class Client(Protocol):
+    """The port through which the loop uses Kafka. Every call comes from the owner thread."""
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        """Join the group; the callbacks run inside poll, consume and close only."""
+
+    def poll(self, timeout: float) -> Record | None:
+        """Wait for one message or event, at most ``timeout`` seconds."""
+
+    def consume(self, count: int) -> list[Record]:
+        """Take what has been fetched, at most ``count``, without waiting."""
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one."""
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the broker for positions and metadata."""
+
+    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        """Ask for the first offset and the end of the log; None when there was no answer."""
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Start reading there, beside what is assigned already when the protocol is cooperative."""
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note that the partitions are no longer assigned."""
+
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        """Go on reading there (None: where the reset policy says)."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching from the partitions."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch from the partitions again."""
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Send a commit; the answer comes through the callback, or here if it failed at once."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+Rebalance = Callable[[list[TopicPartition]], None]
+Committed = dict[TopicPartition, CommittedOffset]
+
+
+# --- one classifier for every error of the client ---
+
+
+class EventKind(enum.Enum):
+    """What an error event among the fetched messages means for the loop."""
+
+    END_OF_PARTITION = "end_of_partition"
+    MAX_POLL_EXCEEDED = "max_poll_exceeded"
+    TRANSIENT = "transient"
+    FATAL = "fatal"
+
+
+_FATAL_CODES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    # The user chose auto.offset.reset=error: going on silently is what must not happen.
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError._AUTHENTICATION,
+}
+
+_COMMIT_RESULTS = {
+    # The group has moved on without this member: what it holds is no longer its own.
+    KafkaError.UNKNOWN_MEMBER_ID: CommitResult.LOST,
+    KafkaError.ILLEGAL_GENERATION: CommitResult.LOST,
+    KafkaError.FENCED_INSTANCE_ID: CommitResult.LOST,
+    KafkaError._ASSIGNMENT_LOST: CommitResult.LOST,
+    KafkaError._MAX_POLL_EXCEEDED: CommitResult.LOST,
+    KafkaError.OFFSET_METADATA_TOO_LARGE: CommitResult.TOO_LARGE,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: CommitResult.DENIED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: CommitResult.DENIED,
+}
+
+
+def classify_event(error: KafkaError) -> EventKind:
+    """Say what an error event means. Whatever is not known to be final is transient."""
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        return EventKind.END_OF_PARTITION
+    if code == KafkaError._MAX_POLL_EXCEEDED:
+        return EventKind.MAX_POLL_EXCEEDED
+    if error.fatal() or code in _FATAL_CODES:
+        return EventKind.FATAL
+    return EventKind.TRANSIENT
+
+
+def classify_commit(error: KafkaError | None) -> CommitResult:
+    """Say what a commit's error means. Whatever is not known to be final is sent again."""
+    if error is None:
+        return CommitResult.ACCEPTED
+    return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
