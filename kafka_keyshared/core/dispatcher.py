@@ -83,7 +83,11 @@ class Dispatcher:
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
-        return self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
+        # A partition held back by its gate is let go by the snapshot that finds room again.
+        gated = any(sub.restrictions.gates for sub in self.subscriptions.values())
+        return self.commits.due(
+            now, changed=self._changed, idle_since=self._idle_since, hurry=gated
+        )
 
     def pending(
         self, partitions: Sequence[TopicPartition] | None, progress: Mapping[Slice, int]

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.bench import noop
 from kafka_keyshared.bench.noop import NoopPlan, fill, measure
-from kafka_keyshared.bench.side import Result, Task, handler_of, median_of
+from kafka_keyshared.bench.side import Result, Task, fails, handler_of, median_of
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 from kafka_keyshared.local import jars
 from kafka_keyshared.local.cluster import Cluster
@@ -52,7 +52,9 @@ def test_a_benchmark_settles_and_commits_every_record(
     assert result["ratios"] == [result["ratio"]]
     assert result["bare_per_s"] > 0
     assert result["keyshared_per_s"] > 0
-    assert result["failed_attempts"] == (records // 50 if plan.fail_every else 0)
+    offsets = [number // plan.partitions for number in range(records)]
+    failing = sum(fails(offset, plan.fail_every) for offset in offsets) if plan.fail_every else 0
+    assert result["failed_attempts"] == failing
     assert any("embedded Kafka" in line for line in said)
     # So small a run has nothing to say about speed, and the result says that.
     assert any("commit intervals" in reason for reason in result["suspect"])
@@ -124,12 +126,19 @@ def test_the_failing_handler_does_the_same_on_both_sides_but_raises_on_one() -> 
         return Task(side=side, bootstrap="", topic="t", group="g", records=1, fail_every=50)
 
     layer, bare = handler_of(task("keyshared")), handler_of(task("bare"))
+    failing = next(offset for offset in range(1, 10_000) if fails(offset, 50))
     with pytest.raises(ValueError, match="fails once"):
-        layer(FakeRecord(100))
-    assert layer(FakeRecord(100)) is None
-    assert layer(FakeRecord(101)) is None
-    assert bare(FakeRecord(100)) is None
-    assert bare(FakeRecord(101)) is None
+        layer(FakeRecord(failing))
+    assert layer(FakeRecord(failing)) is None
+    assert layer(FakeRecord(failing + 1)) is None
+    assert bare(FakeRecord(failing)) is None
+    assert bare(FakeRecord(failing + 1)) is None
+
+
+def test_the_failing_records_are_scattered_over_all_keys() -> None:
+    numbers = [number for number in range(400_000) if fails(number // 8, 50)]
+    assert 0.018 < len(numbers) / 400_000 < 0.022
+    assert len({number % 1_000 for number in numbers}) == 1_000
 
 
 def test_a_run_that_hardly_committed_is_no_measurement() -> None:

@@ -38,6 +38,16 @@ def gated(workers: int = 1) -> Harness:
 
 
 @pytest.mark.usefixtures("small_budget")
+def test_while_a_partition_is_held_back_snapshots_are_taken_as_often_as_allowed() -> None:
+    harness = gated()
+    harness.fetch(record(0, "other", P1))
+    harness.work()
+    sent = harness.now
+    assert not harness.core.commit_wanted(sent + 0.1)
+    assert harness.core.commit_wanted(sent + 0.25)
+
+
+@pytest.mark.usefixtures("small_budget")
 def test_at_three_quarters_of_the_budget_only_records_below_the_highest_settled_start() -> None:
     harness = gated()
     assert harness.paused == {P0}
