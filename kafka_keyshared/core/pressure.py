@@ -87,7 +87,7 @@ class Pressure:
             commands += [Pause(newly), *sub.recall_all()]
             commands += [
                 Notice(
-                    Level.WARNING,
+                    Level.INFO,
                     f"{partition}: its commit metadata is three quarters full; until the record at "
                     f"{snapshots[partition].position} settles, only records before "
                     f"{gates[partition]} are started",
