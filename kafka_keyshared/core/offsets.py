@@ -33,10 +33,6 @@ class PartitionState:
     restored: dict[str, Runs] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)
 
-    def restored_end(self) -> int:
-        """Return the end of the highest restored run, 0 without any."""
-        return max((runs[-1][1] for runs in self.restored.values() if runs), default=0)
-
     def drop_passed(self) -> None:
         """Forget restored runs below the received end: from there on they are derived."""
         if self.restored and self.received_end is not None:

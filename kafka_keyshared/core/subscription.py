@@ -25,7 +25,7 @@ from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import Counts, SubscriptionSettings
 from kafka_keyshared.core.window import Window
-from kafka_keyshared.hashing import SLOT_SEED, SLOTS
+from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
 
 __all__ = ["BLOCKED_SHARE", "Subscription", "SubscriptionSettings", "partition_of"]
@@ -136,7 +136,7 @@ class Subscription:
         if key is None:
             able = [worker for worker in self.workers if not worker.gone]
             return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.index))
-        return self.workers[self._owners[mmh3.hash(key, SLOT_SEED) & SLOT_MASK]]
+        return self.workers[self._owners[slot_of(key)]]
 
     # --- out ---
 

@@ -80,15 +80,19 @@ class DeadLetterPublisher:
             self._producer = None
 
 
-def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the producer's configuration: the consumer's connection, idempotent, not hurried."""
-    shared = {
+def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the consumer's configuration concerns the connection."""
+    return {
         name: value
         for name, value in conf.items()
         if name.startswith(_SHARED_PREFIXES) or name in _SHARED_NAMES
     }
+
+
+def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the producer's configuration: the consumer's connection, idempotent, not hurried."""
     return {
-        **shared,
+        **connection_conf(conf),
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": MESSAGE_BYTES_MAX,

@@ -9,10 +9,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.dlq.publish import producer_conf
+from kafka_keyshared.dlq.publish import connection_conf
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
-
-_PRODUCER_ONLY = ("enable.idempotence", "linger.ms", "message.max.bytes", "delivery.timeout.ms")
 
 
 def require_topics(
@@ -23,8 +21,8 @@ def require_topics(
     Raises :class:`TopicMissingError` naming the topic, :class:`BrokerUnavailableError` when nobody
     answers within ``timeout`` seconds.
     """
-    own = producer_conf(conf)
-    admin = AdminClient({name: own[name] for name in own if name not in _PRODUCER_ONLY})
+    own = connection_conf(conf)
+    admin = AdminClient(own)
     try:
         there = admin.list_topics(timeout=timeout).topics
     except KafkaException as error:
