@@ -15,7 +15,16 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Command, Event, Slice
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.offsets import PartitionState, Snapshot, Unsettled, collect, derive
+from kafka_keyshared.core.meters import Meters, topics_of
+from kafka_keyshared.core.offsets import (
+    Derived,
+    PartitionState,
+    Snapshot,
+    Unsettled,
+    collect,
+    derive,
+    look,
+)
 from kafka_keyshared.core.subscription import Subscription, SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record, TopicPartition
@@ -39,6 +48,12 @@ class Dispatcher:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
         self.pressure = pressure.Pressure()
+        self.meters = Meters()
+        # What the last snapshot said, for whoever looks on; nothing is decided by it.
+        self.derived: dict[TopicPartition, Derived] = {}
+        self.derived_at = float("-inf")
+        self._topic: str | None = None
+        self._beat_at: float | None = None
         self._watches = {name: heartbeat.Watch() for name in names}
         self._epoch = 0
         self._changed = False
@@ -113,8 +128,8 @@ class Dispatcher:
     # --- records ---
 
     def _fetched(self, event: ev.Fetched, now: float) -> list[Command]:
-        del now
         commands: list[Command] = []
+        self.meters.arrivals.note(event.received_ends, now)
         for partition, end in event.received_ends.items():
             state = self.partitions.get(partition)
             if state is None:
@@ -135,16 +150,22 @@ class Dispatcher:
             self._restored = any(state.restored for state in self.partitions.values())
         if client_events:
             commands.append(ev.ClientEvents(client_events))
+        if self._topic is not None:
+            self.meters.fetched[self._topic] += len(event.records) - len(client_events)
+        elif event.records:
+            self.meters.fetched += topics_of(each for each in event.records if not each.error())
         return commands
 
     def _not_settled_before(self, sub: Subscription, records: Sequence[Record]) -> Sequence[Record]:
         settled_before = assignment.unreceived(self.partitions, sub.name)
         if settled_before is None:
             return records
-        kept = [
-            record for record in records if record.error() is not None or not settled_before(record)
-        ]
-        sub.counts.skipped += len(records) - len(kept)
+        kept: list[Record] = []
+        skipped: list[Record] = []
+        for record in records:
+            wanted = record.error() is not None or not settled_before(record)
+            (kept if wanted else skipped).append(record)
+        sub.counts.skip(skipped)
         return kept
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
@@ -181,6 +202,7 @@ class Dispatcher:
             else:
                 sub = self.subscriptions[report.slice.subscription]
                 if isinstance(report, ev.Ended):
+                    self.meters.slice_ended(sub.counts, report, now)
                     failures.ended(sub, report)
                 elif isinstance(report, ev.Failed):
                     commands += failures.failed(sub, report, now)
@@ -214,6 +236,7 @@ class Dispatcher:
 
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
         del now
+        self.meters.rebalances["assigned"] += 1
         if held := [str(partition) for partition in event.starts if partition in self.partitions]:
             raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
         self._epoch += 1
@@ -221,10 +244,11 @@ class Dispatcher:
         commands, committed = assignment.assign(self.partitions, event.starts, self._epoch, known)
         self.commits.restart(committed)
         self._restored = any(state.restored for state in self.partitions.values())
+        self._note_topics()
         return commands
 
     def _revoking(self, event: ev.Revoking, now: float) -> list[Command]:
-        del now
+        self.meters.revoking(now)
         commands: list[Command] = []
         for sub in self.subscriptions.values():
             sub.restrictions.closing.update(event.partitions)
@@ -239,8 +263,20 @@ class Dispatcher:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
         self.pressure.forget(gone)
+        self.meters.gone(gone, now, lost=event.lost)
         self._restored = any(state.restored for state in self.partitions.values())
+        self._note_topics()
         return [] if self._stopping else self._flush(ev.Flush(), now)
+
+    def _note_topics(self) -> None:
+        """Remember the only topic: with one there is nothing to ask each record for."""
+        topics = {partition.topic for partition in self.partitions}
+        self._topic = topics.pop() if len(topics) == 1 else None
+        for sub in self.subscriptions.values():
+            sub.counts.topic = self._topic
+        self.derived = {
+            each: kept for each, kept in self.derived.items() if each in self.partitions
+        }
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
         del event, now
@@ -253,24 +289,25 @@ class Dispatcher:
 
     # --- positions ---
 
-    def snapshot(self, progress: Mapping[Slice, int]) -> dict[TopicPartition, Snapshot]:
+    def snapshot(self, progress: Mapping[Slice, int], now: float) -> dict[TopicPartition, Snapshot]:
         """Return position and settled sets of every partition that has received anything."""
         by_sub: dict[str, Unsettled] = {}
         for name, sub in self.subscriptions.items():
             by_sub[name] = found = collect(sub.unsettled(progress))
             sub.window.correct(sum(len(each) for held in found.values() for each in held.values()))
-        return {
-            partition: derive(
-                state.received_end,
-                {name: found.get(partition, {}) for name, found in by_sub.items()},
-                state.restored,
-            )
-            for partition, state in self.partitions.items()
-            if state.received_end is not None
-        }
+        snapshots: dict[TopicPartition, Snapshot] = {}
+        for partition, state in self.partitions.items():
+            if state.received_end is None:
+                continue
+            held = {name: found.get(partition, {}) for name, found in by_sub.items()}
+            snapshots[partition] = snapshot = derive(state.received_end, held, state.restored)
+            self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
+            self.meters.arrivals.settled(partition, snapshot.position)
+        self.derived_at = now
+        return snapshots
 
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
-        snapshots = self.snapshot(event.progress)
+        snapshots = self.snapshot(event.progress, now)
         if event.partitions is not None:
             snapshots = {
                 partition: snapshots[partition]
@@ -285,7 +322,9 @@ class Dispatcher:
             entries[partition] = ev.CommitEntry(position, encoded.text, leader_epoch)
             sizes[partition] = encoded.set_chars
             commands += self.pressure.note_encoded(partition, encoded)
-        commands += self.commits.plan(entries, now)
+        commits = self.commits.plan(entries, now)
+        self.meters.sent(commits, now)
+        commands += commits
         if event.partitions is None:
             self._changed = False
         if not event.final:
@@ -305,6 +344,7 @@ class Dispatcher:
         return commands
 
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
+        self.meters.answered(event.commit, event.result, now)
         commands = self.commits.answered(event, now)
         if event.result is not ev.CommitResult.ACCEPTED:
             self._changed = True
@@ -314,6 +354,7 @@ class Dispatcher:
 
     def _beat(self, event: ev.Beat, now: float) -> list[Command]:
         commands: list[Command] = []
+        self._sample(event, now)
         for name, sub in self.subscriptions.items():
             dead = [index for subscription, index in event.dead_workers if subscription == name]
             commands += heartbeat.ack_timeouts(sub, self._watches[name], event.progress, now)
@@ -325,6 +366,18 @@ class Dispatcher:
                 commands += self.pressure.release(sub)
             commands += self._flush_unless_recalling(sub, evicted)
         return commands
+
+    def _sample(self, event: ev.Beat, now: float) -> None:
+        """Take what is counted by looking at it from time to time."""
+        seconds = 0.0 if self._beat_at is None else now - self._beat_at
+        self._beat_at = now
+        if event.wall is not None:
+            self.meters.wall_offset = event.wall - now
+        self.meters.paused_seconds += seconds * len(self.pressure.paused())
+        for sub in self.subscriptions.values():
+            for worker in sub.workers:
+                if not worker.slices and not worker.gone:
+                    worker.starved_seconds += seconds
 
     def _note_idle(self, now: float) -> None:
         if self.outstanding():

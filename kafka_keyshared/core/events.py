@@ -19,17 +19,16 @@ from kafka_keyshared.model import Record, TopicPartition
 class Slice:
     """A worker's share of records: one lease for each, handed over together.
 
-    ``records`` are in the order in which they will start. ``unsettled`` counts those of them that
-    came back without being settled (failed, set aside, forgotten); ``dropped`` is written by the
-    worker.
+    ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
+    back without being settled (failed, set aside); ``dropped`` is written by the worker.
     """
 
     subscription: str
     worker: int
     records: list[Record]
     retries: tuple[Lane, ...] = ()
-    unsettled: int = 0
-    dropped: int = 0
+    unsettled: list[Record] = field(default_factory=list)
+    dropped: list[Record] = field(default_factory=list)
     stale: set[tuple[TopicPartition, int]] = field(default_factory=set)
 
 
@@ -157,6 +156,7 @@ class Forget:
     """The partitions are gone (revoked or lost): drop what is left without settling it."""
 
     partitions: Sequence[TopicPartition]
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +206,14 @@ class CommitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended."""
+    """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended.
+
+    ``wall`` is the time in seconds since 1970; only metrics use it.
+    """
 
     progress: Mapping[Slice, int]
     dead_workers: Sequence[tuple[str, int]] = ()
+    wall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,10 +45,8 @@ def ended(sub: Subscription, report: Ended) -> None:
     share = report.slice
     worker = sub.workers[share.worker]
     worker.release(share, report.seconds)
-    settled = len(share.records) - share.unsettled
-    sub.window.settle(settled)
-    sub.counts.ok += settled - share.dropped
-    sub.counts.dropped += share.dropped
+    sub.window.settle(len(share.records) - len(share.unsettled))
+    _count(sub, share)
     if sub.busy is not None:
         for record in share.records:
             sub.unclaim(record)
@@ -64,12 +62,27 @@ def ended(sub: Subscription, report: Ended) -> None:
         leave(sub, worker)
 
 
+def _count(sub: Subscription, share: Slice) -> None:
+    """Count how the slice's records ended. What came back too late has settled nothing."""
+    unsettled, dropped = share.unsettled, share.dropped
+    if share.stale:
+        late = [each for each in share.records if _is_stale(share, each)]
+        sub.counts.stale += len(late)
+        unsettled = late + [each for each in unsettled if not _is_stale(share, each)]
+        dropped = [each for each in dropped if not _is_stale(share, each)]
+    sub.counts.settled(share.records, unsettled, dropped)
+
+
+def _is_stale(share: Slice, record: Record) -> bool:
+    return bool(share.stale) and (partition_of(record), record.offset()) in share.stale
+
+
 def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     """Close the record's lane, or keep it closed, and decide what becomes of the record."""
     share, record, failure = report.slice, report.record, report.failure
     lane = lane_of(record, sub.settings.order_scope)
-    share.unsettled += 1
-    if share.stale and (partition_of(record), record.offset()) in share.stale:
+    share.unsettled.append(record)
+    if _is_stale(share, record):
         return _failed_stale(sub, share, record, lane)
     closed = sub.closed.get(lane) or _close(sub, lane, record)
     if closed.head is not record:
@@ -82,6 +95,7 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     closed.first = closed.first or failure
     closed.last = failure
     sub.counts.failed += 1
+    sub.counts.processed.add(record.topic(), "failed")
     commands: list[Command] = []
     if not is_keyless(lane):
         closed.fence_at = share.worker
@@ -103,6 +117,8 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
     if decision.next is Next.BLOCK:
         return [_block(sub, closed)]
     sub.counts.dropped += 1
+    if closed.head is not None:
+        sub.counts.processed.add(closed.head.topic(), "dropped")
     _settle_head(sub, closed)
     return []
 
@@ -110,8 +126,8 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
 def set_aside(sub: Subscription, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
     share, record = report.slice, report.record
-    share.unsettled += 1
-    if share.stale and (partition_of(record), record.offset()) in share.stale:
+    share.unsettled.append(record)
+    if _is_stale(share, record):
         sub.window.settle(1)
         return
     lane = lane_of(record, sub.settings.order_scope)
@@ -152,8 +168,10 @@ def dead_lettered(
     closed = sub.closed.get(lane)
     if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
         return []  # forgotten with its partition: the record runs again at its next owner
+    sub.counts.letters.add(head.topic(), "acknowledged" if error is None else "failed")
     if error is None:
         sub.counts.dead_lettered += 1
+        sub.counts.processed.add(head.topic(), "dead_lettered")
         _settle_head(sub, closed)
         return []
     closed.publish_failures += 1

@@ -129,6 +129,7 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
             continue
         worker.idle_beats += 1
         if worker.idle_beats < EVICT_AFTER:
+            worker.restarts += 1
             commands.append(ReplaceWorker(sub.name, worker.index))
         elif not worker.gone:
             commands += evict(sub, worker.index)

@@ -43,7 +43,7 @@ def _counted(sub: Subscription, waiting: int) -> None:
             raise InvariantError(
                 f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
             )
-    back = sum(share.unsettled for worker in sub.workers for share in worker.slices)
+    back = sum(len(share.unsettled) for worker in sub.workers for share in worker.slices)
     held = waiting + sub.leased() - back
     # Records that failed and were settled at once have left the window before their slice ended.
     if sub.window.records != held:

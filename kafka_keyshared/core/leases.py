@@ -37,6 +37,9 @@ class WorkerLeases:
         self.leased = 0
         self.idle_beats = 0
         self.gone = False
+        self.busy_seconds = 0.0
+        self.starved_seconds = 0.0
+        self.restarts = 0
 
     # ``granted`` is used with one lease per key only: records that hold their lane's lease already.
 
@@ -71,6 +74,7 @@ class WorkerLeases:
         self.slices.popleft()
         count = len(ended.records)
         self.leased -= count
+        self.busy_seconds += seconds
         if count:
             self._resize(count, seconds)
 

@@ -55,6 +55,23 @@ class Snapshot(NamedTuple):
     leader_epoch: int = -1
 
 
+class Derived(NamedTuple):
+    """What a snapshot shows of one partition, for whoever looks on.
+
+    ``completed`` is one past the highest settled offset, ``islands`` how many offsets are settled
+    beyond the position, ``incomplete`` how many records are held; ``oldest_ms`` is the timestamp of
+    the record at the position, and ``since`` when that record was first seen to be the oldest, in
+    monotonic seconds. With several subscriptions the least settled one counts.
+    """
+
+    position: int
+    completed: int
+    islands: int
+    incomplete: int
+    oldest_ms: int | None
+    since: float
+
+
 Unsettled = dict[TopicPartition, dict[int, Record]]
 """What is held of each partition, by offset.
 
@@ -93,3 +110,26 @@ def derive(
         if settled := settled_runs(position, end, sorted(held), restored.get(name, ())):
             runs[name] = settled
     return Snapshot(position, runs, -1 if epoch is None else epoch)
+
+
+def look(
+    snapshot: Snapshot,
+    held: Mapping[str, Mapping[int, Record]],
+    before: Derived | None,
+    now: float,
+) -> Derived:
+    """Return what the snapshot shows; ``held`` is what it was derived from."""
+    runs = [snapshot.runs.get(name, ()) for name in held]
+    incomplete = max(map(len, held.values()))
+    oldest = next(
+        (each[snapshot.position] for each in held.values() if snapshot.position in each), None
+    )
+    same = before is not None and before.position == snapshot.position and before.incomplete
+    return Derived(
+        snapshot.position,
+        max((each[-1][1] for each in runs if each), default=snapshot.position),
+        min(sum(end - start for start, end in each) for each in runs),
+        incomplete,
+        None if oldest is None else oldest.timestamp()[1],
+        before.since if same and before is not None else now,
+    )

@@ -1,4 +1,4 @@
-"""What a user may choose for one subscription, and what is counted of it."""
+"""What a user may choose for one subscription."""
 
 from __future__ import annotations
 
@@ -51,16 +51,3 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
                 "give at least 1"
             )
-
-
-@dataclass(slots=True)
-class Counts:
-    """How records of a subscription ended since the start; attempts for ``failed``."""
-
-    ok: int = 0
-    failed: int = 0
-    dropped: int = 0
-    dead_lettered: int = 0
-    retries: int = 0
-    skipped: int = 0
-    stuck: int = 0

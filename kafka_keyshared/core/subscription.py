@@ -22,8 +22,9 @@ from kafka_keyshared.core.lanes import (
     lane_of,
 )
 from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.routing.ring import VnodeRing
-from kafka_keyshared.core.settings import Counts, SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
@@ -182,7 +183,8 @@ class Subscription:
         for closed, _ in heads:
             closed.state = LaneState.RUNNING
             closed.attempt = lease.slice
-        self.counts.retries += len(heads)
+        for closed, head in heads:
+            self.counts.retry(head, closed.last)
         yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:

@@ -8,6 +8,7 @@ simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end i
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -60,22 +61,39 @@ class Publisher(Protocol):
 
 @dataclass
 class Ports:
-    """The world, as far as the loop may touch it. ``clock`` is monotonic, in seconds."""
+    """The world, as far as the loop may touch it.
+
+    ``clock`` is monotonic, in seconds; ``wall`` gives the seconds since 1970, for metrics only.
+    """
 
     client: Client
     pool: Pool
     mailbox: SimpleQueue[Mail]
     clock: Callable[[], float]
     publisher: Publisher | None = None
+    wall: Callable[[], float] = time.time
 
 
 @dataclass
 class LoopStats:
-    """What the loop did, for the bench and the final line; ``batches`` counts fetches by size."""
+    """What the loop did, for whoever looks on; ``batches`` counts fetches by size.
+
+    ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
+    between two such calls since somebody last looked, both in monotonic seconds.
+    """
 
     batches: dict[int, int] = field(default_factory=dict)
     fetched: int = 0
     first_record_at: float | None = None
+    beats: int = 0
+    polled_at: float | None = None
+    poll_gap: float = 0.0
+
+    def polled(self, now: float) -> None:
+        """Note a call of the client's that counts as a poll."""
+        if self.polled_at is not None:
+            self.poll_gap = max(self.poll_gap, now - self.polled_at)
+        self.polled_at = now
 
 
 class Loop:
@@ -184,7 +202,10 @@ class Loop:
             self.commit()
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
-            self.tell(ev.Beat(self.ports.pool.progress(), self.ports.pool.dead()))
+            self.stats.beats += 1
+            self.tell(
+                ev.Beat(self.ports.pool.progress(), self.ports.pool.dead(), self.ports.wall())
+            )
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
@@ -215,6 +236,7 @@ class Loop:
     def _fetch(self, room: int, wait: float) -> None:
         client = self.ports.client
         self.released_in_call.clear()
+        self.stats.polled(self.ports.clock())
         try:
             if wait:
                 first = client.poll(wait)
@@ -302,6 +324,7 @@ class Loop:
         if now - self._full_polled < FULL_POLL_EVERY:
             return
         self._full_polled = now
+        self.stats.polled(now)
         if now - self._full_since >= FULL_PAUSE_AFTER and not self._paused_full:
             self._paused_full = set(self.core.partitions)
             self.ports.client.pause(self._paused_full)

@@ -174,7 +174,7 @@ class Rebalancer:
         self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         loop.tell(ev.Revoking(mine))
-        self._release(partitions, mine)
+        self._release(partitions, mine, lost=True)
         log.warning("lost %s: nothing is committed for them", _names(partitions))
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
@@ -182,10 +182,14 @@ class Rebalancer:
         self._loop.withheld.difference_update(partitions)
 
     def _release(
-        self, partitions: Sequence[TopicPartition], mine: Sequence[TopicPartition]
+        self,
+        partitions: Sequence[TopicPartition],
+        mine: Sequence[TopicPartition],
+        *,
+        lost: bool = False,
     ) -> None:
         loop = self._loop
-        loop.tell(ev.Forget(mine))
+        loop.tell(ev.Forget(mine, lost))
         loop.ports.client.released(partitions)
         loop.released_in_call.update(partitions)
         loop.reseek.difference_update(partitions)

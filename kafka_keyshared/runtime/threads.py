@@ -32,7 +32,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
 from kafka_keyshared.runtime.pool import STOP, Handover
 
 log = logging.getLogger("kafka_keyshared.pool")
@@ -231,20 +231,20 @@ class ThreadPool:
                 if not failed_lanes:
                     while (record := take()) is not STOP:
                         if (result := handle(record)) is not None:
-                            _judge(result, share)
+                            _judge(result, record, share)
                     break
                 while (record := take()) is not STOP:
                     if lane_of(record, scope) in failed_lanes:
                         self._mailbox.put(SetAside(share, record))
                         cell.reported = record
                     elif (result := handle(record)) is not None:
-                        _judge(result, share)
+                        _judge(result, record, share)
                 break
             except BaseException as error:  # noqa: BLE001 - SystemExit included: a failed attempt
                 if isinstance(error, Ack):
                     continue
                 if isinstance(error, Drop):
-                    share.dropped += 1
+                    share.dropped.append(record)
                     continue
                 lane = lane_of(record, scope)
                 # Posted before the next record is taken: whoever reads progress first and the
@@ -277,14 +277,14 @@ class ThreadPool:
 _warned_results: set[type] = set()
 
 
-def _judge(result: Any, share: Slice) -> None:
+def _judge(result: Any, record: Record, share: Slice) -> None:
     """Act on a handler's return value that is not None; raise what amounts to a failed attempt."""
     if isinstance(result, type) and issubclass(result, Verdict):
         result = result()  # "return Retry" means what "raise Retry" means
     if isinstance(result, Ack):
         return
     if isinstance(result, Drop):
-        share.dropped += 1
+        share.dropped.append(record)
     elif isinstance(result, Retry | DeadLetter):
         raise result
     elif inspect.isawaitable(result):

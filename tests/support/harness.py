@@ -176,7 +176,7 @@ class Harness:
         """Commit and accept; return position and settled runs of P0 that the core now has."""
         for commit in self.commit():
             self.answer(commit)
-        snapshot = self.core.snapshot(self.pool.progress())[P0]
+        snapshot = self.core.snapshot(self.pool.progress(), self.now)[P0]
         return snapshot.position, list(snapshot.runs.get("default", ()))
 
     def dead_letter(self, error: str | None = None) -> ev.Publish:

@@ -98,7 +98,7 @@ class FakeWorker:
         self.running = None
         self.pool.on_end(self.sub, self.index, item, verdict)
         if isinstance(verdict, Drop):
-            handover.slice.dropped += 1
+            handover.slice.dropped.append(item)
         elif verdict is not None:
             lane = lane_of(item, self.scope)
             if not is_keyless(lane):

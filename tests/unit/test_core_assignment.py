@@ -104,7 +104,7 @@ def test_lost_partitions_are_forgotten_without_a_commit() -> None:
     harness.worker().finish()
     harness.work()
     assert harness.revoke(P0, commit=False) == []
-    assert P0 not in harness.core.snapshot({})
+    assert P0 not in harness.core.snapshot({}, harness.now)
 
 
 def test_a_lane_that_a_revoked_record_closed_opens_when_the_record_is_forgotten() -> None:
@@ -118,7 +118,7 @@ def test_a_lane_that_a_revoked_record_closed_opens_when_the_record_is_forgotten(
     assert harness.work() == []
     harness.revoke(P0)
     assert harness.work() == [0, 1, 2]
-    assert harness.core.snapshot({})[P1].position == 3
+    assert harness.core.snapshot({}, harness.now)[P1].position == 3
 
 
 def test_a_lane_blocked_by_a_revoked_record_opens_too() -> None:

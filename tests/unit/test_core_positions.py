@@ -89,7 +89,7 @@ def test_a_slice_that_progress_does_not_know_counts_as_unstarted() -> None:
     harness = Harness()
     harness.assign()
     harness.fetch(record(0))
-    assert harness.core.snapshot({})[P0].position == 0
+    assert harness.core.snapshot({}, harness.now)[P0].position == 0
 
 
 def test_what_is_held_is_collected_by_partition_and_counts_once() -> None:
@@ -212,7 +212,7 @@ def test_the_position_waits_for_every_subscription_and_each_has_its_own_set() ->
     slow.start()
     quick.start()
     harness.deliver()
-    snapshot = harness.core.snapshot(harness.pool.progress())[P0]
+    snapshot = harness.core.snapshot(harness.pool.progress(), harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (0, {"default": ((0, 3),)})
     slow.finish()
     assert harness.work() == [1, 2]
@@ -239,4 +239,4 @@ def test_a_drop_in_one_subscription_settles_nothing_in_another() -> None:
         harness.later(30.0)
         harness.work({0: [ERROR] * 2})
     assert harness.sub("audit").counts.dropped == 1
-    assert harness.core.snapshot({})[P0].position == 0
+    assert harness.core.snapshot({}, harness.now)[P0].position == 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
@@ -20,6 +21,14 @@ DEFAULT_VNODES = 100
 
 # The ring has 2**32 points and the table 2**16 slots, so a slot stands for 2**16 points.
 _POINT_BITS_PER_SLOT = 16
+
+
+class Vnode(NamedTuple):
+    """One point on the ring: the worker's name, which of its vnodes it is, and where it stands."""
+
+    worker: str
+    number: int
+    point: int
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -59,10 +68,22 @@ class VnodeRing:
 
         Raises ``IndexError`` for a slot outside 0..65535.
         """
+        return self.workers[self._owners[self._place(slot)]]
+
+    def vnode(self, slot: int) -> Vnode:
+        """Return the vnode that owns ``slot``: the first at or after its point, wrapping.
+
+        Raises ``IndexError`` for a slot outside 0..65535.
+        """
+        place = self._place(slot)
+        name, point = self.workers[self._owners[place]], self._points[place]
+        # Looked up again instead of kept for every vnode: nothing that runs asks for it.
+        return Vnode(name, _vnode_points(name, self.vnodes).index(point), point)
+
+    def _place(self, slot: int) -> int:
         if not 0 <= slot < SLOTS:
             raise IndexError(f"slot {slot} is not in 0..{SLOTS - 1}")
-        vnode = bisect_left(self._points, slot << _POINT_BITS_PER_SLOT)
-        return self.workers[self._owners[vnode % len(self._owners)]]
+        return bisect_left(self._points, slot << _POINT_BITS_PER_SLOT) % len(self._points)
 
     def table(self) -> list[int]:
         """Return a new list of 65,536 entries: for each slot the index of its owner in ``workers``.

@@ -1,0 +1,232 @@
+"""What is counted and timed: the numbers behind every metric, taken per batch.
+
+Nothing here is looked at by the dispatcher itself. A number that would cost something per record is
+sampled, and says so: a slice's time is spread evenly over its records, waiting is measured at the
+first record of a slice, age at its last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.model import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_keyshared.core.events import Commit, CommitResult, Ended, Failure
+
+# Those of OpenTelemetry's messaging conventions, and finer ones below: handlers may be quick.
+DURATIONS = (
+    *(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1),
+    *(0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0),
+)
+AGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
+SIZES = (0.0, 64.0, 256.0, 512.0, 1024.0, 2048.0, 3072.0, 4095.0)
+
+ERROR_NAMES_MAX = 50
+"""So many different names of exceptions become labels; the others are counted as ``other``."""
+
+MARKS_MAX = 1_024
+NO_TIMESTAMP = 0
+
+
+class Histogram:
+    """Counts of observations up to each bound, and their sum. The last count has no bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count the value ``times`` times; one below 0 (two clocks differ) counts as 0."""
+        value = max(0.0, value)
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+
+class Arrivals:
+    """When records arrived, by partition: one mark per fetch, not one per record."""
+
+    def __init__(self) -> None:
+        self._marks: dict[TopicPartition, list[tuple[int, float]]] = {}
+
+    def note(self, ends: Mapping[TopicPartition, int], now: float) -> None:
+        """Everything below these ends that had no mark before has arrived now."""
+        for partition, end in ends.items():
+            marks = self._marks.get(partition)
+            if marks is None:
+                self._marks[partition] = [(end, now)]
+            elif end > marks[-1][0]:
+                marks.append((end, now))
+                if len(marks) > MARKS_MAX:
+                    # Of what has waited for long the exact time matters least. The later mark of
+                    # two stays: it holds for the offsets of both.
+                    half = MARKS_MAX // 2
+                    marks[:half] = marks[1:half:2]
+
+    def at(self, record: Record) -> float | None:
+        """Return when the record arrived, None when nobody knows any more."""
+        marks = self._marks.get(TopicPartition(record.topic(), record.partition()))
+        if not marks:
+            return None
+        index = bisect_right(marks, record.offset(), key=itemgetter(0))
+        return marks[index][1] if index < len(marks) else None
+
+    def settled(self, partition: TopicPartition, position: int) -> None:
+        """Forget marks below a safe position."""
+        marks = self._marks.get(partition)
+        if marks:
+            del marks[: bisect_right(marks, position, key=itemgetter(0))]
+            if not marks:
+                del self._marks[partition]
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that are no longer assigned."""
+        for partition in partitions:
+            self._marks.pop(partition, None)
+
+
+class TopicCounts:
+    """Counts by topic and one more label."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, dict[str, int]] = {}
+
+    def add(self, topic: str, label: str, times: int = 1) -> None:
+        """Count; nothing appears for 0 times."""
+        if times:
+            labels = self.counts.setdefault(topic, {})
+            labels[label] = labels.get(label, 0) + times
+
+    def add_error(self, topic: str, name: str) -> None:
+        """Count under the name of an exception, of which there must not be any number."""
+        labels = self.counts.setdefault(topic, {})
+        if name not in labels and len(labels) >= ERROR_NAMES_MAX:
+            name = "other"
+        labels[name] = labels.get(name, 0) + 1
+
+
+@dataclass(slots=True)
+class Counts:
+    """How records of a subscription ended since the start; attempts for ``failed``.
+
+    ``topic`` is the only topic there is, None while there are several: then each record's topic has
+    to be asked for.
+    """
+
+    ok: int = 0
+    failed: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
+    retries: int = 0
+    skipped: int = 0
+    stuck: int = 0
+    stale: int = 0
+    topic: str | None = None
+    processed: TopicCounts = field(default_factory=TopicCounts)
+    retried: TopicCounts = field(default_factory=TopicCounts)
+    letters: TopicCounts = field(default_factory=TopicCounts)
+    process_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
+    wait_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
+    age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
+
+    def settled(
+        self, records: Sequence[Record], unsettled: Sequence[Record], dropped: Sequence[Record]
+    ) -> None:
+        """Count a slice of which some records came back unsettled and some were dropped."""
+        ok = len(records) - len(unsettled) - len(dropped)
+        self.ok += ok
+        self.dropped += len(dropped)
+        if self.topic is not None:
+            self.processed.add(self.topic, "ok", ok)
+            self.processed.add(self.topic, "dropped", len(dropped))
+            return
+        oks = topics_of(records)
+        oks.subtract(topics_of(unsettled))
+        gone = topics_of(dropped)
+        oks.subtract(gone)
+        for topic, times in oks.items():
+            self.processed.add(topic, "ok", times)
+        for topic, times in gone.items():
+            self.processed.add(topic, "dropped", times)
+
+    def retry(self, record: Record, failure: Failure | None) -> None:
+        """Count another attempt of a record."""
+        self.retries += 1
+        if failure is not None:
+            self.retried.add_error(record.topic(), failure.error_type)
+
+    def skip(self, records: Sequence[Record]) -> None:
+        """Count records that were settled before this assignment."""
+        self.skipped += len(records)
+        for topic, times in topics_of(records).items():
+            self.processed.add(topic, "skipped", times)
+
+
+def topics_of(records: Iterable[Record]) -> Counter[str]:
+    """Count the records by topic."""
+    return Counter(record.topic() for record in records)
+
+
+class Meters:
+    """What is counted of the member as a whole. Times are monotonic, in seconds."""
+
+    def __init__(self) -> None:
+        self.arrivals = Arrivals()
+        self.fetched: Counter[str] = Counter()
+        self.rebalances: Counter[str] = Counter()
+        self.commits: Counter[str] = Counter()
+        self.drain_seconds = Histogram(DURATIONS)
+        self.commit_seconds = Histogram(DURATIONS)
+        self.metadata_bytes = Histogram(SIZES)
+        self.paused_seconds = 0.0
+        # What has to be added to a monotonic time to make it seconds since 1970; with the beats.
+        self.wall_offset: float | None = None
+        self._sent_at: dict[Commit, float] = {}
+        self._revoking_since: float | None = None
+
+    def slice_ended(self, counts: Counts, report: Ended, now: float) -> None:
+        """Take the times of a slice that has just ended."""
+        records = report.slice.records
+        if not records:
+            return
+        counts.process_seconds.observe(report.seconds / len(records), len(records))
+        arrived = self.arrivals.at(records[0])
+        if arrived is not None:
+            counts.wait_seconds.observe(now - report.seconds - arrived)
+        kind, at_ms = records[-1].timestamp()
+        if kind != NO_TIMESTAMP and self.wall_offset is not None:
+            counts.age_seconds.observe(now + self.wall_offset - at_ms / 1000)
+
+    def sent(self, commits: Iterable[Commit], now: float) -> None:
+        """Take note of commits that are on their way."""
+        for commit in commits:
+            self._sent_at[commit] = now
+            for entry in commit.entries.values():
+                self.metadata_bytes.observe(len(entry.metadata))
+
+    def answered(self, commit: Commit, result: CommitResult, now: float) -> None:
+        """Take the broker's answer."""
+        self.commits[result.value] += 1
+        sent = self._sent_at.pop(commit, None)
+        if sent is not None:
+            self.commit_seconds.observe(now - sent)
+
+    def revoking(self, now: float) -> None:
+        """Partitions are about to go."""
+        self._revoking_since = now
+
+    def gone(self, partitions: Iterable[TopicPartition], now: float, *, lost: bool) -> None:
+        """They are gone."""
+        self.arrivals.forget(partitions)
+        self.rebalances["lost" if lost else "revoked"] += 1
+        if self._revoking_since is not None:
+            self.drain_seconds.observe(now - self._revoking_since)
+            self._revoking_since = None
