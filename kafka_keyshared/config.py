@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -37,6 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     ``dlq`` True means ``<topic>.dlq``, a text is the topic's name. ``poison`` is what follows
     exhausted attempts: ``dead_letter`` when there is a dead-letter topic, else ``block``.
+    ``http_port`` is where metrics and health checks are served (0: any free port, None: nowhere);
+    ``partition_metrics`` False leaves out what has one sample for each partition.
     """
 
     workers: int | str = 16
@@ -54,6 +56,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     revoke_deadline: float = 5.0
     ack_timeout: float | None = None
     on_stuck: Literal["hold", "exit"] = "hold"
+    http_port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
+    http_host: str = "127.0.0.1"
+    partition_metrics: bool = True
 
     def worker_names(self) -> tuple[str, ...]:
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
@@ -146,6 +151,8 @@ DEFAULTS: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     # A partition that was paused delivers again after this long at worst.
     "fetch.wait.max.ms": 50,
+    # What the client says of itself in the metrics.
+    "statistics.interval.ms": 15_000,
 }
 
 

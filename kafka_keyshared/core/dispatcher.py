@@ -54,7 +54,7 @@ class Dispatcher:
         self.derived_at = float("-inf")
         self._topic: str | None = None
         self._beat_at: float | None = None
-        self._watches = {name: heartbeat.Watch() for name in names}
+        self.watches = {name: heartbeat.Watch() for name in names}
         self._epoch = 0
         self._changed = False
         self._restored = False
@@ -357,7 +357,7 @@ class Dispatcher:
         self._sample(event, now)
         for name, sub in self.subscriptions.items():
             dead = [index for subscription, index in event.dead_workers if subscription == name]
-            commands += heartbeat.ack_timeouts(sub, self._watches[name], event.progress, now)
+            commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += heartbeat.retries(sub, now)
             evicted = heartbeat.eviction(sub, dead)

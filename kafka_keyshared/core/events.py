@@ -20,7 +20,8 @@ class Slice:
     """A worker's share of records: one lease for each, handed over together.
 
     ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
-    back without being settled (failed, set aside); ``dropped`` is written by the worker.
+    back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
+    ``dropped`` is written by the worker.
     """
 
     subscription: str
@@ -28,6 +29,7 @@ class Slice:
     records: list[Record]
     retries: tuple[Lane, ...] = ()
     unsettled: list[Record] = field(default_factory=list)
+    aside: int = 0
     dropped: list[Record] = field(default_factory=list)
     stale: set[tuple[TopicPartition, int]] = field(default_factory=set)
 

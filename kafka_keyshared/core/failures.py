@@ -127,6 +127,7 @@ def set_aside(sub: Subscription, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
     share, record = report.slice, report.record
     share.unsettled.append(record)
+    share.aside += 1
     if _is_stale(share, record):
         sub.window.settle(1)
         return

@@ -195,9 +195,10 @@ class Meters:
     def slice_ended(self, counts: Counts, report: Ended, now: float) -> None:
         """Take the times of a slice that has just ended."""
         records = report.slice.records
-        if not records:
+        ran = len(records) - report.slice.aside
+        if ran <= 0:
             return
-        counts.process_seconds.observe(report.seconds / len(records), len(records))
+        counts.process_seconds.observe(report.seconds / ran, ran)
         arrived = self.arrivals.at(records[0])
         if arrived is not None:
             counts.wait_seconds.observe(now - report.seconds - arrived)

@@ -7,9 +7,8 @@ stands in :mod:`kafka_keyshared.core.failures`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import mmh3
 
@@ -23,6 +22,7 @@ from kafka_keyshared.core.lanes import (
 )
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.restrictions import Restrictions
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
@@ -34,17 +34,6 @@ __all__ = ["BLOCKED_SHARE", "Subscription", "SubscriptionSettings", "partition_o
 SLOT_MASK = SLOTS - 1
 BLOCKED_SHARE = 4
 """Records behind blocked lanes may fill one part in this many of the window."""
-
-
-@dataclass(slots=True)
-class Restrictions:
-    """Why a record may not start although its lane is open; all empty on the common path."""
-
-    closing: set[TopicPartition] = field(default_factory=set)
-    gates: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.closing or self.gates)
 
 
 class Subscription:
@@ -66,6 +55,7 @@ class Subscription:
         ]
         self._owners: list[int] = []
         self._rows: list[list[Record]] = []
+        self.shares: list[float] = []
         self._project()
         self.busy: dict[Lane, deque[Record]] | None = (
             {} if settings.max_leases_per_key == 1 else None
@@ -79,6 +69,8 @@ class Subscription:
         able = [worker for worker in self.workers if not worker.gone]
         table = VnodeRing([worker.name for worker in able]).table()
         self._owners = [able[place].index for place in table]
+        owned = Counter(self._owners)
+        self.shares = [owned[worker.index] / SLOTS for worker in self.workers]
         self._rows = [self.workers[index].backlog for index in self._owners]
 
     def remove(self, worker: WorkerLeases) -> None:
@@ -240,12 +232,10 @@ class Subscription:
             self.overfull.setdefault(partition_of(record), closed)
 
     def _unrestricted(self, records: list[Record]) -> list[Record]:
-        closing, gates = self.restrictions.closing, self.restrictions.gates
         passed = []
         for record in records:
             partition = partition_of(record)
-            offset = record.offset()
-            if partition in closing or offset > gates.get(partition, offset):
+            if self.restrictions.hold(partition, record.offset()):
                 self.parked.setdefault(partition, []).append(record)
             else:
                 passed.append(record)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -42,6 +43,12 @@ class Client(Protocol):
 
     def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
         """Ask for the first offset and the end of the log; None when there was no answer."""
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions' logs as last heard, without asking."""
+
+    def statistics(self) -> ClientStatus | None:
+        """Return what the client last said of itself, None when it has not yet."""
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Start reading there, beside what is assigned already when the protocol is cooperative."""

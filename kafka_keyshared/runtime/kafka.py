@@ -23,6 +23,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
+from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import (
@@ -31,6 +32,7 @@ from kafka_keyshared.runtime.client import (
     Rebalance,
     classify_commit,
 )
+from kafka_keyshared.runtime.statistics import read_statistics
 
 log = logging.getLogger("kafka_keyshared.kafka")
 
@@ -65,9 +67,13 @@ class KafkaClient:
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self._users_on_commit = own.pop("on_commit", None)
         self._users_error_cb = own.pop("error_cb", None)
-        for name in ("stats_cb", "throttle_cb"):
-            if callable(own.get(name)):
-                own[name] = shielded(own[name], name)
+        self._statistics: ClientStatus | None = None
+        users_stats_cb = own.get("stats_cb")
+        own["stats_cb"] = shielded(self._on_statistics, "statistics")
+        if callable(users_stats_cb):
+            own["stats_cb"] = in_turn(own["stats_cb"], shielded(users_stats_cb, "stats_cb"))
+        if callable(own.get("throttle_cb")):
+            own["throttle_cb"] = shielded(own["throttle_cb"], "throttle_cb")
         own["on_commit"] = shielded(self._on_commit, "on_commit")
         own["error_cb"] = shielded(self._on_error, "error_cb")
         self.consumer = Consumer(own)
@@ -176,6 +182,23 @@ class KafkaClient:
             return None
         return bounds if bounds is not None and bounds[1] >= 0 else None
 
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions' logs, as the last fetches showed them."""
+        ends: dict[TopicPartition, int] = {}
+        for partition, asked in self._assigned.items():
+            try:
+                bounds = self.consumer.get_watermark_offsets(asked, cached=True)
+            except KafkaException as error:
+                log.debug("%s: no end of the log in the cache: %s", partition, error)
+                continue
+            if bounds is not None and bounds[1] >= 0:
+                ends[partition] = bounds[1]
+        return ends
+
+    def statistics(self) -> ClientStatus | None:
+        """Return what the client said of itself last (``statistics.interval.ms``)."""
+        return self._statistics
+
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Start reading there."""
         new = [
@@ -266,6 +289,9 @@ class KafkaClient:
         if self._users_on_commit is not None:
             self._users_on_commit(error, partitions)
 
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = read_statistics(text)
+
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
         # While a broker is away the same words come several times a second.
@@ -291,6 +317,16 @@ def is_cooperative(conf: Mapping[str, Any]) -> bool:
     if str(conf.get("group.protocol", "classic")).lower() == "consumer":
         return True
     return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))
+
+
+def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:
+    """Return one callback that calls all."""
+
+    def both(*args: Any) -> None:
+        for callback in callbacks:
+            callback(*args)
+
+    return both
 
 
 def shielded(callback: Callable[..., None], name: str) -> Callable[..., None]:

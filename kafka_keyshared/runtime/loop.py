@@ -337,6 +337,10 @@ class Loop:
         if record is not None:
             self.admit([record])
 
+    def paused(self) -> set[TopicPartition]:
+        """Return the assigned partitions that are not fetched from just now."""
+        return self._paused_full | self.core.pressure.paused() | self.withheld
+
     # --- acting on commands ---
 
     def _recall(self, command: ev.Recall) -> None:

@@ -17,15 +17,19 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitAnswered, DeadLettered
+from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.stopping import StopReport, stop
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.web.metrics import Exposition, StatusCollector
+from kafka_keyshared.web.server import HttpServer, Probes
 
 log = logging.getLogger("kafka_keyshared")
 
@@ -91,6 +95,8 @@ class KeyShared:
         self._hooks = hooks
         self._handler: Callable[..., Any] | None = None
         self._signals = 0
+        self._board = Board()
+        self.http: HttpServer | None = None
         self.loop: Loop | None = None
         self.report: StopReport | None = None
 
@@ -114,6 +120,17 @@ class KeyShared:
     def stop(self) -> None:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
         self._signals += 1
+
+    def status(self) -> Status | None:
+        """Return what the instance looks like now, from any thread; None before it runs.
+
+        It is at most a second old, or as old as the rebalance that the owner is in.
+        """
+        return self._board.read()
+
+    def collector(self) -> StatusCollector:
+        """Return the metrics for a ``prometheus_client`` registry of your own."""
+        return StatusCollector(self.status, partitions=self.options.partition_metrics)
 
     def banner(self) -> str:
         """Return one line that says what runs."""
@@ -148,11 +165,15 @@ class KeyShared:
             return self._run(self._handler, client, mailbox)
         finally:
             client.close()
+            if self.http is not None:
+                self.http.close()
+                self.http = None
             self._signals = 0  # the next run is not stopped by what stopped this one
 
     def _run(
         self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]
     ) -> int:
+        self._serve_http()
         client.check_topics(START_TIMEOUT)
         publisher = self._publisher(mailbox)
         pool = self._hooks.pool(self._specs(handler), mailbox)
@@ -160,12 +181,21 @@ class KeyShared:
         self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
         pool.start()
         rebalancer = Rebalancer(loop, self.options.revoke_deadline)
-        rebalancer.observer = self._hooks.rebalanced
+        observer = Observer(
+            loop,
+            self._board,
+            group=str(self.conf["group.id"]),
+            pool="thread",
+            interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
+        )
+        rebalancer.observer = chained(observer.rebalanced, self._hooks.rebalanced)
         rebalancer.subscribe()
         log.info("started: %s", self.banner())
         with _signals(self.stop):
             try:
-                self._loop_until_stopped(loop, rebalancer)
+                observer.enter("running")
+                self._loop_until_stopped(loop, rebalancer, observer)
+                observer.enter("stopping")
                 report = stop(loop, self.options.stop_timeout, lambda: self._signals > 1)
             except BaseException as error:
                 # What the core believes can no longer be trusted, so nothing more is committed.
@@ -178,16 +208,27 @@ class KeyShared:
             if publisher is not None:
                 publisher.close(0.0)
             running = pool.stop(HANDLER_CLOSE_TIMEOUT if report.clean else 0.2)
+            observer.enter("stopped")
             log.info("%s", report.line())
         if running:
             log.error("handlers still running at exit: %s", ", ".join(running))
         return 0 if report.clean and loop.halted is None and not running else 1
 
-    def _loop_until_stopped(self, loop: Loop, rebalancer: Rebalancer) -> None:
+    def _serve_http(self) -> None:
+        if self.options.http_port is None:
+            return
+        exposition = Exposition(self.status, partitions=self.options.partition_metrics)
+        probes = Probes(self._board.live, self._board.ready)
+        server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
+        if server.start():
+            self.http = server
+
+    def _loop_until_stopped(self, loop: Loop, rebalancer: Rebalancer, observer: Observer) -> None:
         stepped = self._hooks.stepped
         while not self._signals and loop.halted is None:
             loop.step()
             rebalancer.step()
+            observer.step()
             if rebalancer.failure is not None:
                 raise rebalancer.failure
             if stepped is not None:

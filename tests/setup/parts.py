@@ -49,6 +49,9 @@ def _jars_reachable() -> bool:
 
 JAVA = Part("Java 17 or newer", _java_works, "default-jre-headless")
 MAVEN = Part("Maven (it fetches Kafka's jars once)", _jars_reachable, "maven")
+PROMTOOL = Part(
+    "promtool (it checks the metrics)", lambda: shutil.which("promtool") is not None, "prometheus"
+)
 KAFKA = (JAVA, MAVEN)
 
 # What each suite needs. A suite that is not named here needs Python alone.
@@ -56,6 +59,7 @@ SUITES: dict[str, tuple[Part, ...]] = {
     "conformance": KAFKA,
     "integration": KAFKA,
     "chaos": KAFKA,
+    "web": (PROMTOOL,),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
@@ -85,6 +86,12 @@ class FakeClient:
     def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
         log = self.logs.get(partition)
         return (log[0].offset(), log[-1].offset() + 1) if log else (0, 0)
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        return {each: log[-1].offset() + 1 for each, log in self.logs.items() if each in self.at}
+
+    def statistics(self) -> ClientStatus | None:
+        return None
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         self.calls.append(("assign", dict(positions)))

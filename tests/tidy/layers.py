@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("testing", "demo", "bench"),
     (ROOT_PART,),
     ("sim", "runtime.service", "runtime.wrap", "runtime.reader"),
-    ("runtime.rebalance", "runtime.stopping"),
+    ("runtime.rebalance", "runtime.stopping", "runtime.observe"),
     (
         "web",
         "dlq",
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.pull",
     ),
     ("runtime.kafka", "runtime.pool", "runtime.handlers"),
-    ("runtime.client",),
+    ("runtime.client", "runtime.statistics"),
     ("config", "keys"),
     ("core",),
     ("runtime", "model", "hashing", "errors"),

@@ -1,0 +1,303 @@
+"""What an instance looks like at one moment, as one value.
+
+Metrics, health checks and the console read it; it is the only thing they know of the inside. It is
+plain data (``msgspec.json.encode`` makes JSON of it) and carries the version of its layout. Offsets
+are exclusive: the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.heartbeat import Watch
+from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.meters import Histogram
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.model import TopicPartition
+
+VERSION = 1
+
+Phase: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """Observations: how many up to each bound and not the one before, the last without a bound."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An assigned partition. None stands for what is not known (yet).
+
+    ``fetched`` is the received end; ``safe`` the end of the contiguous settled run; ``completed``
+    one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
+    the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
+    ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
+    ``lag_seconds`` how old it is.
+    """
+
+    topic: str
+    partition: int
+    fetched: int | None
+    safe: int | None
+    completed: int | None
+    committed: int | None
+    log_end: int | None
+    incomplete: int
+    oldest_seconds: float
+    lag: int | None
+    backlog: int | None
+    lag_seconds: float | None
+    paused: bool
+
+
+class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record whose handler has not returned."""
+
+    topic: str
+    partition: int
+    offset: int
+    seconds: float
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker. ``share`` is the part of all slots that it owns; times in seconds."""
+
+    name: str
+    state: Literal["idle", "running", "stuck", "gone"]
+    leased: int
+    queued: int
+    running: RunningRecord | None
+    busy_seconds: float
+    starved_seconds: float
+    restarts: int
+    share: float
+
+
+class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One subscription: its workers, its window, and how its records ended.
+
+    ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
+    the closed ones by state. ``keys`` and ``hottest`` say how many keys have unsettled records, and
+    how many the one with the most has.
+    """
+
+    name: str
+    pool: str
+    workers: tuple[WorkerStatus, ...]
+    records: int
+    bytes: int
+    records_max: int
+    processed: dict[str, dict[str, int]]
+    retried: dict[str, dict[str, int]]
+    letters: dict[str, dict[str, int]]
+    stuck: int
+    stale: int
+    lanes: dict[str, int]
+    lane_records: int
+    keys: int
+    hottest: int
+    process_seconds: Distribution
+    wait_seconds: Distribution
+    age_seconds: Distribution
+
+
+class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Kafka client says of itself, from its statistics."""
+
+    lag: dict[str, dict[int, int]] = {}
+    fetch_queue: int = 0
+    round_trip_seconds: dict[str, float] = {}
+    rebalances: int = 0
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core does not know and the status shows: times in seconds since 1970."""
+
+    wall: float
+    started_at: float
+    phase: Phase
+    joined: bool
+    group: str
+    pool: str
+    polled_at: float | None
+    poll_used: float
+    log_ends: dict[TopicPartition, int]
+    paused: frozenset[TopicPartition] = frozenset()
+    client: ClientStatus | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance at one moment. Times are in seconds since 1970.
+
+    ``joined`` says whether the group has given this member its partitions, be they none.
+    ``poll_used`` is the longest time between two polls lately, as a share of the client's
+    ``max.poll.interval.ms``.
+    """
+
+    version: int
+    taken_at: float
+    started_at: float
+    phase: Phase
+    joined: bool
+    group: str
+    partitions: tuple[PartitionStatus, ...]
+    subscriptions: tuple[SubscriptionStatus, ...]
+    fetched: dict[str, int]
+    rebalances: dict[str, int]
+    drain_seconds: Distribution
+    commits: dict[str, int]
+    commit_seconds: Distribution
+    metadata_bytes: Distribution
+    paused_seconds: float
+    polled_at: float | None
+    poll_used: float
+    client: ClientStatus | None
+
+
+def take(
+    core: Dispatcher, progress: Mapping[Slice, int], now: float, around: Surroundings
+) -> Status:
+    """Return the status; ``progress`` and ``now`` as for a commit."""
+    meters = core.meters
+    return Status(
+        version=VERSION,
+        taken_at=around.wall,
+        started_at=around.started_at,
+        phase=around.phase,
+        joined=around.joined,
+        group=around.group,
+        partitions=tuple(
+            _partition(core, partition, now, around) for partition in sorted(core.partitions)
+        ),
+        subscriptions=tuple(
+            _subscription(core, sub, progress, now, around.pool)
+            for sub in core.subscriptions.values()
+        ),
+        fetched=dict(meters.fetched),
+        rebalances=dict(meters.rebalances),
+        drain_seconds=_distribution(meters.drain_seconds),
+        commits=dict(meters.commits),
+        commit_seconds=_distribution(meters.commit_seconds),
+        metadata_bytes=_distribution(meters.metadata_bytes),
+        paused_seconds=meters.paused_seconds,
+        polled_at=around.polled_at,
+        poll_used=around.poll_used,
+        client=around.client,
+    )
+
+
+def _partition(
+    core: Dispatcher, partition: TopicPartition, now: float, around: Surroundings
+) -> PartitionStatus:
+    seen = core.derived.get(partition)
+    end = around.log_ends.get(partition)
+    committed = core.commits.committed(partition)
+    lag = backlog = lag_seconds = None
+    if end is not None and committed is not None:
+        lag = max(0, end - committed)
+        backlog = max(0, lag - (seen.islands if seen else 0))
+        if not lag:
+            lag_seconds = 0.0
+        elif seen is not None and seen.oldest_ms is not None:
+            lag_seconds = max(0.0, around.wall - seen.oldest_ms / 1000)
+    return PartitionStatus(
+        topic=partition.topic,
+        partition=partition.partition,
+        fetched=core.partitions[partition].received_end,
+        safe=seen.position if seen else None,
+        completed=seen.completed if seen else None,
+        committed=committed,
+        log_end=end,
+        incomplete=seen.incomplete if seen else 0,
+        oldest_seconds=now - seen.since if seen and seen.incomplete else 0.0,
+        lag=lag,
+        backlog=backlog,
+        lag_seconds=lag_seconds,
+        paused=partition in around.paused,
+    )
+
+
+def _subscription(
+    core: Dispatcher, sub: Subscription, progress: Mapping[Slice, int], now: float, pool: str
+) -> SubscriptionStatus:
+    counts = sub.counts
+    keys: Counter[bytes] = Counter(
+        key for record in sub.unsettled(progress) if (key := record.key()) is not None
+    )
+    watch = core.watches[sub.name]
+    return SubscriptionStatus(
+        name=sub.name,
+        pool=pool,
+        workers=tuple(
+            _worker(worker, sub.shares[worker.index], progress, watch, now)
+            for worker in sub.workers
+        ),
+        records=sub.window.records,
+        bytes=int(sub.window.bytes),
+        records_max=sub.window.records_max,
+        processed={topic: dict(each) for topic, each in counts.processed.counts.items()},
+        retried={topic: dict(each) for topic, each in counts.retried.counts.items()},
+        letters={topic: dict(each) for topic, each in counts.letters.counts.items()},
+        stuck=counts.stuck,
+        stale=counts.stale,
+        lanes=dict(Counter(closed.state.value for closed in sub.closed.lanes.values())),
+        lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
+        keys=len(keys),
+        hottest=max(keys.values(), default=0),
+        process_seconds=_distribution(counts.process_seconds),
+        wait_seconds=_distribution(counts.wait_seconds),
+        age_seconds=_distribution(counts.age_seconds),
+    )
+
+
+def _worker(
+    worker: WorkerLeases,
+    share: float,
+    progress: Mapping[Slice, int],
+    watch: Watch,
+    now: float,
+) -> WorkerStatus:
+    running = None
+    stuck = False
+    for each in worker.slices:
+        started = len(each.records) - progress.get(each, len(each.records))
+        if started > 0 and running is None:
+            record = each.records[started - 1]
+            known = watch.running.get(each)
+            since = known.since if known is not None and known.started == started else now
+            stuck = known is not None and known.stuck
+            topic, partition = partition_of(record)
+            running = RunningRecord(
+                topic=topic, partition=partition, offset=record.offset(), seconds=now - since
+            )
+    state: Literal["idle", "running", "stuck", "gone"] = "idle"
+    if worker.gone:
+        state = "gone"
+    elif running is not None:
+        state = "stuck" if stuck else "running"
+    return WorkerStatus(
+        name=worker.name,
+        state=state,
+        leased=worker.leased,
+        queued=len(worker.backlog) + len(worker.front) + len(worker.granted) + len(worker.retries),
+        running=running,
+        busy_seconds=worker.busy_seconds,
+        starved_seconds=worker.starved_seconds,
+        restarts=worker.restarts,
+        share=share,
+    )
+
+
+def _distribution(histogram: Histogram) -> Distribution:
+    return Distribution(
+        bounds=histogram.bounds, counts=tuple(histogram.counts), total=histogram.total
+    )

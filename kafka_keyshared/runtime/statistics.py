@@ -1,0 +1,65 @@
+"""The Kafka client's statistics (librdkafka's ``STATISTICS.md``): what of them is of use here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kafka_keyshared.core.status import ClientStatus
+
+MICROSECONDS = 1_000_000
+UNASSIGNED = -1
+
+
+class _Window(msgspec.Struct, frozen=True):
+    avg: int = 0
+
+
+class _Broker(msgspec.Struct, frozen=True):
+    nodename: str = ""
+    nodeid: int = UNASSIGNED
+    rtt: _Window = _Window()
+
+
+class _Partition(msgspec.Struct, frozen=True):
+    partition: int = UNASSIGNED
+    fetchq_cnt: int = 0
+    consumer_lag: int = -1
+
+
+class _Topic(msgspec.Struct, frozen=True):
+    partitions: dict[str, _Partition] = {}
+
+
+class _Group(msgspec.Struct, frozen=True):
+    rebalance_cnt: int = 0
+
+
+class _Statistics(msgspec.Struct, frozen=True):
+    brokers: dict[str, _Broker] = {}
+    topics: dict[str, _Topic] = {}
+    cgrp: _Group = _Group()
+
+
+def read_statistics(text: str | bytes) -> ClientStatus:
+    """Return what the JSON text says; raise ``msgspec.DecodeError`` when it is something else."""
+    found = msgspec.json.decode(text, type=_Statistics)
+    partitions = [
+        (topic, each)
+        for topic, of_topic in found.topics.items()
+        for each in of_topic.partitions.values()
+        if each.partition != UNASSIGNED
+    ]
+    lag: dict[str, dict[int, int]] = {}
+    for topic, each in partitions:
+        if each.consumer_lag >= 0:
+            lag.setdefault(topic, {})[each.partition] = each.consumer_lag
+    return ClientStatus(
+        lag=lag,
+        fetch_queue=sum(each.fetchq_cnt for _, each in partitions),
+        round_trip_seconds={
+            broker.nodename: broker.rtt.avg / MICROSECONDS
+            for broker in found.brokers.values()
+            if broker.nodeid != UNASSIGNED and broker.rtt.avg
+        },
+        rebalances=found.cgrp.rebalance_cnt,
+    )

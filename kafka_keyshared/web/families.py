@@ -1,0 +1,373 @@
+"""Every metric, once: its name, kind, help, labels, and what it reads from a status.
+
+Labels are few and bounded: never a key, a slot, an offset or a process id. ``partition`` stands on
+gauges only and can be left out.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.web.family import (
+    Family,
+    by_topic,
+    by_worker,
+    client_lag,
+    counts,
+    lane_states,
+    merged,
+    of_member,
+    of_partitions,
+    one,
+    round_trips,
+    summed,
+    worker_states,
+)
+
+PARTITION = ("topic", "partition")
+WORKER = ("worker",)
+
+FLOW = (
+    Family(
+        "keyshared_records_fetched_total",
+        "counter",
+        "Records taken from the Kafka client.",
+        ("topic",),
+        counts(lambda status: status.fetched),
+    ),
+    Family(
+        "keyshared_records_processed_total",
+        "counter",
+        "How records ended: ok, dropped, dead_lettered, skipped (settled before this assignment); "
+        "failed counts attempts, each of which may be followed by another.",
+        ("topic", "outcome"),
+        by_topic(lambda sub: sub.processed),
+    ),
+    Family(
+        "keyshared_record_retries_total",
+        "counter",
+        "Further attempts, by the error of the one before.",
+        ("topic", "error"),
+        by_topic(lambda sub: sub.retried),
+    ),
+    Family(
+        "keyshared_dlq_records_total",
+        "counter",
+        "Dead letters by the broker's answer; one that failed is sent again.",
+        ("topic", "outcome"),
+        by_topic(lambda sub: sub.letters),
+    ),
+    Family(
+        "keyshared_process_duration_seconds",
+        "histogram",
+        "Time in the handler; the time of a slice is spread evenly over its records.",
+        (),
+        merged(lambda sub: sub.process_seconds),
+    ),
+    Family(
+        "keyshared_queue_wait_seconds",
+        "histogram",
+        "Time from the fetch to the start of the handler, at the first record of each slice.",
+        (),
+        merged(lambda sub: sub.wait_seconds),
+    ),
+    Family(
+        "keyshared_record_age_seconds",
+        "histogram",
+        "Time from a record's timestamp to the end of its handler, at the last of each slice.",
+        (),
+        merged(lambda sub: sub.age_seconds),
+    ),
+    Family(
+        "keyshared_inflight_records",
+        "gauge",
+        "Records whose handler is running.",
+        (),
+        summed(lambda sub: sum(worker.running is not None for worker in sub.workers)),
+    ),
+    Family(
+        "keyshared_leased_records",
+        "gauge",
+        "Records handed to workers: running, or waiting in a worker's mailbox.",
+        (),
+        summed(lambda sub: sum(worker.leased for worker in sub.workers)),
+    ),
+    Family(
+        "keyshared_queued_records",
+        "gauge",
+        "Records that wait for their worker and are not leased yet.",
+        WORKER,
+        by_worker(lambda worker: worker.queued),
+    ),
+    Family(
+        "keyshared_buffered_records",
+        "gauge",
+        "Received, unsettled records: the fill of the window.",
+        (),
+        summed(lambda sub: sub.records),
+    ),
+    Family(
+        "keyshared_buffered_bytes",
+        "gauge",
+        "Bytes of the values of received, unsettled records, by sampling.",
+        (),
+        summed(lambda sub: sub.bytes),
+    ),
+    Family(
+        "keyshared_active_hashes",
+        "gauge",
+        "Keys that have received, unsettled records.",
+        (),
+        summed(lambda sub: sub.keys),
+    ),
+    Family(
+        "keyshared_hottest_hash_queued_records",
+        "gauge",
+        "Received, unsettled records of the key that has the most of them.",
+        (),
+        one(lambda status: max(sub.hottest for sub in status.subscriptions)),
+    ),
+    Family(
+        "keyshared_closed_lanes",
+        "gauge",
+        "Keys closed by a failed record, by what they wait for.",
+        ("state",),
+        lane_states,
+    ),
+    Family(
+        "keyshared_closed_lane_records",
+        "gauge",
+        "Records that wait in closed lanes, their failed heads included.",
+        (),
+        summed(lambda sub: sub.lane_records),
+    ),
+)
+
+OFFSETS = (
+    Family(
+        "keyshared_partition_committed_offset",
+        "gauge",
+        "The position that the broker accepted (the next offset).",
+        PARTITION,
+        of_partitions(lambda each: each.committed),
+    ),
+    Family(
+        "keyshared_partition_safe_offset",
+        "gauge",
+        "End of the contiguous settled run: what may be committed.",
+        PARTITION,
+        of_partitions(lambda each: each.safe),
+    ),
+    Family(
+        "keyshared_partition_completed_offset",
+        "gauge",
+        "One past the highest settled offset.",
+        PARTITION,
+        of_partitions(lambda each: each.completed),
+    ),
+    Family(
+        "keyshared_partition_fetched_offset",
+        "gauge",
+        "The next offset to be received.",
+        PARTITION,
+        of_partitions(lambda each: each.fetched),
+    ),
+    Family(
+        "keyshared_partition_incomplete_offsets",
+        "gauge",
+        "Received, unsettled records of the partition.",
+        PARTITION,
+        of_partitions(lambda each: each.incomplete),
+    ),
+    Family(
+        "keyshared_partition_oldest_incomplete_seconds",
+        "gauge",
+        "For how long the record at the safe position has been the oldest unsettled one.",
+        PARTITION,
+        of_partitions(lambda each: each.oldest_seconds),
+    ),
+    Family(
+        "keyshared_lag_records",
+        "gauge",
+        "Offsets from the committed position to the end of the log.",
+        PARTITION,
+        of_partitions(lambda each: each.lag),
+    ),
+    Family(
+        "keyshared_lag_seconds",
+        "gauge",
+        "Age of the record at the safe position, by its timestamp; 0 without a lag.",
+        PARTITION,
+        of_partitions(lambda each: each.lag_seconds),
+    ),
+    Family(
+        "keyshared_backlog_records",
+        "gauge",
+        "The lag less what is settled beyond the committed position: the work that is left.",
+        PARTITION,
+        of_partitions(lambda each: each.backlog),
+    ),
+    Family(
+        "keyshared_commits_total",
+        "counter",
+        "Commits by the broker's answer.",
+        ("result",),
+        counts(lambda status: status.commits),
+    ),
+    Family(
+        "keyshared_commit_duration_seconds",
+        "histogram",
+        "Time from sending a commit to its answer.",
+        (),
+        of_member(lambda status: status.commit_seconds),
+    ),
+    Family(
+        "keyshared_commit_metadata_bytes",
+        "histogram",
+        "Size of the commit metadata of one partition; the broker takes 4,095.",
+        (),
+        of_member(lambda status: status.metadata_bytes),
+    ),
+)
+
+WORK = (
+    Family(
+        "keyshared_workers",
+        "gauge",
+        "Workers by what they do.",
+        ("pool", "state"),
+        worker_states,
+    ),
+    Family(
+        "keyshared_worker_busy_seconds_total",
+        "counter",
+        "Time that the worker spent on slices that have ended.",
+        WORKER,
+        by_worker(lambda worker: worker.busy_seconds),
+    ),
+    Family(
+        "keyshared_worker_starved_seconds_total",
+        "counter",
+        "Time in which the worker had nothing to do, looked at every 0.5 s.",
+        WORKER,
+        by_worker(lambda worker: worker.starved_seconds),
+    ),
+    Family(
+        "keyshared_worker_restarts_total",
+        "counter",
+        "How often the worker's thread had ended and was started again.",
+        WORKER,
+        by_worker(lambda worker: worker.restarts),
+    ),
+    Family(
+        "keyshared_ring_ownership_ratio",
+        "gauge",
+        "Share of all slots that the worker owns.",
+        WORKER,
+        by_worker(lambda worker: worker.share),
+    ),
+    Family(
+        "keyshared_stuck_records_total",
+        "counter",
+        "Records that ran past the ack timeout.",
+        (),
+        summed(lambda sub: sub.stuck),
+    ),
+)
+
+GROUP = (
+    Family(
+        "keyshared_partitions_assigned",
+        "gauge",
+        "Partitions that this member owns.",
+        (),
+        one(lambda status: len(status.partitions)),
+    ),
+    Family(
+        "keyshared_partitions_paused",
+        "gauge",
+        "Assigned partitions that are not fetched from just now.",
+        (),
+        one(lambda status: sum(each.paused for each in status.partitions)),
+    ),
+    Family(
+        "keyshared_paused_seconds_total",
+        "counter",
+        "Time in which partitions were held back, added up over them, looked at every 0.5 s.",
+        (),
+        one(lambda status: status.paused_seconds),
+    ),
+    Family(
+        "keyshared_rebalances_total",
+        "counter",
+        "Times that partitions were assigned, revoked or lost.",
+        ("event",),
+        counts(lambda status: status.rebalances),
+    ),
+    Family(
+        "keyshared_rebalance_drain_seconds",
+        "histogram",
+        "Time from the begin of a revoke until the partitions were let go.",
+        (),
+        of_member(lambda status: status.drain_seconds),
+    ),
+    Family(
+        "keyshared_stale_completions_total",
+        "counter",
+        "Records that ended after their partition had gone; they settle nothing here.",
+        (),
+        summed(lambda sub: sub.stale),
+    ),
+    Family(
+        "keyshared_last_poll_timestamp_seconds",
+        "gauge",
+        "When the client was last polled.",
+        (),
+        one(lambda status: status.polled_at),
+    ),
+    Family(
+        "keyshared_poll_interval_used_ratio",
+        "gauge",
+        "The longest time between two polls lately, as a share of max.poll.interval.ms.",
+        (),
+        one(lambda status: status.poll_used),
+    ),
+    Family(
+        "keyshared_start_time_seconds",
+        "gauge",
+        "When the instance was started.",
+        (),
+        one(lambda status: status.started_at),
+    ),
+)
+
+CLIENT = (
+    Family(
+        "keyshared_rdkafka_consumer_lag_records",
+        "gauge",
+        "The Kafka client's own idea of the lag, from its statistics.",
+        PARTITION,
+        client_lag,
+    ),
+    Family(
+        "keyshared_rdkafka_fetchq_records",
+        "gauge",
+        "Records that the Kafka client has fetched and not handed out.",
+        (),
+        one(lambda status: status.client.fetch_queue if status.client else None),
+    ),
+    Family(
+        "keyshared_rdkafka_rtt_seconds",
+        "gauge",
+        "Mean round trip to a broker, from the Kafka client's statistics.",
+        ("broker",),
+        round_trips,
+    ),
+    Family(
+        "keyshared_rdkafka_rebalances_total",
+        "counter",
+        "Rebalances that the Kafka client counted.",
+        (),
+        one(lambda status: status.client.rebalances if status.client else None),
+    ),
+)
+
+FAMILIES: tuple[Family, ...] = (*FLOW, *OFFSETS, *WORK, *GROUP, *CLIENT)

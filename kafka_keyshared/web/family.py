@@ -1,0 +1,161 @@
+"""What a metric is, and the ways to read one from a status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from kafka_keyshared.core.status import (
+    Distribution,
+    PartitionStatus,
+    Status,
+    SubscriptionStatus,
+    WorkerStatus,
+)
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Sample: TypeAlias = tuple[tuple[str, ...], "float | Distribution"]
+Reader: TypeAlias = Callable[[Status], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric. ``read`` yields label values with a value, in the order of ``labels``."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[Status], Iterable[Sample]]
+
+    @property
+    def by_partition(self) -> bool:
+        """Say whether there is one sample for each partition."""
+        return "partition" in self.labels
+
+
+def one(pick: Callable[[Status], float | None]) -> Reader:
+    """Read one number; None leaves the metric out."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        value = pick(status)
+        if value is not None:
+            yield (), value
+
+    return read
+
+
+def of_member(pick: Callable[[Status], Distribution]) -> Reader:
+    """Read a distribution of the whole member."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        yield (), pick(status)
+
+    return read
+
+
+def counts(pick: Callable[[Status], dict[str, int]]) -> Reader:
+    """Read counts by one label."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        for label, count in sorted(pick(status).items()):
+            yield (label,), count
+
+    return read
+
+
+def by_topic(
+    pick: Callable[[SubscriptionStatus], dict[str, dict[str, int]]],
+) -> Reader:
+    """Read counts by topic and one label, over all subscriptions."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        sums: dict[tuple[str, ...], int] = {}
+        for sub in status.subscriptions:
+            for topic, labels in pick(sub).items():
+                for label, count in labels.items():
+                    sums[topic, label] = sums.get((topic, label), 0) + count
+        yield from sorted(sums.items())
+
+    return read
+
+
+def summed(pick: Callable[[SubscriptionStatus], float]) -> Reader:
+    """Read a number summed over the subscriptions."""
+    return one(lambda status: sum(pick(sub) for sub in status.subscriptions))
+
+
+def merged(
+    pick: Callable[[SubscriptionStatus], Distribution],
+) -> Reader:
+    """Read a distribution over all subscriptions."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        parts = [pick(sub) for sub in status.subscriptions]
+        yield (
+            (),
+            Distribution(
+                bounds=parts[0].bounds,
+                counts=tuple(map(sum, zip(*(each.counts for each in parts), strict=True))),
+                total=sum(each.total for each in parts),
+            ),
+        )
+
+    return read
+
+
+def by_worker(pick: Callable[[WorkerStatus], float]) -> Reader:
+    """Read a number for each worker name, over all subscriptions."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        sums: dict[str, float] = {}
+        for sub in status.subscriptions:
+            for worker in sub.workers:
+                sums[worker.name] = sums.get(worker.name, 0.0) + pick(worker)
+        for name, value in sums.items():
+            yield (name,), value
+
+    return read
+
+
+def of_partitions(
+    pick: Callable[[PartitionStatus], float | None],
+) -> Reader:
+    """Read a number for each partition; None leaves the partition out."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        for each in status.partitions:
+            value = pick(each)
+            if value is not None:
+                yield (each.topic, str(each.partition)), value
+
+    return read
+
+
+def worker_states(status: Status) -> Iterator[Sample]:
+    """Read how many workers are in each state."""
+    for sub in status.subscriptions:
+        for state in ("idle", "running", "stuck", "gone"):
+            yield (sub.pool, state), sum(worker.state == state for worker in sub.workers)
+
+
+def lane_states(status: Status) -> Iterator[Sample]:
+    """Read how many closed lanes wait for what."""
+    for state in ("waiting", "running", "dead_lettering", "blocked", "opening"):
+        yield (state,), sum(sub.lanes.get(state, 0) for sub in status.subscriptions)
+
+
+def round_trips(status: Status) -> Iterator[Sample]:
+    """Read the round trip to each broker."""
+    if status.client is not None:
+        for broker, seconds in sorted(status.client.round_trip_seconds.items()):
+            yield (broker,), seconds
+
+
+def client_lag(status: Status) -> Iterator[Sample]:
+    """Read the client's own lag."""
+    if status.client is not None:
+        for topic, partitions in sorted(status.client.lag.items()):
+            for partition, lag in sorted(partitions.items()):
+                yield (topic, str(partition)), lag

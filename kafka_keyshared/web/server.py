@@ -1,0 +1,133 @@
+"""``/metrics``, ``/livez`` and ``/readyz`` on a thread of their own.
+
+``/livez`` says whether the control loop still beats; it does not look at lag or at how long a
+handler takes, because a restart helps with neither. ``/readyz`` says whether the group has given
+this member its partitions and it is not on its way out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+from kafka_keyshared.web.metrics import Exposition
+
+log = logging.getLogger("kafka_keyshared.web")
+
+REQUEST_TIMEOUT = 10.0
+
+
+class Health(NamedTuple):
+    """A verdict with its reason, in a line."""
+
+    ok: bool
+    reason: str
+
+
+class Probes(NamedTuple):
+    """What the endpoints ask; each may be called from any thread."""
+
+    live: Callable[[], Health]
+    ready: Callable[[], Health]
+
+
+class HttpServer:
+    """Serves an instance's endpoints until closed.
+
+    ``port`` 0 takes any free one; :attr:`port` is the one it has. A port that is taken is said and
+    survived: an instance that consumes is worth more than its metrics, so :meth:`start` returns
+    False then.
+    """
+
+    def __init__(self, host: str, port: int, exposition: Exposition, probes: Probes) -> None:
+        self._host = host
+        self.port = port
+        self._exposition = exposition
+        self._probes = probes
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    def start(self) -> bool:
+        """Listen, on a daemon thread; False when the address cannot be had."""
+        try:
+            self._server = _Server((self._host, self.port), self._exposition, self._probes)
+        except (OSError, OverflowError) as error:
+            log.error(  # noqa: TRY400 - a stack would say nothing more
+                "no metrics and no health checks: cannot listen at %s: %s; records are consumed "
+                "all the same. End what listens there, or give another http_port (0: any free one)",
+                self.url,
+                getattr(error, "strerror", None) or error,
+            )
+            return False
+        self.port = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, name="keyshared-http", daemon=True
+        ).start()
+        log.info("metrics and health checks at %s (/metrics /livez /readyz)", self.url)
+        return True
+
+    def close(self) -> None:
+        """Stop listening; a second call does nothing."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A scraper that hangs must not keep the process from exiting.
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], exposition: Exposition, probes: Probes) -> None:
+        self.exposition = exposition
+        self.probes = probes
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("%s: request of %s ended early", request, client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = REQUEST_TIMEOUT
+    server: _Server
+
+    def do_GET(self) -> None:
+        path = self.path.split("?", 1)[0]
+        if path == "/metrics":
+            text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
+            self._answer(200, text, content_type)
+        elif path == "/livez":
+            self._health(self.server.probes.live())
+        elif path == "/readyz":
+            self._health(self.server.probes.ready())
+        else:
+            self._answer(404, b"there are /metrics, /livez and /readyz\n")
+
+    do_HEAD = do_GET  # noqa: N815 - as above
+
+    def _health(self, health: Health) -> None:
+        self._answer(200 if health.ok else 503, f"{health.reason}\n".encode())
+
+    def _answer(
+        self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8"
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug(format, *args)

@@ -1,0 +1,125 @@
+"""The status: what an onlooker is told about one instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.status import Status, Surroundings, take
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, P1, record
+
+WALL = 2_000.0
+
+
+def status_of(harness: Harness, **around: Any) -> Status:
+    progress = harness.pool.progress()
+    harness.core.snapshot(progress, harness.now)
+    given = {
+        "wall": WALL,
+        "started_at": 1_000.0,
+        "phase": "running",
+        "joined": True,
+        "group": "billing",
+        "pool": "thread",
+        "polled_at": None,
+        "poll_used": 0.0,
+        "log_ends": {},
+        **around,
+    }
+    return take(harness.core, progress, harness.now, Surroundings(**given))
+
+
+def started(*, blocked: bool = False) -> Harness:
+    """Ten records of ten keys, of which the third fails and blocks its key if asked."""
+    harness = Harness(SubscriptionSettings(workers=("worker-0", "worker-1")))
+    harness.assign(P0, P1)
+    harness.fetch(*(record(offset, f"key-{offset}") for offset in range(10)))
+    if blocked:
+        harness.work({2: [ERROR] * 5})
+        for _ in range(5):
+            harness.later(60)
+            harness.work({2: [ERROR] * 5})
+    return harness
+
+
+def test_offsets_lag_and_backlog_of_a_partition_behind_a_blocked_record() -> None:
+    harness = started(blocked=True)
+    for commit in harness.commit():
+        harness.answer(commit)
+    harness.now += 7.0
+    first, second = status_of(harness, log_ends={P0: 15, P1: 0}, paused=frozenset({P1})).partitions
+    assert (first.topic, first.partition) == P0
+    assert (first.fetched, first.safe, first.completed, first.committed) == (10, 2, 10, 2)
+    assert first.incomplete == 1
+    # 13 offsets are not committed; of these 7 are settled, the blocked one and 5 more are not.
+    assert (first.log_end, first.lag, first.backlog) == (15, 13, 6)
+    assert first.oldest_seconds >= 7.0
+    assert first.lag_seconds == pytest.approx(WALL - 0.002)
+    assert (first.paused, second.paused) == (False, True)
+
+
+def test_a_position_that_moves_is_never_old() -> None:
+    harness = started()
+    harness.now += 100.0
+    assert status_of(harness).partitions[0].oldest_seconds == 0
+    harness.now += 100.0
+    assert status_of(harness).partitions[0].oldest_seconds == 100.0
+    harness.work()
+    assert status_of(harness).partitions[0].oldest_seconds == 0
+
+
+def test_a_partition_without_a_commit_has_no_lag_yet_and_one_without_a_backlog_none() -> None:
+    harness = started()
+    harness.work()
+    assert status_of(harness, log_ends={P0: 10}).partitions[1].lag is None
+    for commit in harness.commit():
+        harness.answer(commit)
+    partition = status_of(harness, log_ends={P0: 10}).partitions[0]
+    assert (partition.lag, partition.backlog, partition.lag_seconds) == (0, 0, 0.0)
+
+
+def test_a_worker_shows_what_it_runs_for_how_long_and_what_it_owns() -> None:
+    harness = started()
+    worker = harness.worker(0)
+    running = worker.start()
+    assert running is not None
+    harness.beat(5)
+    first, second = status_of(harness).subscriptions[0].workers
+    assert (first.name, first.state, second.state) == ("worker-0", "running", "idle")
+    assert first.running is not None
+    assert (first.running.topic, first.running.offset) == ("orders", running.offset())
+    assert first.running.seconds == pytest.approx(2.0)
+    assert first.share + second.share == pytest.approx(1.0)
+    assert 0.3 < first.share < 0.7
+    assert first.leased + second.leased == 10
+
+
+def test_a_stuck_worker_is_called_stuck() -> None:
+    harness = Harness(SubscriptionSettings(ack_timeout=1.0))
+    harness.assign()
+    harness.fetch(record(0))
+    harness.worker().start()
+    harness.beat(5)
+    sub = status_of(harness).subscriptions[0]
+    assert (sub.workers[0].state, sub.stuck) == ("stuck", 1)
+
+
+def test_closed_lanes_and_the_hottest_key_are_shown() -> None:
+    harness = started(blocked=True)
+    harness.fetch(*(record(offset, "key-2") for offset in range(10, 14)))
+    harness.work()
+    sub = status_of(harness).subscriptions[0]
+    assert sub.lanes == {"blocked": 1}
+    assert (sub.lane_records, sub.records) == (5, 5)
+    assert (sub.keys, sub.hottest) == (1, 5)
+
+
+def test_the_status_is_plain_data() -> None:
+    status = status_of(started(blocked=True), log_ends={P0: 15})
+    again = msgspec.json.decode(msgspec.json.encode(status), type=Status)
+    assert again == status
+    assert again.version == 1

@@ -1,0 +1,49 @@
+"""The table of metrics: names, labels, and that the documentation tells the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_keyshared.web.families import FAMILIES
+from kafka_keyshared.web.family import Family
+from kafka_keyshared.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+BOUNDED = {"topic", "partition", "outcome", "error", "worker", "pool", "state", "result", "event"}
+BOUNDED |= {"broker"}
+
+
+def row(name: str, kind: str, labels: tuple[str, ...], text: str) -> str:
+    shown = ", ".join(f"`{label}`" for label in labels) or "–"
+    return f"| `{name}` | {kind} | {shown} | {text} |"
+
+
+def test_no_name_appears_twice() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_name_follows_the_conventions(family: Family) -> None:
+    assert re.fullmatch(r"keyshared(_[a-z0-9]+)+", family.name)
+    assert family.name.endswith("_total") == (family.kind == "counter")
+    assert family.help.endswith((".", "4,095."))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_labels_are_bounded_and_partitions_stand_on_gauges_only(family: Family) -> None:
+    assert set(family.labels) <= BOUNDED
+    assert not family.by_partition or family.kind == "gauge"
+
+
+def test_the_documentation_lists_every_metric_as_it_is() -> None:
+    listed = [line for line in DOCS.read_text("utf-8").splitlines() if line.startswith("| `keysh")]
+    expected = [row(BUILD_INFO, "gauge", BUILD_LABELS, BUILD_HELP)]
+    expected += [row(each.name, each.kind, each.labels, each.help) for each in FAMILIES]
+    missing = [line for line in expected if line not in listed]
+    stale = [line for line in listed if line not in expected]
+    assert not missing, "add to docs/metrics.md:\n" + "\n".join(missing)
+    assert not stale, "remove from docs/metrics.md:\n" + "\n".join(stale)

@@ -1,0 +1,282 @@
+"""The endpoints of a running instance, over HTTP, on the embedded cluster."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_keyshared import KeyShared
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.runtime.observe import SILENT_MAX, Board
+from kafka_keyshared.web.families import FAMILIES
+from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.server import HttpServer, Probes
+from tests.support.live import client_conf, group_name, write
+
+Eventually = Callable[..., None]
+
+
+def get(url: str, accept: str = "") -> tuple[int, str, str]:
+    """Status, content type and body."""
+    request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.headers["Content-Type"], refused.read().decode()
+
+
+def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample by its name and label values (in the order of label names)."""
+    return {
+        (sample.name, tuple(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@contextmanager
+def running(app: KeyShared) -> Iterator[str]:
+    """Run the app in a thread; yield where it serves."""
+    ended: list[Any] = []
+    thread = threading.Thread(target=lambda: ended.append(app.run()), daemon=True)
+    thread.start()
+    try:
+        while app.http is None:
+            assert thread.is_alive(), ended
+            thread.join(0.02)
+        yield app.http.url
+    finally:
+        app.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def app(embedded_cluster: Cluster, topic: str) -> KeyShared:
+    """An instance with one key that is blocked, over 2 partitions of 100 records in all."""
+    embedded_cluster.create_topic(topic, 2)
+    write(embedded_cluster, topic, [(b"key-%d" % (n % 10), b"v" * 20) for n in range(100)])
+    conf = client_conf(embedded_cluster, group_name(), statistics_interval_ms=200)
+    app = KeyShared(
+        conf,
+        [topic],
+        workers=2,
+        commit_interval=0.2,
+        retry={"attempts": 2, "backoff": 0.001},
+        http_port=0,
+    )
+
+    @app.handler
+    def handle(record: Any) -> None:
+        if record.key() == b"key-7":
+            raise ValueError("this key always fails")
+
+    return app
+
+
+def settled(url: str, topic: str) -> bool:
+    found = samples(get(f"{url}/metrics")[2])
+    return (
+        found.get(("keyshared_records_processed_total", ("ok", topic))) == 90
+        and found.get(("keyshared_rdkafka_fetchq_records", ())) is not None
+        and found.get(("keyshared_closed_lanes", ("blocked",))) == 1
+        and sum(v for (n, _), v in found.items() if n == "keyshared_backlog_records") == 10
+    )
+
+
+def test_the_metrics_of_a_run_tell_what_happened(
+    app: KeyShared, topic: str, eventually: Eventually
+) -> None:
+    with running(app) as url:
+        eventually(lambda: settled(url, topic), 60)
+        status, content_type, text = get(f"{url}/metrics")
+        found = samples(text)
+    assert status == 200
+    assert content_type.startswith("text/plain")
+    assert found["keyshared_records_fetched_total", (topic,)] == 100
+    assert found["keyshared_records_processed_total", ("failed", topic)] == 2
+    assert found["keyshared_record_retries_total", ("ValueError", topic)] == 1
+    assert found["keyshared_process_duration_seconds_count", ()] == 92
+    assert found["keyshared_buffered_records", ()] == 10
+    assert found["keyshared_hottest_hash_queued_records", ()] == 10
+    assert found["keyshared_partitions_assigned", ()] == 2
+    assert found["keyshared_workers", ("thread", "idle")] == 2
+    assert found["keyshared_rebalances_total", ("assigned",)] >= 1
+    assert found["keyshared_commits_total", ("accepted",)] >= 1
+    owned = [
+        value for (name, _), value in found.items() if name == "keyshared_ring_ownership_ratio"
+    ]
+    assert sum(owned) == pytest.approx(1.0)
+    lags = sum(v for (name, _), v in found.items() if name == "keyshared_lag_records")
+    assert lags >= 10, "the lag counts from the committed position, over what is settled beyond it"
+    assert ("process_resident_memory_bytes", ()) in found
+
+
+def test_every_metric_of_the_table_is_exposed(
+    app: KeyShared, topic: str, eventually: Eventually
+) -> None:
+    with running(app) as url:
+        eventually(lambda: settled(url, topic), 60)
+        text = get(f"{url}/metrics")[2]
+    exposed = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert {family.name for family in FAMILIES} <= exposed
+
+
+def test_without_partitions_no_sample_has_that_label(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    conf = client_conf(embedded_cluster, group_name())
+    app = KeyShared(conf, [topic], workers=1, http_port=0, partition_metrics=False)
+    app.handler(lambda record: None)
+    with running(app) as url:
+        eventually(lambda: "keyshared_partitions_assigned 1.0" in get(f"{url}/metrics")[2], 60)
+        assert 'partition="' not in get(f"{url}/metrics")[2]
+
+
+def test_promtool_finds_nothing_to_object_to(
+    app: KeyShared, topic: str, eventually: Eventually
+) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is missing: install the package prometheus")
+    with running(app) as url:
+        eventually(lambda: settled(url, topic), 60)
+        text = get(f"{url}/metrics")[2]
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    planted = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=text.replace("keyshared_commits_total", "keyshared_commits_count"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert planted.returncode != 0, "promtool objects to nothing at all"
+
+
+def test_openmetrics_is_spoken_to_whoever_asks_for_it(app: KeyShared) -> None:
+    with running(app) as url:
+        _, content_type, text = get(f"{url}/metrics", "application/openmetrics-text;version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+def test_it_is_ready_with_its_partitions_and_not_before_nor_at_the_end(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"v")])
+    began, release = threading.Event(), threading.Event()
+    app = KeyShared(client_conf(embedded_cluster, group_name()), [topic], workers=1, http_port=0)
+
+    @app.handler
+    def handle(record: Any) -> None:
+        began.set()
+        release.wait(60)
+
+    with running(app) as url:
+        assert get(f"{url}/livez")[0] == 200
+        eventually(lambda: get(f"{url}/readyz")[0] == 200, 60)
+        assert began.wait(60)
+        app.stop()
+        eventually(lambda: get(f"{url}/readyz") == (503, TEXT, "stopping\n"), 60)
+        assert get(f"{url}/livez")[0] == 200, "a stop must not look like a hang"
+        release.set()
+
+
+TEXT = "text/plain; charset=utf-8"
+
+
+def test_it_is_not_ready_before_the_group_gave_it_its_partitions() -> None:
+    board = Board()
+    assert board.ready() == (False, "starting")
+    board.phase = "running"
+    assert not board.ready().ok
+    board.joined = True
+    assert board.ready().ok
+
+
+def test_it_is_not_alive_once_the_control_loop_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board()
+    board.phase = "running"
+    assert board.live().ok
+    board.beat_at -= SILENT_MAX + 1
+    health = board.live()
+    assert not health.ok
+    assert "has not beaten for 31 s" in health.reason
+    board.phase = "stopping"
+    assert board.live().ok, "the stop has a deadline of its own"
+
+
+def test_a_taken_port_is_said_and_the_records_are_consumed(
+    embedded_cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"v")])
+    handled = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as taken, caplog.at_level(logging.ERROR):
+        port = taken.getsockname()[1]
+        conf = client_conf(embedded_cluster, group_name())
+        app = KeyShared(conf, [topic], workers=1, http_port=port)
+        app.handler(lambda record: handled.set())
+        thread = threading.Thread(target=app.run, daemon=True)
+        thread.start()
+        assert handled.wait(60)
+        app.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "kafka_keyshared.web"]
+    assert f"cannot listen at http://127.0.0.1:{port}" in said
+    assert "records are consumed all the same" in said
+
+
+def test_other_paths_are_told_what_there_is() -> None:
+    board = Board()
+    server = HttpServer("127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready))
+    assert server.start()
+    try:
+        status, _, text = get(f"{server.url}/")
+        assert (status, text) == (404, "there are /metrics, /livez and /readyz\n")
+        status, _, text = get(f"{server.url}/metrics?x=1")
+        assert status == 200
+        assert "keyshared_build_info{" in text, "before the first status there is this at least"
+    finally:
+        server.close()
+        server.close()
+    with pytest.raises(urllib.error.URLError):
+        get(f"{server.url}/livez")
+
+
+def test_the_text_is_made_once_for_each_status(app: KeyShared, eventually: Eventually) -> None:
+    with running(app):
+        eventually(lambda: app.status() is not None, 60)
+        status = app.status()
+        assert status is not None
+        asked = []
+
+        def read() -> Any:
+            asked.append(1)
+            return status
+
+        exposition = Exposition(read)
+        first, second = exposition.text("")[0], exposition.text("")[0]
+        assert first is second
+        status = msgspec.structs.replace(status)
+        assert exposition.text("")[0] is not first
+        assert len(asked) == 3
