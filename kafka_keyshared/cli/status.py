@@ -7,11 +7,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from confluent_kafka import KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
-
-from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop
 
 log = logging.getLogger("kafka_keyshared.status")
@@ -20,7 +15,7 @@ LOOK_EVERY = 0.25
 LINE_EVERY = 5.0
 
 
-class Status(NamedTuple):
+class Progress(NamedTuple):
     """How far the instance is. ``lag`` is None while the end of a partition is not known."""
 
     settled: int
@@ -52,8 +47,7 @@ class StatusLine:
 
     Nothing is written while nothing changes. The lag is what Kafka's own tools call so: the end of
     the log less the committed position, over the partitions that are assigned. ``from_start`` says
-    where a partition without a committed position is read from. ``end_of`` gives the end of a
-    partition's log, None when it is not known.
+    where a partition without a committed position is read from.
     """
 
     def __init__(
@@ -62,15 +56,13 @@ class StatusLine:
         from_start: bool,
         say: Callable[[str], None] = log.info,
         clock: Callable[[], float] = time.monotonic,
-        end_of: Callable[[Loop, TopicPartition], int | None] | None = None,
     ) -> None:
         self._from_start = from_start
         self._say = say
         self._clock = clock
-        self._end_of = end_of or end_in_cache
         self._look_at = 0.0
         self._said_at = clock()
-        self._said: Status | None = None
+        self._said: Progress | None = None
 
     def __call__(self, loop: Loop) -> None:
         """Look at the instance a few times a second, and say what is new."""
@@ -78,7 +70,7 @@ class StatusLine:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        status = self._status(loop)
+        status = self._progress(loop)
         if status == self._said:
             return
         # A stream that trickles catches up after every record: that is worth one line in a while.
@@ -90,10 +82,10 @@ class StatusLine:
         self._said, self._said_at = status, now
         self._say(status.line((status.settled - before) / seconds))
 
-    def _status(self, loop: Loop) -> Status:
+    def _progress(self, loop: Loop) -> Progress:
         subscriptions = loop.core.subscriptions.values()
         counts = [sub.counts for sub in subscriptions]
-        return Status(
+        return Progress(
             settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts),
             dead_lettered=sum(each.dead_lettered for each in counts),
             held=max(sub.window.records for sub in subscriptions),
@@ -104,8 +96,9 @@ class StatusLine:
 
     def _lag(self, loop: Loop) -> int | None:
         lag = 0
+        ends = loop.ports.client.log_ends()
         for partition, state in loop.core.partitions.items():
-            end = self._end_of(loop, partition)
+            end = ends.get(partition)
             committed = loop.core.commits.committed(partition)
             if end is None:
                 return None
@@ -116,16 +109,3 @@ class StatusLine:
             elif self._from_start:
                 lag += end
         return lag
-
-
-def end_in_cache(loop: Loop, partition: TopicPartition) -> int | None:
-    """Return the end of the log as the last fetch showed it; the broker is not asked."""
-    client = loop.ports.client
-    if not isinstance(client, KafkaClient):
-        return None
-    try:
-        bounds = client.consumer.get_watermark_offsets(ClientPartition(*partition), cached=True)
-    except KafkaException as error:
-        log.debug("%s: no end of the log in the cache: %s", partition, error)
-        return None
-    return bounds[1] if bounds is not None and bounds[1] >= 0 else None

@@ -279,11 +279,12 @@ class Dispatcher:
         }
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
-        del event, now
+        del event
         self._stopping = True
         commands: list[Command] = []
         for sub in self.subscriptions.values():
             sub.stopped = True
+            commands += sub.bursts.hurry(now)
             commands += sub.recall_all()
         return commands
 
@@ -360,6 +361,7 @@ class Dispatcher:
             commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += heartbeat.retries(sub, now)
+            commands += sub.bursts.due(now)
             evicted = heartbeat.eviction(sub, dead)
             commands += evicted
             if heartbeat.fetch(sub):

@@ -22,8 +22,6 @@ from kafka_keyshared.core.events import (
     Failure,
     Fence,
     FencePassed,
-    Level,
-    Notice,
     Outcome,
     Publish,
     SetAside,
@@ -115,7 +113,7 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
         closed.state = LaneState.DEAD_LETTERING
         return [_publish(sub, closed)]
     if decision.next is Next.BLOCK:
-        return [_block(sub, closed)]
+        return _block(sub, closed, now)
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), "dropped")
@@ -170,20 +168,21 @@ def dead_lettered(
     if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
         return []  # forgotten with its partition: the record runs again at its next owner
     sub.counts.letters.add(head.topic(), "acknowledged" if error is None else "failed")
+    where = f"{partition_of(head)}@{head.offset()}"
     if error is None:
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), "dead_lettered")
+        text = f"{where} went to the dead-letter topic ({_failures(closed)})"
         _settle_head(sub, closed)
-        return []
+        return [*sub.bursts.dead_letters.add(text, now)]
     closed.publish_failures += 1
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
     sub.closed.wake_at(closed, now + delay)
     return [
-        Notice(
-            Level.ERROR,
-            f"dead letter of {partition_of(head)}@{head.offset()} was not written "
-            f"(try {closed.publish_failures}): {error}; the record stays unsettled and its key "
-            f"waits, next try in {delay:.0f} s",
+        *sub.bursts.refusals.add(
+            f"dead letter of {where} was not written (try {closed.publish_failures}): {error}; the "
+            f"record stays unsettled and its key waits, next try in {delay:.0f} s",
+            now,
         )
     ]
 
@@ -248,7 +247,7 @@ def _publish(sub: Subscription, closed: ClosedLane) -> Publish:
     return Publish(sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last)
 
 
-def _block(sub: Subscription, closed: ClosedLane) -> Notice:
+def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     closed.state = LaneState.BLOCKED
     head, last = closed.head, closed.last
     if head is None or last is None:
@@ -259,12 +258,21 @@ def _block(sub: Subscription, closed: ClosedLane) -> Notice:
         if last.outcome is Outcome.DEAD_LETTER
         else "it failed"
     )
-    return Notice(
-        Level.ERROR,
-        f"key {head.key()!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
-        f"({closed.failures} attempts, last: {last.error_type}: {last.message:.200}); other keys "
-        "go on. Mend the handler and restart, or give a dead-letter topic (dlq=True)",
-    )
+    return [
+        *sub.bursts.blocks.add(
+            f"key {head.key()!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
+            f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
+            "dead-letter topic (dlq=True)",
+            now,
+        )
+    ]
+
+
+def _failures(closed: ClosedLane) -> str:
+    """Return in words how often the lane's head failed, and how at last."""
+    last = closed.last
+    error = "" if last is None else f", last: {last.error_type}: {last.message:.200}"
+    return f"{closed.failures} attempts{error}"
 
 
 def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -> list[Command]:

@@ -72,15 +72,25 @@ def ack_timeouts(
         seen[share] = known
         record = share.records[started - 1]
         commands += _judge_age(sub, known, record, worker.name, now - known.since)
+    for share, known in watch.running.items():
+        if (known.warned or known.stuck) and seen.get(share) is not known:
+            record = share.records[known.started - 1]
+            commands.append(
+                Notice(Level.INFO, f"{_where(record)} ended after {now - known.since:.0f} s")
+            )
     watch.running = seen
     return commands
+
+
+def _where(record: Record) -> str:
+    return f"{partition_of(record)}@{record.offset()} (key {record.key()!r:.80})"
 
 
 def _judge_age(
     sub: Subscription, known: RunningSince, record: Record, worker: str, age: float
 ) -> list[Command]:
     settings = sub.settings
-    where = f"{partition_of(record)}@{record.offset()} (key {record.key()!r:.80})"
+    where = _where(record)
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
         known.stuck = True
         sub.counts.stuck += 1

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import mmh3
 
+from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.events import Command, Lease, Recall, Slice
 from kafka_keyshared.core.lanes import (
     ClosedLane,
@@ -45,6 +46,7 @@ class Subscription:
         self.name = settings.name
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
+        self.bursts = Bursts()
         self.closed = ClosedLanes()
         self.restrictions = Restrictions()
         self.parked: dict[TopicPartition, list[Record]] = {}

@@ -75,6 +75,7 @@ class Rebalancer:
         """Start the partitions at their committed positions, with their settled sets."""
         loop = self._loop
         loop.commits_stopped = False
+        began = loop.ports.clock()
         self._observe("assigned", partitions)
         starts = self._starts(partitions)
         if starts is None:
@@ -92,7 +93,7 @@ class Rebalancer:
             )
             return
         loop.tell(ev.Assigned(starts))
-        log.info("assigned %s", _names(partitions))
+        log.info("assigned %s in %.3f s", _names(partitions), loop.ports.clock() - began)
 
     def step(self) -> None:
         """Ask again for committed positions that could not be had."""
@@ -172,10 +173,15 @@ class Rebalancer:
             return
         self._observe("lost", partitions)
         self._withdraw(partitions)
+        held = loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         loop.tell(ev.Revoking(mine))
         self._release(partitions, mine, lost=True)
-        log.warning("lost %s: nothing is committed for them", _names(partitions))
+        log.warning(
+            "lost %s: nothing is committed for them, %d received records are let go unsettled",
+            _names(partitions),
+            held - loop.core.unsettled_count(),
+        )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
         self._unstarted = [each for each in self._unstarted if each not in partitions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, StatusLine, end_in_cache
+from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, StatusLine
 from kafka_keyshared.model import TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -32,13 +32,16 @@ class World:
             partitions=self.partitions,
             commits=SimpleNamespace(committed=self.committed.get),
         )
-        self.loop: Any = SimpleNamespace(core=core, ports=SimpleNamespace(client=None))
+        self.loop: Any = SimpleNamespace(core=core, ports=SimpleNamespace(client=self))
         self.line = StatusLine(
             from_start=from_start,
             say=self.said.append,
             clock=lambda: self.now,
-            end_of=lambda _, partition: self.ends[partition],
         )
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """What the client heard of the ends of the logs."""
+        return {each: end for each, end in self.ends.items() if end is not None}
 
     def after(self, seconds: float) -> list[str]:
         """Let time pass, step once, and return what was said."""
@@ -122,7 +125,3 @@ def test_without_a_committed_position_the_start_decides() -> None:
     assert line.endswith("lag 10")
     (line,) = World(from_start=False).after(LOOK_EVERY)
     assert line.startswith("caught up")
-
-
-def test_another_client_shows_no_end() -> None:
-    assert end_in_cache(World().loop, FIRST) is None

@@ -186,7 +186,7 @@ def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that
     assert publish.last.outcome is Outcome.RETRY
     assert harness.committed() == (0, [])
     commands = harness.tell(ev.DeadLettered(publish))
-    assert [type(command) for command in commands] == [ev.Lease]
+    assert [type(each) for each in commands if type(each) is not ev.Notice] == [ev.Lease]
     assert harness.work() == [1]
     assert harness.committed() == (2, [])
     assert harness.sub().counts.dead_lettered == 1

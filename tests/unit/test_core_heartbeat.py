@@ -7,6 +7,7 @@ from kafka_keyshared.core.events import (
     AbandonWorker,
     Beat,
     Halt,
+    Level,
     Recall,
     ReplaceWorker,
 )
@@ -38,6 +39,16 @@ def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker_once() -> 
     harness.beat(30)
     (notice,) = harness.notices
     assert "orders-0@0 (key b'k') has been running on worker-0 for 30 s" in notice.text
+
+
+def test_a_record_that_was_named_is_named_again_when_it_ends_with_its_time() -> None:
+    harness = running(SubscriptionSettings(), 0, 1)
+    harness.beat(90)
+    harness.worker().finish()
+    harness.worker().start()
+    harness.beat(2)
+    assert [each.text for each in harness.notices][1:] == ["orders-0@0 (key b'k') ended after 45 s"]
+    assert harness.notices[1].level is Level.INFO
 
 
 def test_a_worker_that_goes_from_record_to_record_is_never_named() -> None:

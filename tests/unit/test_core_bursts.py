@@ -1,0 +1,85 @@
+"""Many events of one kind come out as few lines; the first is never held back."""
+
+from __future__ import annotations
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.bursts import INTERVAL
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from tests.support.harness import Harness
+from tests.support.records import ERROR, record
+
+ONCE = RetryPolicy(attempts=1)
+DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=ONCE)
+
+
+def failing(settings: SubscriptionSettings, count: int) -> Harness:
+    """``count`` records of as many keys, each of which fails once and for all."""
+    harness = Harness(settings)
+    harness.assign()
+    harness.fetch(*(record(offset, f"key-{offset}") for offset in range(count)))
+    harness.work({offset: [ERROR] for offset in range(count)})
+    return harness
+
+
+def lines(harness: Harness, part: str) -> list[str]:
+    return [notice.text for notice in harness.notices if part in notice.text]
+
+
+def test_the_first_dead_letter_is_told_at_once_with_its_reason() -> None:
+    harness = failing(DLQ, 3)
+    harness.dead_letter()
+    (line,) = lines(harness, "dead-letter topic")
+    assert line.startswith("orders-0@")
+    assert "(1 attempts, last: ValueError: no such flight)" in line
+
+
+def test_a_burst_of_dead_letters_is_one_line_with_count_time_and_the_last() -> None:
+    harness = failing(DLQ, 30)
+    for _ in range(30):
+        harness.dead_letter()
+    harness.beat(int(INTERVAL / 0.5) + 1)
+    _first, burst = lines(harness, "dead-letter topic")
+    assert burst.startswith("29 more records went to the dead-letter topic in 10 s, the last: ")
+    assert "orders-0@" in burst
+    harness.beat(int(INTERVAL / 0.5) + 1)
+    assert len(lines(harness, "dead-letter topic")) == 2, "nothing more happened since"
+
+
+def test_one_more_is_told_in_its_own_words() -> None:
+    harness = failing(DLQ, 2)
+    harness.dead_letter()
+    harness.dead_letter()
+    harness.beat(int(INTERVAL / 0.5) + 1)
+    assert len(lines(harness, "dead-letter topic")) == 2
+    assert not lines(harness, "more records")
+
+
+def test_a_dlq_that_refuses_many_is_told_in_few_lines() -> None:
+    harness = failing(DLQ, 30)
+    for _ in range(30):
+        harness.dead_letter("UNKNOWN_TOPIC_OR_PART")
+    (line,) = lines(harness, "was not written")
+    assert "UNKNOWN_TOPIC_OR_PART" in line
+    assert "next try in 1 s" in line
+    harness.beat(int(INTERVAL / 0.5) + 1)
+    assert len(lines(harness, "29 more dead letters were not written in 10 s")) == 1
+
+
+def test_blocked_keys_are_told_in_few_lines_and_the_first_by_name() -> None:
+    harness = failing(SubscriptionSettings(retry=ONCE), 30)
+    (line,) = lines(harness, "is blocked")
+    assert line.startswith("key b'key-")
+    harness.beat(int(INTERVAL / 0.5) + 1)
+    assert len(lines(harness, "29 more keys are blocked in 10 s")) == 1
+
+
+def test_a_stop_holds_nothing_back() -> None:
+    harness = failing(DLQ, 5)
+    for _ in range(3):
+        harness.dead_letter()
+    harness.tell(ev.Stopping())
+    assert len(lines(harness, "2 more records went to the dead-letter topic")) == 1
+    harness.dead_letter()
+    harness.dead_letter()
+    assert len(lines(harness, "dead-letter topic")) == 4
