@@ -6,10 +6,12 @@ through the mailbox. It is made when the first dead letter is due.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq.envelope import headers_of
@@ -17,15 +19,47 @@ from kafka_keyshared.dlq.envelope import headers_of
 MESSAGE_BYTES_MAX = 64 << 20
 """The producer refuses nothing for its size; whether a dead letter fits is the broker's to say."""
 
+REMAKE_AFTER = 0.9
+"""Seconds for which no producer is made after one failed for good: less than the first back-off."""
+
+_ALONE: Mapping[str, Any] = {"batch.num.messages": 1}
+
 _SHARED_PREFIXES = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
 _SHARED_NAMES = ("metadata.broker.list", "oauth_cb", "enable.ssl.certificate.verification")
+
+
+class _Line:
+    """A producer, and how many of its letters the broker has not answered.
+
+    ``fatal`` is the error after which such a producer refuses everything, whatever is mended at the
+    broker.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], *, alone: bool) -> None:
+        self.alone = alone
+        self.pending = 0
+        self.fatal: KafkaError | None = None
+        self.producer = Producer({**conf, **(_ALONE if alone else {})})
+
+    def serve(self, act: Callable[[], object]) -> None:
+        """Let answers in by ``act``, out of which the client raises what is fatal."""
+        try:
+            act()
+        except KafkaException as error:
+            self.fatal = error.args[0]
+        if self.fatal is not None and self.pending:
+            # Refused now, and written again by the next producer, instead of after a time-out.
+            self.producer.purge()
 
 
 class DeadLetterPublisher:
     """Writes the records of :class:`Publish` commands to the topic that ``topic_for`` names.
 
     ``conf`` is the consumer's; what concerns the connection is taken over. ``post`` is told the
-    outcome of each dead letter.
+    outcome of each dead letter, a refusal with the topic, the reason and what to do.
+
+    A broker measures its limit on whole batches. So a letter that was refused for its size in
+    company is sent again alone before that is called a refusal.
     """
 
     def __init__(
@@ -33,27 +67,41 @@ class DeadLetterPublisher:
         conf: Mapping[str, Any],
         topic_for: Callable[[str], str],
         post: Callable[[DeadLettered], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conf = producer_conf(conf)
         self._group = str(conf.get("group.id", ""))
         self._topic_for = topic_for
         self._post = post
-        self._producer: Producer | None = None
-        self._pending = 0
+        self._clock = clock
+        self._lines: list[_Line] = []
+        # The last fatal error and until when no producer is made after it.
+        self._failed: tuple[KafkaError, float] | None = None
 
     def publish(self, publish: Publish) -> None:
         """Send a dead letter."""
+        self._send(publish, alone=False)
+
+    def _send(self, publish: Publish, *, alone: bool) -> None:
         record = publish.record
-        if self._producer is None:
-            self._producer = Producer(self._conf)
-
-        def delivered(error: Any, _message: Any) -> None:
-            self._pending -= 1
-            self._post(DeadLettered(publish, None if error is None else str(error)))
-
-        self._pending += 1
         try:
-            self._producer.produce(
+            line = self._line(alone=alone)
+        except KafkaException as error:
+            self._refused(publish, error.args[0])
+            return
+
+        def delivered(error: KafkaError | None, _message: Any) -> None:
+            line.pending -= 1
+            if error is None:
+                self._post(DeadLettered(publish, None))
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not alone:
+                self._send(publish, alone=True)
+            else:
+                self._refused(publish, error, line)
+
+        line.pending += 1
+        try:
+            line.producer.produce(
                 self._topic_for(record.topic()),
                 key=record.key(),
                 value=record.value(),
@@ -61,23 +109,83 @@ class DeadLetterPublisher:
                 on_delivery=delivered,
             )
         except (BufferError, KafkaException, ValueError, TypeError) as error:
-            self._pending -= 1
-            self._post(DeadLettered(publish, f"{type(error).__name__}: {error}"))
+            line.pending -= 1
+            reason = error.args[0] if isinstance(error, KafkaException) else error
+            self._refused(publish, reason, line)
+
+    def _line(self, *, alone: bool) -> _Line:
+        for line in self._lines:
+            if line.alone is alone and line.fatal is None:
+                return line
+        if self._failed is not None and self._clock() < self._failed[1]:
+            raise KafkaException(self._failed[0])
+        line = _Line(self._conf, alone=alone)
+        self._lines.append(line)
+        return line
+
+    def _refused(
+        self, publish: Publish, error: Exception | KafkaError, line: _Line | None = None
+    ) -> None:
+        if line is not None and isinstance(error, KafkaError):
+            if error.fatal() or error.code() == KafkaError._FATAL:
+                line.fatal = line.fatal or error
+            if line.fatal is not None:
+                # Why the producer failed, and not that its queue was emptied for it.
+                error = line.fatal
+                self._failed = (error, self._clock() + REMAKE_AFTER)
+        self._post(DeadLettered(publish, why_refused(self._topic_for, publish, error)))
 
     def serve(self) -> None:
         """Let the broker's answers in."""
-        if self._pending and self._producer is not None:
-            self._producer.poll(0)
+        for line in list(self._lines):
+            if line.pending:
+                line.serve(partial(line.producer.poll, 0))
+            elif line.fatal is not None:
+                self._lines.remove(line)
 
     def pending(self) -> int:
         """Return how many dead letters have not been answered."""
-        return self._pending
+        return sum(line.pending for line in self._lines)
 
     def close(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for what is on the way, then disconnect."""
-        if self._producer is not None:
-            self._producer.flush(timeout)
-            self._producer = None
+        deadline = self._clock() + timeout
+        # Twice, because what is refused in company goes on its way again while the first waits.
+        for _ in range(2):
+            for line in list(self._lines):
+                left = max(0.0, deadline - self._clock())
+                line.serve(partial(line.producer.flush, left))
+        self._lines.clear()
+
+
+_SIZE = KafkaError.MSG_SIZE_TOO_LARGE
+_CURES: Mapping[int, str] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "see sasl.username and sasl.password",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "create it again",
+    KafkaError._UNKNOWN_TOPIC: "create it again",
+    KafkaError._UNKNOWN_PARTITION: "create it again",
+    KafkaError._MSG_TIMED_OUT: "see that it still exists and that its brokers run",
+    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: set its "
+    "cleanup.policy to delete",
+    KafkaError.NOT_ENOUGH_REPLICAS: "see that enough of its brokers run (min.insync.replicas)",
+}
+
+
+def why_refused(
+    topic_for: Callable[[str], str], publish: Publish, error: Exception | KafkaError
+) -> str:
+    """Return in words where a dead letter was not written, why, and what to do about it."""
+    record = publish.record
+    topic = topic_for(record.topic())
+    if not isinstance(error, KafkaError):
+        return f"{topic!r}: {type(error).__name__}: {error}"
+    cure = _CURES.get(error.code(), "see what `keyshared doctor` says about it")
+    if error.code() == _SIZE:
+        size = len(record.key() or b"") + len(record.value() or b"")
+        cure = f"raise its max.message.bytes: {size:,} bytes and the headers have to fit"
+    return f"{topic!r}: {error.str()}; {cure}"
 
 
 def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,13 +24,14 @@ class FakeProducer:
     """A producer that keeps what it was given, or refuses it."""
 
     made = 0
+    answer: KafkaError | None = None
+    fatal: KafkaError | None = None
     refusal: BaseException | None = None
 
     def __init__(self, conf: dict[str, Any]) -> None:
         type(self).made += 1
         self.conf = conf
         self.waiting: list[tuple[str, dict[str, Any], Callable[..., None]]] = []
-        self.answer: KafkaError | None = None
 
     def produce(self, topic: str, on_delivery: Callable[..., None], **what: Any) -> None:
         if self.refusal is not None:
@@ -38,12 +39,17 @@ class FakeProducer:
         self.waiting.append((topic, what, on_delivery))
 
     def poll(self, _timeout: float) -> None:
-        for _, _, on_delivery in self.waiting:
+        if self.fatal is not None and self.answer is None:
+            raise KafkaException(self.fatal)
+        waiting, self.waiting = self.waiting, []
+        for _, _, on_delivery in waiting:
             on_delivery(self.answer, None)
-        self.waiting.clear()
 
     def flush(self, timeout: float) -> None:
         self.poll(timeout)
+
+    def purge(self) -> None:
+        self.answer = KafkaError(KafkaError._PURGE_QUEUE)
 
 
 class Desk:
@@ -53,13 +59,19 @@ class Desk:
         self.kind = kind
         self.told: list[DeadLettered] = []
         conf = {"bootstrap.servers": "b:1", "group.id": "g"}
-        self.publisher = DeadLetterPublisher(conf, lambda topic: f"{topic}.dlq", self.told.append)
+        self.now = 0.0
+        self.publisher = DeadLetterPublisher(
+            conf, lambda topic: f"{topic}.dlq", self.told.append, lambda: self.now
+        )
+
+    @property
+    def producers(self) -> list[FakeProducer]:
+        producers: list[Any] = [line.producer for line in self.publisher._lines]
+        return producers
 
     @property
     def producer(self) -> FakeProducer:
-        producer: Any = self.publisher._producer
-        assert isinstance(producer, FakeProducer)
-        return producer
+        return self.producers[0]
 
 
 @pytest.fixture
@@ -83,15 +95,128 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
     assert desk.publisher.pending() == 0
 
 
-def test_a_refused_letter_is_told_with_the_reason(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "allow this user to WRITE"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "create it again"),
+        (KafkaError._MSG_TIMED_OUT, "see that it still exists"),
+        (KafkaError.INVALID_RECORD, "cleanup.policy"),
+        (KafkaError.POLICY_VIOLATION, "keyshared doctor"),
+    ],
+)
+def test_a_refused_letter_is_told_with_topic_reason_and_cure(
+    desk: Desk, code: int, cure: str
+) -> None:
     sent = letter([])
     desk.publisher.publish(sent)
-    desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    desk.producer.answer = KafkaError(code)
     desk.publisher.serve()
     (told,) = desk.told
     assert told.publish is sent
     assert told.error is not None
-    assert "MSG_SIZE_TOO_LARGE" in told.error
+    assert told.error.startswith(f"'orders.dlq': {KafkaError(code).str()}; ")
+    assert cure in told.error
+    assert desk.publisher.pending() == 0
+
+
+def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk) -> None:
+    first, second = letter([]), letter([])
+    for each in (first, second):
+        desk.publisher.publish(each)
+    desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    desk.publisher.serve()
+    shared, alone = desk.producers
+    assert (len(shared.waiting), len(alone.waiting), desk.publisher.pending()) == (0, 2, 2)
+    assert alone.conf == {**shared.conf, "batch.num.messages": 1}
+    desk.publisher.serve()
+    assert desk.told == [DeadLettered(first, None), DeadLettered(second, None)]
+    assert desk.publisher.pending() == 0
+
+
+def test_what_is_too_large_alone_is_told_once_with_its_size(desk: Desk) -> None:
+    desk.kind.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    desk.publisher.publish(letter([]))
+    for _ in range(3):
+        desk.publisher.serve()
+    (told,) = desk.told
+    assert "raise its max.message.bytes: 2 bytes and the headers" in str(told.error)
+    assert desk.publisher.pending() == 0
+
+
+def test_what_is_on_its_way_again_is_waited_for_at_the_end(desk: Desk) -> None:
+    desk.publisher.publish(letter([]))
+    desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    desk.publisher.close(1.0)
+    assert [told.error for told in desk.told] == [None]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["when sent", "when answered"])
+def test_after_a_fatal_error_the_next_letter_goes_with_a_new_producer(
+    desk: Desk, at_once: bool
+) -> None:
+    fatal = KafkaError(KafkaError._FATAL)
+    desk.publisher.publish(letter([]))
+    broken = desk.producer
+    if at_once:
+        desk.kind.refusal = KafkaException(fatal)
+        desk.publisher.publish(letter([]))
+        desk.kind.refusal = None
+        assert len(desk.told) == 1
+    else:
+        broken.answer = fatal
+        desk.publisher.serve()
+    desk.now += module.REMAKE_AFTER
+    desk.publisher.publish(letter([]))
+    assert desk.kind.made == 2
+    desk.publisher.serve()
+    desk.publisher.serve()
+    assert [told.error is None for told in desk.told] == [False, *[True] * (1 + at_once)]
+    assert broken not in desk.producers
+
+
+def test_a_fatal_error_that_the_client_raises_ends_no_instance(desk: Desk) -> None:
+    """The client raises what is fatal out of poll, for a user who may write nowhere for one."""
+    denied = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no permission", fatal=True)
+
+    desk.kind.fatal = denied
+    sent = [letter([]), letter([])]
+    for each in sent:
+        desk.publisher.publish(each)
+    desk.publisher.serve()
+    assert (desk.told, desk.publisher.pending()) == ([], 2)
+    desk.publisher.serve()
+    assert [told.publish for told in desk.told] == sent
+    for told in desk.told:
+        # Why it failed, not that its queue was emptied.
+        assert told.error == "'orders.dlq': no permission; allow this user to WRITE to it"
+    assert desk.publisher.pending() == 0
+
+
+def test_producers_are_not_made_in_a_spin_when_each_one_fails(desk: Desk) -> None:
+    desk.kind.answer = KafkaError(KafkaError._FATAL)
+    desk.publisher.publish(letter([]))
+    desk.publisher.serve()
+    for _ in range(50):
+        desk.publisher.publish(letter([]))
+        desk.publisher.serve()
+    assert desk.kind.made == 1
+    assert len(desk.told) == 51
+    assert all("Fatal error" in str(told.error) for told in desk.told)
+
+
+def test_a_producer_that_cannot_be_made_is_told_and_not_lost(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_conf: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr(module, "Producer", refuse)
+    sent = letter([])
+    desk.publisher.publish(sent)
+    (told,) = desk.told
+    assert told.publish is sent
+    assert "Invalid argument" in str(told.error)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +236,10 @@ def test_a_letter_that_cannot_even_be_sent_is_told_and_not_lost(
     desk.publisher.publish(sent)
     (told,) = desk.told
     assert told.publish is sent
-    assert str(told.error).startswith(type(refusal).__name__)
+    assert told.error is not None
+    reason = refusal.args[0]
+    assert f"'orders.dlq': {reason.str() if isinstance(reason, KafkaError) else ''}" in told.error
+    assert isinstance(refusal, KafkaException) or f"{type(refusal).__name__}: " in told.error
     assert desk.publisher.pending() == 0
 
 
