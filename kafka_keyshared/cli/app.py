@@ -29,8 +29,14 @@ bench_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+ring_app = typer.Typer(
+    help="Which worker a key goes to, and what a resize would move.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.add_typer(demo_app, name="demo")
 app.add_typer(bench_app, name="bench")
+app.add_typer(ring_app, name="ring")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
 OutputFlag = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
@@ -41,6 +47,21 @@ ClientSettings = Annotated[
     list[str] | None,
     typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
 ]
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
+]
+Group = Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")]
+RunWorkers = Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")]
+DeadLetters = Annotated[
+    str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
+]
+DeadLettersCreate = Annotated[
+    bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
+]
+ConfigFile = Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")]
+AppDir = Annotated[Path, typer.Option(help="First on sys.path.")]
+Workers = Annotated[int, typer.Option(min=1, max=1_000, help="How many workers.")]
+Vnodes = Annotated[int, typer.Option(min=1, max=1_000, help="Points of each worker on the ring.")]
 
 INTERRUPTED = 130
 """What typer makes of Ctrl-C. To us it is a failure like any other: the work was not done."""
@@ -117,19 +138,13 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
         ),
     ],
     bootstrap_server: Bootstrap = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
-    ] = None,
-    group: Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")] = None,
-    workers: Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")] = None,
-    dlq: Annotated[
-        str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
-    ] = None,
-    dlq_create: Annotated[
-        bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
-    ] = False,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")] = None,
-    app_dir: Annotated[Path, typer.Option(help="First on sys.path.")] = Path(),
+    topic: Topics = None,
+    group: Group = None,
+    workers: RunWorkers = None,
+    dlq: DeadLetters = None,
+    dlq_create: DeadLettersCreate = False,
+    config: ConfigFile = None,
+    app_dir: AppDir = Path(),
     x: ClientSettings = None,
 ) -> int:
     """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
@@ -149,6 +164,103 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
             client=x or [],
         )
     )
+
+
+@app.command("doctor")
+def doctor(  # noqa: PLR0917 - each is an option of the command line
+    handler: Annotated[
+        str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; may be left out.")
+    ] = None,
+    bootstrap_server: Bootstrap = None,
+    topic: Topics = None,
+    group: Group = None,
+    workers: RunWorkers = None,
+    dlq: DeadLetters = None,
+    dlq_create: DeadLettersCreate = False,
+    config: ConfigFile = None,
+    app_dir: AppDir = Path(),
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Look at everything that a run needs, in order; join and write nothing.
+
+    Exit status 0: healthy, there may be warnings. 3: a check failed.
+    """
+    from kafka_keyshared.cli.doctor import doctor_verb
+    from kafka_keyshared.cli.run import RunArguments
+
+    arguments = RunArguments(
+        handler=handler,
+        bootstrap=bootstrap_server,
+        topics=topic or [],
+        group=group,
+        workers=workers,
+        dlq=dlq,
+        dlq_create=dlq_create,
+        config=config,
+        app_dir=app_dir,
+        client=x or [],
+    )
+    return doctor_verb(arguments, Output.JSON if json else output)
+
+
+@ring_app.command("where")
+def ring_where(  # noqa: PLR0917 - each is an option of the command line
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="As text, or its bytes as hex:00ff.")
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", help="Ask for records without a key.")] = False,
+    workers: Workers = 16,
+    vnodes: Vnodes = 100,
+    slot_function: Annotated[str, typer.Option(help="mmh3, fnv1a or pulsar.")] = "mmh3",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Show the way of a key: its hash, slot, vnode and worker."""
+    from kafka_keyshared.cli.ring import where_verb
+
+    return where_verb(
+        key,
+        null=null,
+        workers=workers,
+        vnodes=vnodes,
+        slot_function=slot_function,
+        output=Output.JSON if json else output,
+    )
+
+
+@ring_app.command("show")
+def ring_show(
+    workers: Workers = 16,
+    vnodes: Vnodes = 100,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Show each worker's part of the 65,536 slots."""
+    from kafka_keyshared.cli.ring import show_verb
+
+    return show_verb(workers, vnodes, Output.JSON if json else output)
+
+
+@ring_app.command("simulate")
+def ring_simulate(  # noqa: PLR0917 - each is an option of the command line
+    workers: Workers = 16,
+    vnodes: Vnodes = 100,
+    add: Annotated[int, typer.Option(min=0, max=1_000, help="Workers that join.")] = 0,
+    remove: Annotated[
+        int, typer.Option(min=0, max=1_000, help="Workers that leave, the last ones first.")
+    ] = 0,
+    keys: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many random keys.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same keys.")] = 1,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Show how many keys change their worker when the number of workers changes."""
+    from kafka_keyshared.cli.ring import simulate_verb
+
+    shown = Output.JSON if json else output
+    return simulate_verb(workers, vnodes, add, remove, keys, seed, shown)
 
 
 @bench_app.command("noop")
@@ -182,6 +294,73 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         max_leases_per_key=max_leases_per_key,
     )
     return noop_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@bench_app.command("latency")
+def bench_latency(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    rate: Annotated[int, typer.Option(help="Records per second, sent by the clock.")] = 5_000,
+    seconds: Annotated[float, typer.Option(help="How long each run lasts.")] = 20.0,
+    warmup: Annotated[float, typer.Option(help="Its first seconds, not counted.")] = 3.0,
+    repeat: Annotated[int, typer.Option(help="Pairs of runs.")] = 9,
+    partitions: int = 8,
+    keys: int = 10_000,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    handler_ms: Annotated[float, typer.Option(help="What the handler sleeps.")] = 0.0,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how much later handlers start."""
+    from kafka_keyshared.bench.latency import LatencyPlan
+    from kafka_keyshared.cli.bench import latency_verb
+
+    plan = LatencyPlan(
+        rate=rate,
+        seconds=seconds,
+        warmup=warmup,
+        repeat=repeat,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        workers=workers,
+        handler_ms=handler_ms,
+    )
+    return latency_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@bench_app.command("memory")
+def bench_memory(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    keys: Annotated[int, typer.Option(help="One record for each.")] = 10_000_000,
+    partitions: int = 8,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the memory of a run over many keys."""
+    from kafka_keyshared.bench.memory import MemoryPlan
+    from kafka_keyshared.cli.bench import memory_verb
+
+    plan = MemoryPlan(keys=keys, partitions=partitions, value_bytes=value_bytes, workers=workers)
+    return memory_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@bench_app.command("idle")
+def bench_idle(
+    bootstrap_server: Bootstrap = None,
+    seconds: Annotated[float, typer.Option(help="How long they wait.")] = 20.0,
+    workers: str = "thread:8",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the processor time of waiting."""
+    from kafka_keyshared.bench.idle import IdlePlan
+    from kafka_keyshared.cli.bench import idle_verb
+
+    plan = IdlePlan(seconds=seconds, workers=workers)
+    return idle_verb(plan, bootstrap_server, Output.JSON if json else output)
 
 
 if __name__ == "__main__":

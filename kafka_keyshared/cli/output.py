@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+Justify: TypeAlias = Literal["left", "right"]
 
 
 class Output(enum.StrEnum):
@@ -14,6 +16,7 @@ class Output(enum.StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 def write_error(text: str) -> None:
@@ -27,18 +30,61 @@ def write_note(text: str) -> None:
 
 
 def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
-    """Print a result as JSON on one line, or as a table of names and values."""
+    """Print a result as JSON on one line, as YAML, or as a table of names and values."""
     if output is Output.JSON:
         sys.stdout.write(json.dumps(result) + "\n")
-        return
+    elif output is Output.YAML:
+        sys.stdout.write("".join(f"{line}\n" for line in _yaml(result)))
+    else:
+        rows = [
+            (name, f"{value:,}" if type(value) is int else str(value))
+            for name, value in result.items()
+        ]
+        write_table(title, {"": "left", " ": "left"}, rows)
+
+
+def write_table(
+    title: str,
+    columns: Mapping[str, Justify],
+    rows: Sequence[Sequence[str]],
+    styles: Mapping[str, str] = {},
+) -> None:
+    """Print a table; columns whose names are blank have no heading.
+
+    ``styles`` gives cells with a certain text a colour, on a terminal.
+    """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, show_header=False)
-    for name, value in result.items():
-        shown = f"{value:,}" if type(value) is int else str(value)
-        table.add_row(name, shown)
+    table = Table(title=title, show_header=any(name.strip() for name in columns))
+    for name, justify in columns.items():
+        table.add_column(name, justify=justify)
+    for row in rows:
+        # As text, because what stands in [brackets] would be taken for markup.
+        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     Console(file=sys.stdout).print(table)
+
+
+def _yaml(value: Any) -> Iterator[str]:
+    """Yield the lines of a value in block style; every scalar is JSON, which YAML 1.2 includes."""
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _yaml_item(f"{name}:", inner)
+    elif isinstance(value, list) and value:
+        for inner in value:
+            lines = list(_yaml(inner))
+            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines))
+    else:
+        yield json.dumps(value)
+
+
+def _yaml_item(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping | list) and value:
+        yield name
+        yield from (f"  {line}" for line in _yaml(value))
+    else:
+        yield f"{name} {json.dumps(value)}"
 
 
 def start_logging() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -11,46 +13,116 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.kafka import unreachable
 
 ANSWER_TIMEOUT = 6.0
+QUIET: Mapping[str, Any] = {
+    # The reason is told once, in the error; the client would log every attempt.
+    "log_level": 2,
+    "reconnect.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 500,
+    # By default a port that takes connections and never answers is reported after 30 s.
+    "socket.connection.setup.timeout.ms": 4_000,
+}
+COMMON_SETTINGS = (
+    "allow.auto.create.topics",
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "client.id",
+    "client.rack",
+    "debug",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "message.max.bytes",
+    "metadata.max.age.ms",
+    "partition.assignment.strategy",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "sasl.mechanism",
+    "sasl.password",
+    "sasl.username",
+    "security.protocol",
+    "session.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.timeout.ms",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+    "statistics.interval.ms",
+    "topic.metadata.refresh.interval.ms",
+)
+"""Settings of the client that people type by hand: what a mistyped one may have been."""
+
+_UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
-def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
-    """Return once a broker has answered a client with this configuration.
+def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> list[str]:
+    """Return the names of all topics once a broker has answered a client with this configuration.
 
     Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the last reason
     that the client gave and what to try, after ``timeout`` seconds, and :class:`ConfigError` when
     the client refuses a setting.
     """
     reasons: list[str] = []
-    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
-    # Never subscribed, so the group never hears of this client; only the setting must be there.
-    own.setdefault("group.id", "unused")
-    own |= {
-        "error_cb": lambda error: reasons.append(error.str()),
-        # The reason is told once, in the error; the client would log every attempt.
-        "log_level": 2,
-        "reconnect.backoff.ms": 100,
-        "reconnect.backoff.max.ms": 500,
-    }
+    consumer = outsider(conf, reasons)
     try:
-        consumer = Consumer(own)
-    except (KafkaException, TypeError, ValueError) as error:
-        raise refused(error) from error
-    try:
-        consumer.list_topics(timeout=timeout)
+        return list(consumer.list_topics(timeout=timeout).topics)
     except KafkaException as error:
         consumer.poll(0)
-        address = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
-        raise unreachable(address, _telling(reasons) or _text(error)) from error
+        raise unreachable(address_of(conf), telling(reasons) or text_of(error)) from error
     finally:
         consumer.close()
 
 
-def refused(error: Exception) -> ConfigError:
-    """Return the error for a configuration that the client does not take."""
+def outsider(conf: Mapping[str, Any], reasons: list[str]) -> Consumer:
+    """Return a client that only asks: it is never subscribed, so no group hears of it.
+
+    ``reasons`` is filled with what the client says is wrong. Raises :class:`ConfigError` when it
+    refuses a setting.
+    """
+    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
+    own.setdefault("group.id", "unused")
+    own |= {**QUIET, "error_cb": lambda error: reasons.append(error.str())}
+    try:
+        return Consumer(own)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise refused(error) from error
+
+
+def address_of(conf: Mapping[str, Any]) -> str:
+    """Return where the cluster is said to be."""
+    return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
+
+
+def refused(error: Exception, topics: Sequence[str] = ()) -> ConfigError:
+    """Return the error for a configuration, or for ``topics``, that the client does not take."""
+    text = text_of(error)
+    if topics and "subscription" in text:
+        return ConfigError(
+            f"the Kafka client refuses to subscribe to {', '.join(map(repr, topics))}: {text}; "
+            "see the names, and that each one with ^ at its beginning is a regular expression"
+        )
+    near = ""
+    if (unknown := _UNKNOWN.search(text)) is not None:
+        found = get_close_matches(unknown[1], COMMON_SETTINGS, n=1)
+        near = f"; did you mean {found[0]!r}?" if found else ""
     return ConfigError(
-        f"the Kafka client refuses its configuration: {_text(error)}; see -X, and [kafka] in the "
-        "file"
+        f"the Kafka client refuses its configuration: {text}{near}; see -X, and [kafka] in the file"
     )
 
 
@@ -60,12 +132,13 @@ def is_refusal(error: KafkaException) -> bool:
     return isinstance(reason, KafkaError) and reason.code() == KafkaError._INVALID_ARG
 
 
-def _telling(reasons: list[str]) -> str:
+def telling(reasons: list[str]) -> str:
     """Return the last reason that names a cause; "all brokers are down" does not."""
     causes = [reason for reason in reasons if "brokers are down" not in reason]
     return (causes or reasons or [""])[-1]
 
 
-def _text(error: Exception) -> str:
+def text_of(error: Exception) -> str:
+    """Return the words of an error of the client."""
     reason = error.args[0] if error.args else error
     return reason.str() if isinstance(reason, KafkaError) else str(reason)

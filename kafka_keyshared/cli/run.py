@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,13 +12,16 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaException
 
+from kafka_keyshared.cli.checks import BadPattern, matching
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.reach import is_refusal, refused, require_broker
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.status import StatusLine
-from kafka_keyshared.config import FileConfig, load_file
+from kafka_keyshared.config import FileConfig, Options, load_file
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.service import Hooks, KeyShared
+
+log = logging.getLogger("kafka_keyshared.run")
 
 FROM_START = ("earliest", "smallest", "beginning")
 
@@ -24,7 +30,7 @@ FROM_START = ("earliest", "smallest", "beginning")
 class RunArguments:
     """What the command line said; None and empty where it said nothing."""
 
-    handler: str
+    handler: str | None
     bootstrap: str | None
     topics: list[str]
     group: str | None
@@ -36,67 +42,66 @@ class RunArguments:
     client: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """File and flags put together; ``origins`` says where each setting that was given came from."""
+
+    conf: dict[str, Any]
+    topics: list[str]
+    options: dict[str, Any]
+    origins: dict[str, str]
+
+    def told(self, error: ConfigError) -> ConfigError:
+        """Return the error with the origin of the settings that it names."""
+        text = str(error)
+        named = [
+            f"{name} is from {origin}"
+            for name, origin in self.origins.items()
+            if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
+        ]
+        return type(error)(f"{text} ({', '.join(named)})") if named else error
+
+
 def run_verb(arguments: RunArguments) -> int:
     """Build the app and run it in this thread."""
     start_logging()
-    target = load_object(arguments.handler, arguments.app_dir)
+    target = load_object(arguments.handler or "", arguments.app_dir)
+    layers = Layers({}, [], {}, {})
     if isinstance(target, KeyShared):
-        if given := _given(arguments):
-            raise ConfigError(
-                f"{arguments.handler} is a KeyShared app with its own settings; leave out "
-                f"{', '.join(given)}, or name a handler instead"
-            )
+        refuse_flags_beside_app(arguments)
         app = target
     else:
-        app = build(arguments)
+        layers = layer(arguments)
+        app = build(layers)
         app.handler(target)
-    require_broker(app.conf)
+    try:
+        there = require_broker(app.conf)
+    except ConfigError as error:
+        raise layers.told(error) from error
+    _say_what_waits(app, there)
     try:
         return app.run()
     except KafkaException as error:
         if is_refusal(error):
-            raise refused(error) from error
+            raise refused(error, app.topics) from error
         raise KeySharedError(f"the Kafka client failed: {error.args[0]}") from error
 
 
-def build(arguments: RunArguments) -> KeyShared:
-    """Put file and flags together; a flag wins over the file."""
-    file = _read(arguments.config)
-    conf: dict[str, Any] = dict(file.kafka)
-    if bootstrap := arguments.bootstrap or file.bootstrap:
-        conf["bootstrap.servers"] = bootstrap
-    if group := arguments.group or file.group:
-        conf["group.id"] = group
-    conf.update(client_settings(arguments.client))
-    if not conf.get("bootstrap.servers"):
-        raise ConfigError("no broker is named: give -b host:port, or bootstrap in the file")
-    if not conf.get("group.id"):
-        raise ConfigError("no consumer group is named: give -g NAME, or group in the file")
-    topics = arguments.topics or file.topics
-    if not topics:
-        raise ConfigError("no topic is named: give -t NAME, or topics in the file")
-    options = {name: getattr(file, name) for name in type(file.options()).__struct_fields__}
-    options["retry"] = msgspec.to_builtins(file.retry)
-    if arguments.workers is not None:
-        options["workers"] = arguments.workers
-    if arguments.dlq is not None:
-        options["dlq"] = True if arguments.dlq == "auto" else arguments.dlq
-    if arguments.dlq_create:
-        options["dlq_create"] = True
-    status = StatusLine(from_start=str(conf.get("auto.offset.reset")) in FROM_START)
-    return KeyShared(conf, topics, hooks=Hooks(stepped=status), **options)
+def _say_what_waits(app: KeyShared, there: list[str]) -> None:
+    seconds = float(app.conf.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
+    for pattern in app.topics:
+        # One that is no expression is refused by the client itself, a moment later.
+        with suppress(BadPattern):
+            if pattern.startswith("^") and not matching(pattern, there):
+                log.warning(
+                    "pattern %s matches none of the %d topics there; waiting for one, looked for "
+                    "again every %g s (topic.metadata.refresh.interval.ms)",
+                    *(pattern, len(there), seconds),
+                )
 
 
-def _read(path: Path | None) -> FileConfig:
-    if path is None:
-        return FileConfig()
-    try:
-        return load_file(path)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error
-
-
-def _given(arguments: RunArguments) -> list[str]:
+def refuse_flags_beside_app(arguments: RunArguments) -> None:
+    """Raise :class:`ConfigError` for flags that an app with its own settings would not heed."""
     flags = {
         "-b": arguments.bootstrap,
         "-t": arguments.topics,
@@ -107,4 +112,61 @@ def _given(arguments: RunArguments) -> list[str]:
         "--config": arguments.config,
         "-X": arguments.client,
     }
-    return [name for name, value in flags.items() if value]
+    if given := [name for name, value in flags.items() if value]:
+        raise ConfigError(
+            f"{arguments.handler} is a KeyShared app with its own settings; leave out "
+            f"{', '.join(given)}, or name a handler instead"
+        )
+
+
+def layer(arguments: RunArguments) -> Layers:
+    """Put file and flags together; a flag wins over the file."""
+    file, path = _read(arguments.config), str(arguments.config)
+    conf: dict[str, Any] = dict(file.kafka)
+    origins = dict.fromkeys(conf, f"[kafka] in {path}")
+    options = {name: getattr(file, name) for name in type(file.options()).__struct_fields__}
+    unset = Options()
+    origins |= {name: path for name in options if options[name] != getattr(unset, name)}
+    options["retry"] = msgspec.to_builtins(file.retry)
+    flags = {
+        "workers": (arguments.workers, "--workers"),
+        "dlq": (True if arguments.dlq == "auto" else arguments.dlq, "--dlq"),
+        "dlq_create": (arguments.dlq_create or None, "--dlq-create"),
+    }
+    for name, (value, flag) in flags.items():
+        if value is not None:
+            options[name], origins[name] = value, flag
+    for name, given, flag, in_file in (
+        ("bootstrap.servers", arguments.bootstrap, "-b", file.bootstrap),
+        ("group.id", arguments.group, "-g", file.group),
+    ):
+        if value := given or in_file:
+            conf[name], origins[name] = value, flag if given else path
+    own = client_settings(arguments.client)
+    conf |= own
+    origins |= dict.fromkeys(own, "-X")
+    return Layers(conf, arguments.topics or file.topics, options, origins)
+
+
+def build(layers: Layers) -> KeyShared:
+    """Return the app with these settings; raise :class:`ConfigError` for what is missing."""
+    if not layers.conf.get("bootstrap.servers"):
+        raise ConfigError("no broker is named: give -b host:port, or bootstrap in the file")
+    if not layers.conf.get("group.id"):
+        raise ConfigError("no consumer group is named: give -g NAME, or group in the file")
+    if not layers.topics:
+        raise ConfigError("no topic is named: give -t NAME, or topics in the file")
+    status = StatusLine(from_start=str(layers.conf.get("auto.offset.reset")) in FROM_START)
+    try:
+        return KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
+    except ConfigError as error:
+        raise layers.told(error) from error
+
+
+def _read(path: Path | None) -> FileConfig:
+    if path is None:
+        return FileConfig()
+    try:
+        return load_file(path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error

@@ -6,13 +6,16 @@ import logging
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli import reach
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.runtime.service import KeyShared
 from tests.support.cli import in_process
 
 HANDLERS = """
@@ -144,6 +147,85 @@ def test_a_file_with_a_mistake_in_it(
     assert ended.out == ""
     if "not TOML" in said or "wrkers" in said or "$" in said:
         assert "settings.toml" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        ("", ("--workers", "many"), "workers is from --workers"),
+        ("workers = 0", (), "workers is from settings.toml"),
+        ("workers = 0", ("--workers", "-1"), "workers is from --workers"),
+        ("revoke_deadline = 200.0", (), "revoke_deadline is from settings.toml"),
+        ("", ("-X", "enable.auto.commit=true"), "enable.auto.commit is from -X"),
+        ('[kafka]\n"enable.auto.commit" = true', (), "is from [kafka] in settings.toml"),
+        ('[kafka]\n"no.such.setting" = 1', (), "no.such.setting is from [kafka] in settings.toml"),
+        ("", ("-X", "no.such.setting=1"), "no.such.setting is from -X"),
+    ],
+)
+def test_a_refusal_says_where_the_value_came_from(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    flags: tuple[str, ...],
+    said: str,
+) -> None:
+    Path("settings.toml").write_text(text)
+    ended = in_process(
+        capsys,
+        *("run", "handlers_of_test:handle", *COMPLETE, "--config", "settings.toml", *flags),
+    )
+    assert ended.status == 2
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("sesion.timeout.ms", "session.timeout.ms"),
+        ("group.instance_id", "group.instance.id"),
+        ("auto.ofset.reset", "auto.offset.reset"),
+        ("xyz", None),
+    ],
+)
+def test_a_mistyped_client_setting_is_guessed(
+    place: Path, capsys: pytest.CaptureFixture[str], typed: str, meant: str | None
+) -> None:
+    ended = in_process(capsys, "run", "handlers_of_test:handle", *COMPLETE, "-X", f"{typed}=1")
+    assert ended.status == 2
+    assert f'"{typed}"' in ended.err
+    assert ("did you mean" in ended.err) == (meant is not None)
+    assert meant is None or repr(meant) in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"wrkers": 8}, "wrkers"),
+        ({"window_records": "many"}, "window_records"),
+        ({"retry": {"attemps": 3}}, "attemps"),
+        ({"on_stuck": "explode"}, "on_stuck"),
+        ({"poison": "drp"}, "poison"),
+        ({"commit_interval": "soon"}, "commit_interval"),
+    ],
+)
+def test_the_constructor_refuses_what_it_does_not_know(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        KeyShared({"bootstrap.servers": "x:1", "group.id": "g"}, ["t"], **options)
+    assert caught.value.exit_code == 2
+    assert "the settings are workers, dlq" in str(caught.value)
+
+
+def test_a_pattern_that_is_no_expression_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster, topic: str
+) -> None:
+    ended = in_process(
+        capsys,
+        *("run", "handlers_of_test:handle", "-b", embedded_cluster.bootstrap, "-g", topic),
+        *("-t", "^no[t"),
+    )
+    assert ended.status == 2
+    assert "refuses to subscribe to '^no[t'" in ended.err
+    assert "regular expression" in ended.err
 
 
 def test_a_file_that_is_no_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

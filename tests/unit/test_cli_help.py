@@ -9,7 +9,19 @@ import pytest
 
 from tests.support.cli import as_user, in_process
 
-VERBS: list[list[str]] = [[], ["run"], ["demo"], ["demo", "load"], ["bench"], ["bench", "noop"]]
+VERBS: list[list[str]] = [
+    [],
+    ["run"],
+    ["demo"],
+    ["demo", "load"],
+    ["doctor"],
+    ["ring"],
+    ["ring", "where"],
+    ["ring", "show"],
+    ["ring", "simulate"],
+    ["bench"],
+    ["bench", "noop"],
+]
 
 LOADED = """
 import json, sys
@@ -47,10 +59,13 @@ def test_without_the_extra_it_prints_the_install_line(missing: str) -> None:
         (["no-such-verb"], "no-such-verb"),
         (["run"], "MODULE:ATTR"),
         (["bench", "noop", "--records", "many"], "--records"),
-        (["demo", "-o", "yaml"], "yaml"),
+        (["demo", "-o", "xml"], "xml"),
         (["demo", "--sabotage", "gently"], "reorder, drop, duplicate, commit-early"),
         (["demo", "--records", "0"], "from 1 to 362891"),
         (["demo", "load"], "-b host:port"),
+        (["doctor"], "nothing to look at"),
+        (["doctor", "-b", "x:1", "-X", "no-equals-sign"], "give KEY=VALUE"),
+        (["doctor", "--config", "no-such-file.toml"], "no-such-file.toml: No such file"),
         (["demo", "load", "-b", "x:1", "--partitions", "0"], "--partitions"),
         (["bench", "noop", "--records", "0"], "--records 0"),
         (["bench", "noop", "--workers", "thread:0"], "at least 1 worker"),

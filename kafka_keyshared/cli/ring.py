@@ -1,0 +1,189 @@
+"""``keyshared ring``: where a key goes, how even the ring is, and what a resize would move.
+
+Nothing here talks to Kafka: the owner of a key follows from the workers' names alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mmh3
+
+from kafka_keyshared.cli.output import Output, write_result, write_table
+from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_SEED, SLOTS, fnv1a_32
+
+# The number that each slot function cuts its 16 bits out of, for people who check by hand.
+_HASHES: Mapping[str, Callable[[bytes], int]] = {
+    "mmh3": lambda key: mmh3.hash(key, SLOT_SEED, signed=False),
+    "fnv1a": fnv1a_32,
+    "pulsar": lambda key: mmh3.hash(key, 0, signed=False) & 0x7FFFFFFF,
+}
+
+HEX = "hex:"
+
+
+def where_verb(
+    key: str | None, *, null: bool, workers: int, vnodes: int, slot_function: str, output: Output
+) -> int:
+    """Print the way of a key: hash, slot, vnode, worker."""
+    ring = make_ring(workers, vnodes)
+    if null:
+        if key is not None:
+            raise ConfigError("ring where: give a key or --null, not both")
+        result: dict[str, Any] = {
+            "key": None,
+            "slot": None,
+            "worker": None,
+            "why": "a null key has no slot: each record goes to the worker with the fewest leases",
+        }
+    elif key is None:
+        raise ConfigError(
+            "ring where: give a key, as text or as hex:…, or --null for records without a key"
+        )
+    else:
+        result = where(key_bytes(key), ring, slot_function)
+    title = f"where a key goes among {workers} workers"
+    if output is Output.TABLE and key is not None:
+        write_table(title, {"": "left", " ": "left", "  ": "left"}, _steps(result))
+    else:
+        write_result(result, output, title)
+    return 0
+
+
+def _steps(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    return [
+        ("key", found["key"], f"bytes {found['bytes'] or 'none'}"),
+        ("hash", f"0x{found['hash']:08x}", found["slot_function"]),
+        ("slot", str(found["slot"]), f"of 0 to {SLOTS - 1}"),
+        ("vnode", found["vnode"], f"at point 0x{found['vnode_point']:08x} of the ring"),
+        ("worker", found["worker"], ""),
+    ]
+
+
+def where(key: bytes, ring: VnodeRing, slot_function: str) -> dict[str, Any]:
+    """Return each step from a key to its worker.
+
+    Raises :class:`ConfigError` for a slot function that does not exist.
+    """
+    if slot_function not in SLOT_FUNCTIONS:
+        raise ConfigError(
+            f"--slot-function {slot_function}: give one of {', '.join(SLOT_FUNCTIONS)}"
+        )
+    slot = SLOT_FUNCTIONS[slot_function](key)
+    vnode = ring.vnode(slot)
+    return {
+        "key": key.decode("utf-8", "backslashreplace"),
+        "bytes": key.hex(),
+        "slot_function": slot_function,
+        "hash": _HASHES[slot_function](key),
+        "slot": slot,
+        "vnode": f"{vnode.worker}-{vnode.number}",
+        "vnode_point": vnode.point,
+        "worker": vnode.worker,
+    }
+
+
+def show_verb(workers: int, vnodes: int, output: Output) -> int:
+    """Print each worker's part of the slots."""
+    rows = shares(make_ring(workers, vnodes))
+    if output is not Output.TABLE:
+        write_result({"slots": SLOTS, "workers": rows}, output, "ring")
+        return 0
+    even = SLOTS / workers
+    write_table(
+        f"{workers} workers own {SLOTS:,} slots",
+        {"worker": "left", "share": "right", "of even": "right", "vnodes": "right",
+         "slots": "right"},
+        [
+            (row["name"], f"{row['share']:.2%}", f"{row['slots'] / even:.3f}", str(row["vnodes"]),
+             f"{row['slots']:,}")
+            for row in rows
+        ],
+    )  # fmt: skip
+    return 0
+
+
+def shares(ring: VnodeRing) -> list[dict[str, Any]]:
+    """Return for each worker its name, its part of the slots, its vnodes and its slots."""
+    return [
+        {"name": name, "share": share, "vnodes": ring.vnodes, "slots": round(share * SLOTS)}
+        for name, share in ring.share().items()
+    ]
+
+
+def simulate_verb(  # noqa: PLR0917 - each is an option of the command line
+    workers: int, vnodes: int, add: int, remove: int, keys: int, seed: int, output: Output
+) -> int:
+    """Print what a resize would move."""
+    if (add > 0) == (remove > 0):
+        raise ConfigError("ring simulate: give --add N or --remove N, one of them")
+    if remove >= workers:
+        raise ConfigError(
+            f"ring simulate: --remove {remove} leaves none of {workers} workers; remove fewer"
+        )
+    before, after = make_ring(workers, vnodes), make_ring(workers + add - remove, vnodes)
+    result = simulate(before, after, keys, seed)
+    if output is not Output.TABLE:
+        write_result(result, output, "ring simulate")
+        return 0
+    write_table(
+        f"{workers} workers become {len(after.workers)}: {result['moved_keys']:,} of {keys:,} keys "
+        f"move ({result['moved_ratio']:.1%}; to stay even takes {result['minimum_ratio']:.1%})",
+        {"worker": "left", "keys before": "right", "keys after": "right", "change": "right"},
+        [
+            (row["name"], f"{row['before']:,}", f"{row['after']:,}",
+             f"{row['after'] - row['before']:+,}")
+            for row in result["workers"]
+        ],
+    )  # fmt: skip
+    return 0
+
+
+def simulate(before: VnodeRing, after: VnodeRing, keys: int, seed: int) -> dict[str, Any]:
+    """Return what becomes of ``keys`` random keys when ``before`` is replaced by ``after``.
+
+    ``minimum_ratio`` is what any routing has to move so that the workers stay evenly loaded: with
+    n workers becoming m, the part |n - m| / max(n, m). The same seed gives the same keys.
+    """
+    chance = random.Random(seed)
+    slot_of = SLOT_FUNCTIONS["mmh3"]
+    slots = [slot_of(f"key-{chance.getrandbits(64):016x}".encode()) for _ in range(keys)]
+    old, new = before.table(), after.table()
+    held = Counter(before.workers[old[slot]] for slot in slots)
+    holds = Counter(after.workers[new[slot]] for slot in slots)
+    moved = sum(before.workers[old[slot]] != after.workers[new[slot]] for slot in slots)
+    counts = (len(before.workers), len(after.workers))
+    return {
+        "keys": keys,
+        "moved_keys": moved,
+        "moved_ratio": moved / keys,
+        "minimum_ratio": (max(counts) - min(counts)) / max(counts),
+        "workers": [
+            {"name": name, "before": held[name], "after": holds[name]}
+            for name in dict.fromkeys((*before.workers, *after.workers))
+        ],
+    }
+
+
+def make_ring(workers: int, vnodes: int) -> VnodeRing:
+    """Return the ring that an instance with this many workers routes by."""
+    return VnodeRing([f"worker-{index}" for index in range(workers)], vnodes)
+
+
+def key_bytes(text: str) -> bytes:
+    """Return the bytes of a key as it was typed; raise :class:`ConfigError` for broken hex."""
+    if not text.startswith(HEX):
+        # What a shell passes on that is no UTF-8 arrives as surrogates, and leaves as it was.
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return bytes.fromhex(text.removeprefix(HEX))
+    except ValueError as error:
+        raise ConfigError(
+            f"key {text!r}: {error}; after {HEX} give two hexadecimal digits per byte, such as "
+            f"{HEX}00ff"
+        ) from error

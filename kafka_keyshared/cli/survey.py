@@ -1,0 +1,269 @@
+"""Asks a cluster what the checks of ``keyshared doctor`` want to know. It joins and writes nothing.
+
+What a cluster does not answer is told as the client's ``KafkaError``; whether that is a failure is
+for the checks to say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, TopicFacts
+from kafka_keyshared.cli.reach import (
+    ANSWER_TIMEOUT,
+    QUIET,
+    address_of,
+    outsider,
+    telling,
+    text_of,
+)
+from kafka_keyshared.dlq.publish import connection_conf
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+K = TypeVar("K")
+
+SECONDS = 9.0
+"""All questions together; a dead cluster takes ``ANSWER_TIMEOUT`` of it."""
+
+_ONE_ANSWER = 2.5
+_LAST_CHANCE = 0.3
+_ASK_AGAIN_AFTER = 0.1
+
+# The coordinator of a group that nobody asked for before is still reading its log.
+_NOT_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+_NO_CONNECTION = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._RESOLVE,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._SSL,
+    KafkaError._AUTHENTICATION,
+)
+
+
+class BrokerFacts(NamedTuple):
+    """Why each broker does not answer (None: it does), and what metadata each one takes."""
+
+    silent: dict[str, str | None]
+    metadata_limits: dict[str, int]
+
+
+class Survey:
+    """Questions to one cluster, all of them within ``seconds``.
+
+    Raises :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address_of(conf)
+        self._clock = clock
+        self._deadline = clock() + seconds
+        self._reasons: list[str] = []
+        self._consumer = outsider(conf, self._reasons)
+        own = {**connection_conf(conf), **QUIET, "error_cb": self._heard}
+        self._admin = AdminClient(own)
+        # The embedded cluster keeps an admin client waiting for some questions, so one that is
+        # refused at once decides whether the others are asked.
+        self._describes = True
+
+    def _heard(self, error: KafkaError) -> None:
+        self._reasons.append(error.str())
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    def metadata(self) -> ClusterMetadata | str:
+        """Return what brokers and topics there are, or why no broker answers."""
+        found: ClusterMetadata | str
+        try:
+            found = self._consumer.list_topics(timeout=self._left(ANSWER_TIMEOUT))
+        except KafkaException as error:
+            self._consumer.poll(0)
+            found = telling(self._reasons) or text_of(error)
+        return found
+
+    def brokers(self, metadata: ClusterMetadata) -> BrokerFacts:
+        """Ask every broker itself, at the address that it advertises."""
+        found = BrokerFacts({}, {})
+        asked = {
+            f"{broker.host}:{broker.port}": ConfigResource(ResourceType.BROKER, str(number))
+            for number, broker in metadata.brokers.items()
+        }
+        # One call each: a call asks one broker.
+        futures: dict[str, Future[Any]] = {
+            address: self._admin.describe_configs([what], request_timeout=self._left())[what]
+            for address, what in asked.items()
+        }
+        for address, answer in self._gather(futures).items():
+            found.silent[address] = None
+            if not isinstance(answer, KafkaError):
+                if (limit := answer.get("offset.metadata.max.bytes")) is not None:
+                    found.metadata_limits[address] = int(limit.value)
+            elif answer.code() in _NO_CONNECTION:
+                found.silent[address] = self._why_silent(address, answer)
+            elif answer.code() == KafkaError._UNSUPPORTED_FEATURE:
+                self._describes = False
+        return found
+
+    def _why_silent(self, address: str, error: KafkaError) -> str:
+        self._admin.poll(0)
+        own = [reason for reason in self._reasons if address in reason]
+        return telling(own) or error.str()
+
+    def topics(self, metadata: ClusterMetadata, closer: Iterable[str]) -> dict[str, TopicFacts]:
+        """Return all topics; of those that are looked at closer also what is set and allowed."""
+        found = {
+            name: TopicFacts(name, len(topic.partitions))
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+        names = sorted(found.keys() & set(closer))
+        if not names or not self._describes:
+            return found
+        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
+        configs = self._admin.describe_configs(
+            list(resources.values()), request_timeout=self._left()
+        )
+        described = self._admin.describe_topics(
+            TopicCollection(names),
+            include_authorized_operations=True,
+            request_timeout=self._left(),
+        )
+        settings = self._gather({name: configs[what] for name, what in resources.items()})
+        operations = self._gather(described)
+        for name in names:
+            conf, about = settings[name], operations[name]
+            known = not isinstance(conf, KafkaError)
+            found[name] = TopicFacts(
+                name,
+                found[name].partitions,
+                max_message_bytes=int(conf["max.message.bytes"].value) if known else None,
+                cleanup=conf["cleanup.policy"].value if known else None,
+                may=None if isinstance(about, KafkaError) else _operations(about),
+            )
+        return found
+
+    def group(self, name: str) -> GroupFacts | KafkaError:
+        """Return the state of a consumer group."""
+        while True:
+            asked = self._admin.describe_consumer_groups(
+                [name], include_authorized_operations=True, request_timeout=self._left()
+            )
+            answer = self._gather(asked)[name]
+            if not isinstance(answer, KafkaError):
+                return GroupFacts(
+                    state=answer.state.name,
+                    kind=answer.type.name,
+                    assignor=answer.partition_assignor,
+                    members=tuple(f"{each.client_id} at {each.host}" for each in answer.members),
+                    may=_operations(answer),
+                )
+            if answer.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return GroupFacts("DEAD", "", "", ())
+            if answer.code() not in _NOT_YET or self._clock() >= self._deadline:
+                return answer
+            time.sleep(_ASK_AGAIN_AFTER)
+
+    def partitions(
+        self, counts: Mapping[str, int], *, of_group: bool
+    ) -> list[PartitionFacts] | KafkaError:
+        """Return where each partition's log begins and ends and what the group has committed."""
+        asked = [
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            for number in range(count)
+        ]
+        first = self._offsets(asked, "earliest")
+        end = self._offsets(asked, "latest")
+        committed = self._committed(asked) if of_group else {}
+        if isinstance(committed, KafkaError):
+            return committed
+        found = []
+        for each in asked:
+            begins, ends = first[each], end[each]
+            if isinstance(begins, KafkaError) or isinstance(ends, KafkaError):
+                return begins if isinstance(begins, KafkaError) else ends
+            position = committed.get((each.topic, each.partition))
+            found.append(
+                PartitionFacts(each.topic, each.partition, begins.offset, ends.offset, position)
+            )
+        return found
+
+    def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Return the latest timestamp in each topic (KIP-734), where one is told."""
+        asked = [
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            for number in range(count)
+        ]
+        found: dict[str, int] = {}
+        for each, answer in self._offsets(asked, "max_timestamp").items():
+            if not isinstance(answer, KafkaError) and answer.timestamp >= 0:
+                found[each.topic] = max(answer.timestamp, found.get(each.topic, 0))
+        return found
+
+    def _offsets(self, asked: Sequence[TopicPartition], which: str) -> dict[TopicPartition, Any]:
+        return self._gather(
+            self._admin.list_offsets(
+                dict.fromkeys(asked, getattr(OffsetSpec, which)()), request_timeout=self._left()
+            )
+        )
+
+    def _committed(self, asked: list[TopicPartition]) -> dict[tuple[str, int], int] | KafkaError:
+        try:
+            answers = self._consumer.committed(asked, timeout=self._left())
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            return reason
+        except UnicodeDecodeError:
+            # Another client's metadata, which this one cannot show; the position beside it is fine
+            # but comes only together with it.
+            return KafkaError(KafkaError._BAD_MSG, "metadata of a commit cannot be read")
+        for answer in answers:
+            if answer.error is not None:
+                return answer.error
+        return {(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+    def _gather(self, futures: Mapping[K, Future[Any]]) -> dict[K, Any]:
+        """Wait for the answers; each is the result or the client's error."""
+        answers: dict[K, Any] = {}
+        for key, future in futures.items():
+            try:
+                answers[key] = future.result(self._left() + _LAST_CHANCE)
+            except KafkaException as error:
+                answers[key] = error.args[0]
+            except TimeoutError:
+                answers[key] = KafkaError(KafkaError._TIMED_OUT)
+        return answers
+
+    def _left(self, most: float = _ONE_ANSWER) -> float:
+        return max(_LAST_CHANCE, min(most, self._deadline - self._clock()))
+
+
+def _operations(described: Any) -> frozenset[str] | None:
+    """Return the names of the operations that are allowed; None when the broker did not say."""
+    allowed = described.authorized_operations
+    return None if allowed is None else frozenset(each.name for each in allowed)

@@ -1,0 +1,214 @@
+"""`keyshared doctor` from the command line: what is looked at, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.cli import reach, survey
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.node import free_ports
+from tests.support.cli import in_process
+
+ORDER = [
+    *("handler", "configuration", "broker", "topics", "group"),
+    *("positions", "retention", "dlq", "metadata", "clock"),
+]
+
+HANDLERS = """
+from kafka_keyshared import KeyShared
+
+print("printed while it was imported")
+
+def handle(record): ...
+
+def two(one, other): ...
+
+app = KeyShared({"bootstrap.servers": %r, "group.id": %r}, [%r], dlq="letters-of-%s")
+"""
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded_cluster: Cluster, topic: str
+) -> Iterator[Path]:
+    """A directory with handlers in it and an app that reads ``topic`` of the embedded cluster."""
+    text = HANDLERS % (embedded_cluster.bootstrap, topic, topic, topic)
+    (tmp_path / "handlers_of_doctor.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("handlers_"):
+            del sys.modules[name]
+
+
+def doctor(
+    capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, dict[str, dict[str, str]], str]:
+    """Return the status, the checks by name, and what was written to standard error."""
+    ended = in_process(capsys, "doctor", *arguments, "--json")
+    result: dict[str, Any] = json.loads(ended.out)
+    found = result["checks"]
+    assert [check["name"] for check in found] == ORDER
+    for check in found:
+        assert sorted(check) == ["cure", "name", "seen", "status", "why"]
+        assert bool(check["why"]) == bool(check["cure"]) == (check["status"] in ("warn", "fail"))
+    failed = [check["name"] for check in found if check["status"] == "fail"]
+    assert result["healthy"] is not failed
+    assert result["healthy"] == (not failed)
+    assert ended.status == (3 if failed else 0)
+    return ended.status, {check["name"]: check for check in found}, ended.err
+
+
+def statuses(found: dict[str, dict[str, str]]) -> list[str]:
+    return [found[name]["status"] for name in ORDER]
+
+
+def test_the_embedded_cluster_is_healthy_and_what_it_cannot_tell_is_skipped(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster, topic: str
+) -> None:
+    dlq = f"letters-of-{topic}"
+    for name in (topic, dlq):
+        embedded_cluster.create_topic(name, 2)
+    producer = Producer({"bootstrap.servers": embedded_cluster.bootstrap})
+    for number in range(5):
+        producer.produce(topic, b"value", b"key", number % 2)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": embedded_cluster.bootstrap, "group.id": topic})
+    consumer.commit(offsets=[ClientPartition(topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    status, found, err = doctor(
+        capsys,
+        *("handlers_of_doctor:handle", "-b", embedded_cluster.bootstrap, "-t", topic, "-g", topic),
+        *("--dlq", dlq, "-X", "auto.offset.reset=earliest"),
+    )
+    assert status == 0
+    assert statuses(found) == ["ok"] * 4 + ["skipped"] + ["ok"] * 3 + ["skipped"] * 2
+    assert found["handler"]["seen"] == "handlers_of_doctor:handle: a function"
+    assert "does not answer that question" in found["group"]["seen"]
+    assert found["positions"]["seen"] == (
+        f"{topic}: lag 2 (1 of 2 partitions, 2 records, start at the beginning)"
+    )
+    assert found["dlq"]["seen"] == f"{dlq}: 2 partitions"
+    # Standard output is the result alone.
+    assert "printed while it was imported" in err
+
+
+def test_an_app_brings_its_own_settings(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster, topic: str
+) -> None:
+    embedded_cluster.create_topic(topic, 3)
+    status, found, _ = doctor(capsys, "handlers_of_doctor.py:app")
+    assert status == 3
+    assert found["topics"]["seen"] == f"{topic}: 3 partitions"
+    assert f"'letters-of-{topic}' does not exist" in found["dlq"]["why"]
+    ended = in_process(capsys, "doctor", "handlers_of_doctor.py:app", "-g", "other")
+    assert ended.status == 2
+    assert "leave out -g" in ended.err
+
+
+@pytest.mark.parametrize("spec", ["handlers_of_doctor:two", "handlers_of_doctor:nix", "nix:nix"])
+def test_a_handler_that_cannot_be_used_fails_and_the_rest_is_looked_at(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    embedded_cluster: Cluster,
+    topic: str,
+    spec: str,
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    status, found, _ = doctor(capsys, spec, "-b", embedded_cluster.bootstrap, "-t", topic)
+    assert status == 3
+    assert statuses(found)[:4] == ["fail", "ok", "ok", "ok"]
+
+
+def test_what_cannot_be_imported_may_have_been_an_app(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found, _ = doctor(capsys, "nix:app")
+    assert statuses(found) == ["fail"] + ["skipped"] * 9
+    assert found["configuration"]["seen"] == "not looked at: needs handler"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-b", "x:1", "-X", "sesion.timeout.ms=9000"), "did you mean 'session.timeout.ms'?"),
+        (("-b", "x:1", "-X", "session.timeout.ms=soon"), "session.timeout.ms is from -X"),
+        (("-b", "x:1", "--workers", "many"), "workers is from --workers"),
+        (("-b", "x:1", "-X", "max.poll.interval.ms=8000"), "revoke_deadline"),
+        (("-b", "x:99999"), "no port between 1 and 65535"),
+        (("--config", "wrong.toml"), "wrong.toml"),
+    ],
+)
+def test_a_wrong_configuration_fails_before_anybody_is_asked(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    Path("wrong.toml").write_text("wrkers = 8")
+    status, found, _ = doctor(capsys, *arguments)
+    assert status == 3
+    assert statuses(found) == ["skipped", "fail"] + ["skipped"] * 8
+    assert said in found["configuration"]["why"]
+
+
+def test_a_cluster_that_is_not_there_fails_once(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 0.5)
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    status, found, err = doctor(capsys, "-b", address, "-t", "t", "-g", "g", "--dlq", "auto")
+    assert status == 3
+    assert statuses(found) == ["skipped", "ok", "fail"] + ["skipped"] * 7
+    assert address in found["broker"]["seen"]
+    assert "Connection refused" in found["broker"]["seen"]
+    assert found["broker"]["why"] == "nothing listens there"
+    assert found["retention"]["seen"] == "not looked at: needs positions"
+    assert err == ""
+
+
+def test_a_dead_cluster_takes_less_than_ten_seconds() -> None:
+    assert reach.ANSWER_TIMEOUT == 6
+    assert survey.SECONDS <= 9
+
+
+def test_a_survey_asks_no_longer_than_it_may() -> None:
+    now = [0.0]
+    conf = {"bootstrap.servers": "127.0.0.1:1"}
+    asked = survey.Survey(conf, seconds=9, clock=lambda: now[0])
+    assert asked._left() == 2.5
+    assert asked._left(6) == 6
+    now[0] = 8.0
+    assert asked._left(6) == 1
+    now[0] = 60.0
+    assert 0 < asked._left() <= 0.3
+    asked.close()
+
+
+def test_without_topic_and_group_the_cluster_itself_is_looked_at(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster
+) -> None:
+    status, found, _ = doctor(capsys, "-b", embedded_cluster.bootstrap)
+    assert status == 0
+    assert statuses(found) == ["skipped", "ok", "ok"] + ["skipped"] * 7
+
+
+def test_a_person_gets_a_table_with_reason_and_cure(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster
+) -> None:
+    arguments = ("doctor", "-b", embedded_cluster.bootstrap, "-t", "^nix[0-9]")
+    ended = in_process(capsys, *arguments)
+    assert ended.status == 0, "a warning is no failure"
+    for text in ("broker", "warn", "why: pattern", "cure: mend the pattern", "^nix[0-9]"):
+        assert text in ended.out
+    assert ended.err == ""
+    ended = in_process(capsys, *arguments, "-o", "yaml")
+    assert ended.status == 0
+    assert ended.out.startswith('healthy: true\nchecks:\n  - name: "handler"\n')

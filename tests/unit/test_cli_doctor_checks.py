@@ -1,0 +1,318 @@
+"""What each check of the doctor makes of what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.cli import checks, client_checks
+from kafka_keyshared.cli.checks import (
+    Check,
+    Finding,
+    GroupFacts,
+    PartitionFacts,
+    Status,
+    TopicFacts,
+)
+
+ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))
+DLQ = TopicFacts("orders.dlq", 2, 1_000_000, "delete", frozenset({"WRITE"}))
+THERE = {"orders": ORDERS, "orders.dlq": DLQ}
+
+
+def explained(check: Check) -> bool:
+    """Whether a check that is not ok says why and what to do, and an ok one has no need to."""
+    return bool(check.why) == bool(check.cure) == (check.status in (Status.WARN, Status.FAIL))
+
+
+def test_the_worst_finding_decides_and_all_are_told_once() -> None:
+    warn, fail = Finding(Status.WARN, "a", "mend a"), Finding(Status.FAIL, "b", "mend b")
+    assert checks.conclude("n", "seen", []) == Check("n", Status.OK, "seen")
+    assert checks.conclude("n", "s", [warn]).status is Status.WARN
+    assert checks.conclude("n", "s", [warn, fail, warn]) == Check(
+        "n", Status.FAIL, "s", "a; b", "mend a; mend b"
+    )
+
+
+def test_only_a_failure_is_unhealthy() -> None:
+    fine = [Check("n", status, "") for status in (Status.OK, Status.WARN, Status.SKIPPED)]
+    assert checks.is_healthy(fine)
+    assert not checks.is_healthy([*fine, Check("n", Status.FAIL, "")])
+
+
+# --- the client's settings and the brokers ---
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "status"),
+    [
+        ("isolation.level", "read_uncommitted", Status.WARN),
+        ("isolation.level", "read_committed", None),
+        ("allow.auto.create.topics", True, Status.WARN),
+        ("allow.auto.create.topics", "false", None),
+        ("enable.ssl.certificate.verification", "false", Status.WARN),
+        ("enable.ssl.certificate.verification", True, None),
+        ("ssl.endpoint.identification.algorithm", "none", Status.WARN),
+        ("session.timeout.ms", 5_999, Status.WARN),
+        ("session.timeout.ms", "6000", None),
+        ("statistics.interval.ms", 500, Status.WARN),
+        ("statistics.interval.ms", 0, None),
+        ("debug", "all", Status.WARN),
+        ("bootstrap.servers", "host:99999", Status.FAIL),
+        ("bootstrap.servers", "a:9092,b:kafka", Status.FAIL),
+        ("bootstrap.servers", "a:9092, SSL://b:9093,[::1]:9092,c", None),
+    ],
+)
+def test_settings_that_the_client_takes_although_they_are_dangerous(
+    setting: str, value: object, status: Status | None
+) -> None:
+    found = client_checks.dangers({"bootstrap.servers": "host:9092", setting: value})
+    assert [each.status for each in found] == ([] if status is None else [status])
+    assert all(setting in each.why and each.cure for each in found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("x:9092/bootstrap: Failed to resolve 'x:9092': Name or service not known", "not known"),
+        ("Connect to ipv4#127.0.0.1:1 failed: Connection refused", "nothing listens"),
+        (
+            "SSL handshake failed: Disconnected: SSL connection closed by peer: connecting to a "
+            "PLAINTEXT broker listener?",
+            "plain one",
+        ),
+        (
+            "SASL PLAIN mechanism handshake failed: Broker: Request not valid in current SASL "
+            "state: broker's supported mechanisms:  (after 1ms in state AUTH_HANDSHAKE)",
+            "plain one",
+        ),
+        (
+            "Disconnected while requesting ApiVersion: might be caused by incorrect "
+            "security.protocol configuration (connecting to a SSL listener?)",
+            "another protocol",
+        ),
+        ("SSL handshake failed: error:0A000086: certificate verify failed", "TLS handshake"),
+        ("SASL authentication error: Authentication failed: Invalid username", "credentials"),
+        ("0/2 brokers are down", "closed before there is an answer"),
+        ("Connection setup timed out in state APIVERSION_QUERY", "no answer"),
+        ("something new", "no broker answers"),
+    ],
+)
+def test_the_clients_reason_is_explained(reason: str, why: str) -> None:
+    check = client_checks.unanswered("there:9092", reason)
+    assert check.status is Status.FAIL
+    assert check.seen == f"there:9092: {reason}"
+    assert why in check.why
+    assert check.cure
+
+
+@pytest.mark.parametrize("scheme", ["", "sasl_ssl://"])
+def test_an_address_that_the_cluster_gave_is_told_from_the_one_that_was_given(scheme: str) -> None:
+    failed = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    check = client_checks.unanswered("there:9092", f"{scheme}kafka-0:9092/1: {failed}")
+    assert check.status is Status.FAIL
+    assert "a broker is at kafka-0:9092, where none answers: nothing listens there" in check.why
+    assert "advertised.listeners" in check.cure
+    check = client_checks.unanswered("there:9092", f"{scheme}there:9092/bootstrap: {failed}")
+    assert check.why == "nothing listens there"
+
+
+def test_a_broker_that_does_not_answer_where_it_says_it_is() -> None:
+    assert client_checks.brokers({"a:1": None, "b:1": None}).status is Status.OK
+    check = client_checks.brokers({"a:1": None, "b:1": "Connection refused"})
+    assert (check.status, check.seen) == (Status.FAIL, "1 of 2 brokers answered: a:1, b:1")
+    assert "b:1" in check.why
+    assert "Connection refused" in check.why
+    assert "advertised.listeners" in check.cure
+
+
+# --- topics and group ---
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "said"),
+    [
+        (["orders"], Status.OK, "orders: 4 partitions"),
+        (["orders", "ordres"], Status.FAIL, "'ordres' does not exist"),
+        (["^ord.*"], Status.OK, "^ord.*: 2 topics (orders, orders.dlq)"),
+        (["^nix.*", "orders"], Status.WARN, "pattern '^nix.*' matches no topic"),
+        (["^no[t"], Status.FAIL, "'^no[t' is no regular expression"),
+        (["secret"], Status.FAIL, "may not read 'secret'"),
+    ],
+)
+def test_topics(wanted: list[str], status: Status, said: str) -> None:
+    secret = TopicFacts("secret", 1, may=frozenset({"DESCRIBE"}))
+    shown = {**THERE, "secret": secret} if wanted == ["secret"] else THERE
+    check = checks.topics(wanted, shown)
+    assert check.status is status
+    assert said in check.seen + check.why
+    assert explained(check)
+
+
+MEMBER = ("rdkafka at /10.0.0.7",)
+MAY = frozenset({"READ"})
+
+
+@pytest.mark.parametrize(
+    ("facts", "conf", "status", "said"),
+    [
+        (GroupFacts("DEAD", "CLASSIC", "", ()), {}, Status.OK, "new"),
+        (GroupFacts("EMPTY", "CLASSIC", "", (), MAY), {}, Status.OK, "empty (classic), 0 members"),
+        (GroupFacts("STABLE", "CLASSIC", "range", MEMBER, MAY), {}, Status.OK, "1 member"),
+        (
+            GroupFacts("STABLE", "CLASSIC", "cooperative-sticky", MEMBER, MAY),
+            {},
+            Status.WARN,
+            "assignor 'cooperative-sticky' (rdkafka at /10.0.0.7), ours: range,roundrobin",
+        ),
+        (
+            GroupFacts("STABLE", "CLASSIC", "cooperative-sticky", MEMBER, MAY),
+            {"partition.assignment.strategy": "range, cooperative-sticky"},
+            Status.OK,
+            "cooperative-sticky",
+        ),
+        # Nobody is there whose assignor could be another one.
+        (GroupFacts("EMPTY", "CLASSIC", "sticky", ()), {}, Status.OK, "0 members"),
+        (
+            GroupFacts("STABLE", "CLASSIC", "sticky", MEMBER),
+            {"partition.assignment.strategy": "cooperative-sticky"},
+            Status.WARN,
+            "assignor 'sticky'",
+        ),
+        (
+            GroupFacts("STABLE", "CONSUMER", "uniform", MEMBER),
+            {},
+            Status.WARN,
+            "group.protocol=consumer",
+        ),
+        (
+            GroupFacts("STABLE", "CONSUMER", "uniform", MEMBER),
+            {"group.protocol": "consumer"},
+            Status.OK,
+            "uniform",
+        ),
+        (GroupFacts("EMPTY", "CLASSIC", "", (), frozenset()), {}, Status.FAIL, "may not join"),
+    ],
+)
+def test_group(facts: GroupFacts, conf: dict[str, Any], status: Status, said: str) -> None:
+    check = checks.group("billing", facts, conf)
+    assert check.status is status
+    assert said in check.seen + check.why
+    assert explained(check)
+
+
+# --- positions ---
+
+
+def test_lag_is_told_per_topic() -> None:
+    partitions = [
+        PartitionFacts("a", 0, 0, 1_500, 500),
+        PartitionFacts("a", 1, 0, 10, 10),
+        PartitionFacts("b", 0, 5, 9, 9),
+    ]
+    check = checks.positions(partitions, {})
+    assert check == Check("positions", Status.OK, "a: lag 1,000; b: lag 0")
+
+
+@pytest.mark.parametrize(
+    ("committed", "reset", "status", "said"),
+    [
+        ((None, None), "latest", Status.OK, "2 of 2 partitions, 30 records, start at the end"),
+        ((None, None), "earliest", Status.OK, "start at the beginning"),
+        ((3, None), "earliest", Status.OK, "start at the beginning"),
+        ((3, None), "latest", Status.WARN, "20 records in them would never be read"),
+    ],
+)
+def test_partitions_without_a_position(
+    committed: tuple[int | None, int | None], reset: str, status: Status, said: str
+) -> None:
+    partitions = [
+        PartitionFacts("a", 0, 0, 10, committed[0]),
+        PartitionFacts("a", 1, 5, 25, committed[1]),
+    ]
+    check = checks.positions(partitions, {"auto.offset.reset": reset})
+    assert check.status is status
+    assert said in check.seen + check.why
+    assert explained(check)
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "committed", "said"),
+    [
+        (0, 10, 10, None),
+        (5, 10, 5, None),
+        (0, 10, None, None),
+        (6, 10, 5, "a-0: from the committed position 5 on, 1 record"),
+        (10, 10, 0, "on, 10 records were deleted"),
+        (0, 10, 11, "committed position 11 is behind the end 10"),
+    ],
+)
+def test_what_retention_took_before_it_was_read(
+    first: int, end: int, committed: int | None, said: str | None
+) -> None:
+    check = checks.retention([PartitionFacts("a", 0, first, end, committed)])
+    assert check.status is (Status.OK if said is None else Status.FAIL)
+    assert (said or "") in check.why
+    assert explained(check)
+
+
+# --- dead letters, metadata, clock ---
+
+
+@pytest.mark.parametrize(
+    ("change", "create", "status", "said"),
+    [
+        ({}, False, Status.OK, "orders.dlq: 2 partitions"),
+        (None, False, Status.FAIL, "'orders.dlq' does not exist"),
+        (None, True, Status.OK, "would be made at start"),
+        ({"max_message_bytes": 999_999}, False, Status.WARN, "999,999 bytes at most"),
+        ({"max_message_bytes": None}, False, Status.OK, "2 partitions"),
+        ({"cleanup": "compact,delete"}, False, Status.WARN, "is compacted"),
+        ({"may": frozenset({"READ"})}, False, Status.FAIL, "may not write"),
+        ({"may": None}, False, Status.OK, "2 partitions"),
+    ],
+)
+def test_dead_letters(
+    change: dict[str, Any] | None, create: bool, status: Status, said: str
+) -> None:
+    there = {"orders": ORDERS}
+    if change is not None:
+        there["orders.dlq"] = DLQ._replace(**change)
+    pairs = [(ORDERS, "orders.dlq")]
+    check = checks.dead_letters(pairs, there, consumed=["orders"], create=create)
+    assert check.status is status
+    assert said in check.seen + check.why
+    assert explained(check)
+
+
+def test_dead_letters_that_a_pattern_would_read_again() -> None:
+    pairs = [(ORDERS, "orders.dlq"), (DLQ, "orders.dlq.dlq")]
+    check = checks.dead_letters(pairs, THERE, consumed=["orders", "orders.dlq"], create=True)
+    assert check.status is Status.FAIL
+    assert "'orders.dlq' is consumed here too" in check.why
+
+
+def test_metadata_that_a_settled_set_does_not_fit_into() -> None:
+    assert checks.commit_metadata({"a:1": 4_096}).status is Status.OK
+    check = checks.commit_metadata({"a:1": 4_096, "b:1": 4_095})
+    assert check.status is Status.WARN
+    assert "b:1" in check.why
+    assert "a:1" not in check.why
+    assert explained(check)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "status", "said"),
+    [
+        (-60_000, Status.OK, "60 s old"),
+        (4_000, Status.OK, "4.0 s in the future"),
+        (65_000, Status.WARN, "orders: a record was written 65 s from now"),
+    ],
+)
+def test_a_clock_that_is_behind_a_records_time(ahead_ms: int, status: Status, said: str) -> None:
+    now = 1_800_000_000_000
+    check = checks.clock({"orders": now + ahead_ms, "old": now - 10**9}, now)
+    assert check.status is status
+    assert said in check.seen + check.why
+    assert explained(check)
