@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,8 +139,17 @@ def load_file(path: str | Path) -> FileConfig:
         raise ConfigError(f"{path}: {_explain(error, FileConfig)}") from error
 
 
+_UNKNOWN = re.compile(r"unknown field `([^`]+)`(?: - at `\$\.(\w+)`)?")
+
+
 def _explain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
-    return f"{error}; the settings are {', '.join(struct.__struct_fields__)}"
+    found = _UNKNOWN.search(str(error))
+    if found is not None and found[2] == "retry":
+        struct = RetryOptions
+    names = struct.__struct_fields__
+    near = [] if found is None else get_close_matches(found[1], names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{error}{meant}; the settings are {', '.join(names)}"
 
 
 # --- the client's configuration ---

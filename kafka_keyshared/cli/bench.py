@@ -2,23 +2,73 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.bench.noop import NoopPlan, measure_at
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from kafka_keyshared.bench import idle, latency, memory, noop
+from kafka_keyshared.bench.idle import IdlePlan
+from kafka_keyshared.bench.latency import LatencyPlan
+from kafka_keyshared.bench.memory import MemoryPlan
+from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.config import make_options
 
 
+class _Plan(Protocol):
+    @property
+    def workers(self) -> str: ...
+
+    def check(self) -> None: ...
+
+
+P = TypeVar("P", bound=_Plan)
+Measure = Callable[[P, str | None, Callable[[str], None]], dict[str, Any]]
+
+
 def noop_verb(plan: NoopPlan, bootstrap: str | None, output: Output) -> int:
-    """Measure and print."""
+    """Measure throughput and print it."""
+    return _verb(
+        "bench noop",
+        noop.measure_at,
+        plan,
+        bootstrap,
+        output,
+        max_leases_per_key=plan.max_leases_per_key,
+    )
+
+
+def latency_verb(plan: LatencyPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure latency and print it."""
+    return _verb("bench latency", latency.measure_at, plan, bootstrap, output)
+
+
+def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
+    """Measure memory and print it."""
+    return _verb("bench memory", memory.measure_at, plan, bootstrap, output)
+
+
+def idle_verb(plan: IdlePlan, bootstrap: str | None, output: Output) -> int:
+    """Measure what waiting costs and print it."""
+    return _verb("bench idle", idle.measure_at, plan, bootstrap, output)
+
+
+def _verb(
+    title: str,
+    measure_at: Measure[P],
+    plan: P,
+    bootstrap: str | None,
+    output: Output,
+    *,
+    max_leases_per_key: int | None = None,
+) -> int:
     plan.check()
     # Here and not in the process of its own that would find it out after everything is produced.
-    make_options(
-        {"workers": plan.workers, "max_leases_per_key": plan.max_leases_per_key}
-    ).subscription()
+    make_options({"workers": plan.workers, "max_leases_per_key": max_leases_per_key}).subscription()
     if bootstrap is not None:
         require_broker({"bootstrap.servers": bootstrap})
     result = measure_at(plan, bootstrap, write_note)
     for reason in result["suspect"]:
         write_note(f"suspect: {reason}")
-    write_result(result, output, "bench noop")
+    write_result(result, output, title)
     return 0

@@ -7,9 +7,10 @@ A check that fails says why and what to do; so does one that only warns.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from kafka_keyshared.runtime.patterns import BadPatternError, matching
 
 METADATA_BYTES = 4_096
 """What a settled set in the commit metadata may take: the broker's default limit."""
@@ -97,23 +98,6 @@ def is_healthy(checks: Iterable[Check]) -> bool:
 # --- topics, group, positions ---
 
 
-class BadPattern(ValueError):  # noqa: N818 - says what it is
-    """A topic pattern that is no regular expression."""
-
-
-def matching(pattern: str, there: Iterable[str]) -> list[str]:
-    """Return the topics that a pattern (``^…``) means.
-
-    Raises :class:`BadPattern`. The client's expressions are POSIX ones, which mean the same for
-    what is used in names of topics.
-    """
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise BadPattern(f"{pattern!r} is no regular expression: {error}") from error
-    return sorted(name for name in there if compiled.search(name))
-
-
 def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
     """Judge whether every topic is there, and every pattern matches something."""
     findings: list[Finding] = []
@@ -140,7 +124,7 @@ def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
 def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Finding]) -> list[str]:
     try:
         found = matching(pattern, there)
-    except BadPattern as error:
+    except BadPatternError as error:
         findings.append(Finding(Status.FAIL, str(error), "mend the pattern"))
         return []
     if not found:

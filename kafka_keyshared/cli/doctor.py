@@ -23,6 +23,7 @@ from kafka_keyshared.cli.survey import Survey
 from kafka_keyshared.config import load_file
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.patterns import BadPatternError, matching
 from kafka_keyshared.runtime.service import KeyShared
 
 if TYPE_CHECKING:
@@ -200,8 +201,8 @@ class Doctor:
         names = [name for name in self._metadata.topics if not name.startswith("__")]
         sources: list[str] = []
         for topic in self._topics:
-            with contextlib.suppress(checks.BadPattern):
-                sources += checks.matching(topic, names) if topic.startswith("^") else [topic]
+            with contextlib.suppress(BadPatternError):
+                sources += matching(topic, names) if topic.startswith("^") else [topic]
         closer = {*sources, *(options.dlq_topic(name) for name in sources)}
         self._there = self._asked.topics(self._metadata, closer)
         visible = {name: facts for name, facts in self._there.items() if name[:2] != "__"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -71,8 +71,8 @@ _UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
-def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> list[str]:
-    """Return the names of all topics once a broker has answered a client with this configuration.
+def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
+    """Return once a broker has answered a client with this configuration.
 
     Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the last reason
     that the client gave and what to try, after ``timeout`` seconds, and :class:`ConfigError` when
@@ -81,7 +81,7 @@ def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> 
     reasons: list[str] = []
     consumer = outsider(conf, reasons)
     try:
-        return list(consumer.list_topics(timeout=timeout).topics)
+        consumer.list_topics(timeout=timeout)
     except KafkaException as error:
         consumer.poll(0)
         raise unreachable(address_of(conf), telling(reasons) or text_of(error)) from error
@@ -109,14 +109,9 @@ def address_of(conf: Mapping[str, Any]) -> str:
     return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
 
 
-def refused(error: Exception, topics: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a configuration, or for ``topics``, that the client does not take."""
+def refused(error: Exception) -> ConfigError:
+    """Return the error for a configuration that the client does not take."""
     text = text_of(error)
-    if topics and "subscription" in text:
-        return ConfigError(
-            f"the Kafka client refuses to subscribe to {', '.join(map(repr, topics))}: {text}; "
-            "see the names, and that each one with ^ at its beginning is a regular expression"
-        )
     near = ""
     if (unknown := _UNKNOWN.search(text)) is not None:
         found = get_close_matches(unknown[1], COMMON_SETTINGS, n=1)

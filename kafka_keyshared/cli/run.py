@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.cli.checks import BadPattern, matching
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.reach import is_refusal, refused, require_broker
 from kafka_keyshared.cli.settings import client_settings, load_object
@@ -20,8 +17,6 @@ from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import FileConfig, Options, load_file
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.service import Hooks, KeyShared
-
-log = logging.getLogger("kafka_keyshared.run")
 
 FROM_START = ("earliest", "smallest", "beginning")
 
@@ -75,29 +70,15 @@ def run_verb(arguments: RunArguments) -> int:
         app = build(layers)
         app.handler(target)
     try:
-        there = require_broker(app.conf)
+        require_broker(app.conf)
     except ConfigError as error:
         raise layers.told(error) from error
-    _say_what_waits(app, there)
     try:
         return app.run()
     except KafkaException as error:
         if is_refusal(error):
-            raise refused(error, app.topics) from error
+            raise refused(error) from error
         raise KeySharedError(f"the Kafka client failed: {error.args[0]}") from error
-
-
-def _say_what_waits(app: KeyShared, there: list[str]) -> None:
-    seconds = float(app.conf.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
-    for pattern in app.topics:
-        # One that is no expression is refused by the client itself, a moment later.
-        with suppress(BadPattern):
-            if pattern.startswith("^") and not matching(pattern, there):
-                log.warning(
-                    "pattern %s matches none of the %d topics there; waiting for one, looked for "
-                    "again every %g s (topic.metadata.refresh.interval.ms)",
-                    *(pattern, len(there), seconds),
-                )
 
 
 def refuse_flags_beside_app(arguments: RunArguments) -> None:

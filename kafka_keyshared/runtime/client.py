@@ -96,6 +96,9 @@ _FATAL_CODES = {
     # The user chose auto.offset.reset=error: going on silently is what must not happen.
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError._AUTHENTICATION,
+    # Another instance has the same group.instance.id (KIP-345): this one is out, and would wait.
+    KafkaError._FATAL,
+    KafkaError.FENCED_INSTANCE_ID,
 }
 
 _COMMIT_RESULTS = {

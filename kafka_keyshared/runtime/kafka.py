@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
-from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import (
     Committed,
@@ -32,6 +32,7 @@ from kafka_keyshared.runtime.client import (
     Rebalance,
     classify_commit,
 )
+from kafka_keyshared.runtime.patterns import is_pattern, matching
 from kafka_keyshared.runtime.statistics import read_statistics
 
 log = logging.getLogger("kafka_keyshared.kafka")
@@ -63,6 +64,7 @@ class KafkaClient:
         own = dict(conf)
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
+        self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
         reset = str(own.get("auto.offset.reset", "latest")).lower()
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self._users_on_commit = own.pop("on_commit", None)
@@ -80,26 +82,40 @@ class KafkaClient:
 
     # --- before the start ---
 
-    def check_topics(self, timeout: float) -> None:
+    def check_topics(self, timeout: float) -> list[str]:
         """Raise when no broker answers or a topic is missing.
 
         Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
-        :class:`TopicMissingError` naming the topic. Patterns (``^...``) are not looked up.
+        :class:`TopicMissingError` naming the topic. A pattern (``^...``) that matches nothing is
+        said: its topic may come later. Returns the names of all topics that are there.
         """
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
             raise unreachable(self._bootstrap, self.last_error or str(error.args[0])) from error
+        there = sorted(metadata.topics)
         for topic in self._topics:
-            if topic.startswith("^"):
+            if is_pattern(topic):
+                self._check_pattern(topic, there)
                 continue
             found = metadata.topics.get(topic)
             if found is None or found.error is not None:
-                there = ", ".join(sorted(name for name in metadata.topics if name[:2] != "__")[:10])
+                shown = ", ".join([name for name in there if name[:2] != "__"][:10])
                 raise TopicMissingError(
                     f"topic {topic!r} does not exist on the cluster (topics there: "
-                    f"{there or 'none'}); create it, or mend the name"
+                    f"{shown or 'none'}); create it, or mend the name"
                 )
+        return there
+
+    def _check_pattern(self, pattern: str, there: list[str]) -> None:
+        if not matching(pattern, there):
+            log.warning(
+                "pattern %s matches none of the %d topics there; waiting for one, looked for again "
+                "every %g s (topic.metadata.refresh.interval.ms)",
+                pattern,
+                len(there),
+                self._refresh_seconds,
+            )
 
     # --- the port ---
 
@@ -112,12 +128,19 @@ class KafkaClient:
 
             return shielded(callback, name)
 
-        self.consumer.subscribe(
-            self._topics,
-            on_assign=adapt(on_assign, "on_assign"),
-            on_revoke=adapt(on_revoke, "on_revoke"),
-            on_lost=adapt(on_lost, "on_lost"),
-        )
+        try:
+            self.consumer.subscribe(
+                self._topics,
+                on_assign=adapt(on_assign, "on_assign"),
+                on_revoke=adapt(on_revoke, "on_revoke"),
+                on_lost=adapt(on_lost, "on_lost"),
+            )
+        except KafkaException as error:
+            raise ConfigError(
+                f"the client refuses to subscribe to {', '.join(map(repr, self._topics))}: "
+                f"{error.args[0]}; see the names, and that each one with ^ at its beginning is a "
+                "regular expression"
+            ) from error
 
     def poll(self, timeout: float) -> Record | None:
         """Wait for one message or event."""
@@ -168,7 +191,7 @@ class KafkaClient:
                 raise KafkaException(answer.error)
             position = answer.offset if answer.offset >= 0 else None
             partition = TopicPartition(answer.topic, answer.partition)
-            found[partition] = CommittedOffset(position, answer.metadata)
+            found[partition] = CommittedOffset(position, _metadata_of(answer, partition))
         return found
 
     def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
@@ -301,6 +324,25 @@ class KafkaClient:
             log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
         if self._users_error_cb is not None:
             self._users_error_cb(error)
+
+
+def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | None:
+    """Return the metadata of a committed position, None when it cannot be read.
+
+    The binding reads past the end of what another client wrote without a final NUL, and decodes it
+    only here. The position beside it is good: without it, a start would be left to the client,
+    which goes where the reset policy says once retention has passed the position.
+    """
+    try:
+        return answer.metadata
+    except UnicodeDecodeError:
+        log.warning(
+            "%s: the commit metadata cannot be read; reading from the committed offset %d without "
+            "a settled set",
+            partition,
+            answer.offset,
+        )
+        return None
 
 
 def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:

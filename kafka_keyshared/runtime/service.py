@@ -25,6 +25,7 @@ from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
+from kafka_keyshared.runtime.patterns import topics_meant
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.stopping import StopReport, stop
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
@@ -100,9 +101,11 @@ class KeyShared:
         self.loop: Loop | None = None
         self.report: StopReport | None = None
 
-    def _refuse_own_dead_letters(self) -> None:
-        for topic in self.topics:
-            if (dlq := self.options.dlq_topic(topic)) in self.topics:
+    def _refuse_own_dead_letters(self, there: Sequence[str] = ()) -> None:
+        """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
+        for topic in topics_meant(self.topics, there):
+            dlq = self.options.dlq_topic(topic)
+            if dlq in topics_meant(self.topics, [dlq]):
                 raise ConfigError(
                     f"dlq: the dead letters of {topic!r} would go to {dlq!r}, which is consumed "
                     "here too, and come back without end; name another topic"
@@ -174,8 +177,8 @@ class KeyShared:
         self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]
     ) -> int:
         self._serve_http()
-        client.check_topics(START_TIMEOUT)
-        publisher = self._publisher(mailbox)
+        there = client.check_topics(START_TIMEOUT)
+        publisher = self._publisher(mailbox, there)
         pool = self._hooks.pool(self._specs(handler), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
         self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
@@ -248,11 +251,14 @@ class KeyShared:
             for index, name in enumerate(self._settings.workers)
         ]
 
-    def _publisher(self, mailbox: SimpleQueue[Mail]) -> DeadLetterPublisher | None:
+    def _publisher(
+        self, mailbox: SimpleQueue[Mail], there: Sequence[str]
+    ) -> DeadLetterPublisher | None:
         if not self._settings.dlq:
             return None
-        plain = [topic for topic in self.topics if not topic.startswith("^")]
-        wanted = sorted({self.options.dlq_topic(topic) for topic in plain})
+        self._refuse_own_dead_letters(there)
+        sources = topics_meant(self.topics, there)
+        wanted = sorted({self.options.dlq_topic(topic) for topic in sources})
         require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
 
         def post(answered: DeadLettered) -> None:

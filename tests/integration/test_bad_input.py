@@ -374,3 +374,25 @@ def test_the_doctor_tells_an_address_that_leads_nowhere(
     assert "127.0.0.1:1, where none answers" in found["broker"]["why"]
     assert "Connection refused" in found["broker"]["seen"] + found["broker"]["why"]
     assert "advertised.listeners" in found["broker"]["cure"]
+
+
+# --- two instances that claim to be the same member ---
+
+
+def test_a_member_whose_identity_another_one_took_ends_and_says_why(
+    real_cluster: Cluster, topic: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    real_cluster.create_topic(topic, 1)
+    conf = client_conf(real_cluster, group_name(), group_instance_id="pod-0")
+    first = Member(conf, [topic], lambda record: None, name="first").start()
+    eventually(lambda: bool(first.assigned), 60.0)
+    with caplog.at_level(logging.ERROR, "kafka_keyshared"):
+        second = Member(conf, [topic], lambda record: None, name="second").start()
+        first.join(60.0)
+    assert first.status == 1
+    assert any("stopping: " in each and "group.instance.id" in each for each in errors(caplog))
+    written = MemoryLedger("producer")
+    write(real_cluster, topic, [(b"k", b"v")], written)
+    eventually(lambda: second.done() == 1, 60.0)
+    assert second.stop() == 0
+    assert_clean(written, first.ledger, second.ledger)

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.pull",
     ),
     ("runtime.kafka", "runtime.pool", "runtime.handlers"),
-    ("runtime.client", "runtime.statistics"),
+    ("runtime.client", "runtime.statistics", "runtime.patterns"),
     ("config", "keys"),
     ("core",),
     ("runtime", "model", "hashing", "errors"),

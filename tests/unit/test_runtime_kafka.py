@@ -35,6 +35,8 @@ E = KafkaError
         (E.CLUSTER_AUTHORIZATION_FAILED, EventKind.FATAL),
         (E.SASL_AUTHENTICATION_FAILED, EventKind.FATAL),
         (E._AUTHENTICATION, EventKind.FATAL),
+        (E._FATAL, EventKind.FATAL),
+        (E.FENCED_INSTANCE_ID, EventKind.FATAL),
         (E._ALL_BROKERS_DOWN, EventKind.TRANSIENT),
         (E._TRANSPORT, EventKind.TRANSIENT),
         (E.UNKNOWN_TOPIC_OR_PART, EventKind.TRANSIENT),
