@@ -52,6 +52,14 @@ def real_cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def three_brokers() -> Iterator[RealCluster]:
+    """Three Kafka brokers for the whole session; leave all three running behind you."""
+    _require_kafka()
+    with RealCluster(brokers=3) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def broker_of_my_own() -> Iterator[RealCluster]:
     """A broker for one test that stops or kills it."""
@@ -60,7 +68,7 @@ def broker_of_my_own() -> Iterator[RealCluster]:
         yield cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kafka_parts() -> None:
     """Java and the jars are there, for a test that starts a broker in a process of its own."""
     _require_kafka()

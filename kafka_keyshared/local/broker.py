@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.errors import ConfigError, KeySharedError
@@ -30,7 +31,14 @@ from kafka_keyshared.local.cluster import (
     has_leaders,
 )
 from kafka_keyshared.local.guard import Guard
-from kafka_keyshared.local.node import LOOPBACK, Node, NodeAddress, free_ports, port_is_free
+from kafka_keyshared.local.node import (
+    LOOPBACK,
+    BrokerSettings,
+    Node,
+    NodeAddress,
+    free_ports,
+    port_is_free,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
@@ -43,10 +51,11 @@ class RealCluster(Cluster):
 
     ``port`` is that of the first broker, else a free one; ports and data stay the same over
     :meth:`stop`, :meth:`kill` and :meth:`restart`. ``timeout`` is in seconds and bounds every
-    start. The processes end with this one, however it ends. Raises :class:`MissingPartError` when
-    Java or the jars are missing, :class:`ConfigError` when the port is taken and
-    :class:`BrokerUnavailableError` or :class:`KeySharedError` with the broker's log when it does
-    not come up.
+    start. ``settings`` are given to every broker on top of our own; None there means the broker's
+    own default. The processes end with this one, however it ends. Raises
+    :class:`MissingPartError` when Java or the jars are missing, :class:`ConfigError` when the port
+    is taken and :class:`BrokerUnavailableError` or :class:`KeySharedError` with the broker's log
+    when it does not come up.
     """
 
     kind = "real"
@@ -58,6 +67,7 @@ class RealCluster(Cluster):
         port: int | None = None,
         jars: Path | None = None,
         timeout: float = 90.0,
+        settings: BrokerSettings = MappingProxyType({}),
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"RealCluster(brokers={brokers}): at least 1 is needed")
@@ -87,7 +97,7 @@ class RealCluster(Cluster):
         try:
             for address in addresses:
                 place = self.directory / f"broker-{address.node_id}"
-                self._nodes.append(Node(java, jars, place, address, addresses))
+                self._nodes.append(Node(java, jars, place, address, addresses, settings=settings))
             self._format()
             self.restart()
         except BaseException:

@@ -21,6 +21,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.external import external_cluster
 from kafka_keyshared.local.node import free_ports
+from tests.support.wire import coordinator
 
 Eventually = Callable[[Callable[[], bool], float], None]
 
@@ -170,6 +171,18 @@ def test_a_killed_broker_comes_back_with_its_data(
     directory = cluster.directory
     cluster.close()
     assert not directory.exists()
+
+
+def test_three_brokers_keep_three_copies_of_topics_and_positions(
+    three_brokers: RealCluster, topic: str
+) -> None:
+    """So the death of one of them, the coordinator's too, takes nothing along."""
+    three_brokers.create_topic(topic, 2)
+    coordinator(three_brokers.bootstrap, "any")  # which makes the topic of the positions
+    topics = AdminClient({"bootstrap.servers": three_brokers.bootstrap}).list_topics(timeout=30)
+    for name in (topic, "__consumer_offsets"):
+        partitions = topics.topics[name].partitions.values()
+        assert {len(partition.replicas) for partition in partitions} == {3}
 
 
 @pytest.mark.usefixtures("kafka_parts")

@@ -1,0 +1,211 @@
+"""Faults that an embedded cluster can be told to have, named as the protocol names them.
+
+Requests go by the names of Kafka's protocol guide (``OffsetCommit``, ``Fetch``), errors by their
+names there and in ``confluent_kafka.KafkaError`` (``NOT_COORDINATOR``). ``_TRANSPORT`` is the one
+error that no broker sends: the connection breaks instead of an answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.local.native import Native
+
+API_KEYS = {
+    "Produce": 0,
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "OffsetCommit": 8,
+    "OffsetFetch": 9,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "ApiVersions": 18,
+    "InitProducerId": 22,
+    "OffsetForLeaderEpoch": 23,
+    "AddPartitionsToTxn": 24,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
+    "TxnOffsetCommit": 28,
+    "ConsumerGroupHeartbeat": 68,
+}
+"""The requests that a mock broker answers, with their numbers in the protocol."""
+
+_API_NAMES = {number: name for name, number in API_KEYS.items()}
+_ALL = -1
+
+
+def api_key(request: str) -> int:
+    """The number of a request; raises :class:`ConfigError` for a name that is not one."""
+    if request not in API_KEYS:
+        raise ConfigError(
+            f"request {request!r} is not known to the embedded cluster; it answers "
+            f"{', '.join(API_KEYS)}"
+        )
+    return API_KEYS[request]
+
+
+def error_code(error: str) -> int:
+    """The number of an error; raises :class:`ConfigError` for a name that is not one."""
+    code = getattr(KafkaError, error, None) if error.isupper() else None
+    if not isinstance(code, int):
+        raise ConfigError(
+            f"error {error!r} is not one of Kafka's; give a name of confluent_kafka.KafkaError "
+            "such as NOT_COORDINATOR or _TRANSPORT"
+        )
+    return code
+
+
+class Faults:
+    """The faults of one mock cluster; :class:`.embedded.EmbeddedCluster` inherits them.
+
+    Brokers are numbered from 1. Every method raises :class:`KeySharedError` on a closed cluster,
+    and :class:`ConfigError` for a request, an error or a broker that there is not.
+    """
+
+    _native: Native
+    _brokers: int
+
+    def _handle(self) -> int:
+        """The open cluster; raises when it is closed."""
+        raise NotImplementedError
+
+    def fail_next(
+        self, request: str, error: str, *, times: int = 1, broker: int | None = None
+    ) -> None:
+        """Answer the next ``times`` requests of a kind with an error.
+
+        Errors queue up behind those that were asked for before. With a ``broker`` only its requests
+        count, else those to any.
+        """
+        if times < 1:
+            raise ConfigError(f"fail_next({request!r}, times={times}): at least 1 is needed")
+        code = error_code(error)
+        if broker is not None:
+            self._push(request, broker, [(code, 0)] * times)
+            return
+        errors = (ctypes.c_int * times)(*[code] * times)
+        self._native.mock_push_request_errors_array(self._handle(), api_key(request), times, errors)
+
+    def delay_next(self, request: str, seconds: float, *, times: int = 1, broker: int = 1) -> None:
+        """Let a broker answer its next ``times`` requests of a kind only after ``seconds``."""
+        if times < 1 or seconds < 0:
+            raise ConfigError(
+                f"delay_next({request!r}, {seconds}, times={times}): give seconds that are not "
+                "negative, and at least 1 request"
+            )
+        self._push(request, broker, [(0, round(seconds * 1_000))] * times)
+
+    def _push(self, request: str, broker: int, answers: list[tuple[int, int]]) -> None:
+        self._check_broker(broker)
+        self._check(
+            self._native.mock_broker_push_request_error_rtts(
+                self._handle(),
+                broker,
+                api_key(request),
+                len(answers),
+                *(ctypes.c_int(number) for answer in answers for number in answer),
+            ),
+            f"broker {broker}",
+        )
+
+    def planned(self, request: str, *, broker: int) -> int:
+        """How many answers planned for this broker alone are still to come."""
+        count = ctypes.c_size_t()
+        self._check_broker(broker)
+        self._check(
+            self._native.mock_broker_error_stack_cnt(
+                self._handle(), broker, api_key(request), ctypes.byref(count)
+            ),
+            f"broker {broker}",
+        )
+        return count.value
+
+    def heal(self, request: str) -> None:
+        """Forget the errors of :meth:`fail_next` without a broker that are still to come."""
+        self._native.mock_clear_request_errors(self._handle(), api_key(request))
+
+    def broker_down(self, broker: int | None = None) -> None:
+        """Break all connections of a broker, or of all, and refuse new ones; its data stays.
+
+        Leaders and coordinators stay where they are: move them with :meth:`move_leader` and
+        :meth:`move_coordinator`.
+        """
+        self._switch(self._native.mock_broker_set_down, broker)
+
+    def broker_up(self, broker: int | None = None) -> None:
+        """Let a broker, or all, take connections again."""
+        self._switch(self._native.mock_broker_set_up, broker)
+
+    def _switch(self, act: Callable[..., int], broker: int | None) -> None:
+        if broker is not None:
+            self._check_broker(broker)
+        number = _ALL if broker is None else broker
+        self._check(act(self._handle(), number), f"broker {broker}")
+
+    def move_coordinator(self, group: str, broker: int) -> None:
+        """Make a broker the coordinator of a consumer group; the members have to find it anew."""
+        self._check_broker(broker)
+        self._check(
+            self._native.mock_coordinator_set(self._handle(), b"group", group.encode(), broker),
+            f"group {group!r} on broker {broker}",
+        )
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make a broker the leader of a partition.
+
+        A partition cannot be left without a leader: librdkafka 2.16 dereferences the missing one
+        when somebody fetches, and takes the process down. Let ``Fetch`` fail with
+        ``LEADER_NOT_AVAILABLE`` instead.
+        """
+        self._check_broker(broker)
+        self._check(
+            self._native.mock_partition_set_leader(
+                self._handle(), topic.encode(), partition, broker
+            ),
+            f"partition {partition} of topic {topic!r}",
+        )
+
+    def fail_topic(self, topic: str, error: str | None) -> None:
+        """Show a topic with an error in all metadata, until told None."""
+        code = 0 if error is None else error_code(error)
+        self._native.mock_topic_set_error(self._handle(), topic.encode(), code)
+
+    def watch_requests(self) -> None:
+        """Note every request from now on, for :meth:`requests`."""
+        self._native.mock_start_request_tracking(self._handle())
+
+    def requests(self) -> Counter[str]:
+        """How many requests of each kind came since :meth:`watch_requests`, by their names.
+
+        A kind without a name in :data:`API_KEYS` goes by its number.
+        """
+        count = ctypes.c_size_t()
+        seen = self._native.mock_get_requests(self._handle(), ctypes.byref(count))
+        try:
+            keys = [self._native.mock_request_api_key(seen[at]) for at in range(count.value)]
+        finally:
+            self._native.mock_request_destroy_array(seen, count)
+        return Counter(_API_NAMES.get(key, str(key)) for key in keys)
+
+    def _check_broker(self, broker: int) -> None:
+        # The library does not see to it everywhere: a group would never find its coordinator again.
+        if not 1 <= broker <= self._brokers:
+            raise ConfigError(
+                f"the embedded cluster has no broker {broker}; they are numbered 1 to "
+                f"{self._brokers}"
+            )
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            raise KeySharedError(
+                f"the embedded cluster refuses {what}: {KafkaError(code).str()}; see that it exists"
+            )

@@ -1,0 +1,242 @@
+"""Faults of brokers, played by an embedded cluster: nothing is lost, and nothing spins."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from tests.conftest import Eventually
+from tests.support.live import (
+    Member,
+    assert_clean,
+    client_conf,
+    committed,
+    group_name,
+    starts,
+    write,
+)
+
+PAUSE = threading.Event()
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three brokers whose faults disturb no other test."""
+    with EmbeddedCluster(brokers=3) as cluster:
+        yield cluster
+
+
+def quiet_conf(cluster: EmbeddedCluster, group: str, **more: Any) -> dict[str, Any]:
+    """Settings of a member that finds a broker soon when it is back, and says little of it."""
+    conf = client_conf(cluster, group, reconnect_backoff_max_ms=200, **more)
+    return conf | {"log_level": 2}
+
+
+def numbered(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"key-%d" % (number % 13), b"%d" % number) for number in range(count)]
+
+
+def slow(_record: Any) -> None:
+    PAUSE.wait(0.004)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "REBALANCE_IN_PROGRESS",
+        "OFFSET_METADATA_TOO_LARGE",
+        "_TRANSPORT",
+    ],
+)
+def test_a_commit_that_is_refused_once_is_made_good_even_if_it_was_the_last(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually, error: str
+) -> None:
+    cluster.create_topic(topic, 2)
+    written = MemoryLedger("producer")
+    write(cluster, topic, numbered(100), written)
+    group = group_name()
+    member = Member(quiet_conf(cluster, group), [topic], slow, commit_interval=0.3).start()
+    eventually(lambda: member.position() > 0, 60.0)
+    write(cluster, topic, numbered(40), written)
+    eventually(lambda: member.done() == 140, 60.0)
+    cluster.fail_next("OffsetCommit", error)
+    write(cluster, topic, numbered(4), written)
+    eventually(lambda: member.done() == 144, 60.0)
+    assert member.stop() == 0
+    assert member.position() == 144
+    assert sum(committed(cluster, group, topic, number)[0] for number in range(2)) == 144
+    assert_clean(written, member.ledger)
+
+
+def test_a_commit_that_is_denied_halts_the_instance_and_says_what_to_grant(
+    cluster: EmbeddedCluster,
+    topic: str,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster.create_topic(topic, 1)
+    written = MemoryLedger("producer")
+    write(cluster, topic, numbered(50), written)
+    conf = quiet_conf(cluster, group_name())
+    cluster.fail_next("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", times=3)
+    first = Member(conf, [topic], slow).start()
+    first.join()
+    assert first.status == 1
+    assert "grant the group READ" in caplog.text
+    assert first.position() == 0
+    cluster.heal("OffsetCommit")
+    second = Member(conf, [topic], slow, name="second").start()
+    eventually(lambda: second.position() == 50, 60.0)
+    assert second.stop() == 0
+    answers = [each for each in first.ledger.events if isinstance(each, CommitAnswered)]
+    assert answers
+    assert not any(each.accepted for each in answers)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "NOT_LEADER_FOR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "UNKNOWN",
+        "_TRANSPORT",
+    ],
+)
+def test_a_fetch_that_fails_a_few_times_loses_nothing(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually, error: str
+) -> None:
+    cluster.create_topic(topic, 2)
+    written = MemoryLedger("producer")
+    write(cluster, topic, numbered(200), written)
+    conf = quiet_conf(cluster, group_name())
+    cluster.fail_next("Fetch", error, times=3)
+    member = Member(conf, [topic], slow).start()
+    eventually(lambda: member.done() >= 100, 60.0)
+    cluster.fail_next("Fetch", error, times=2)
+    write(cluster, topic, numbered(200), written)
+    eventually(lambda: member.position() == 400, 60.0)
+    assert member.stop() == 0
+    assert_clean(written, member.ledger)
+
+
+def test_brokers_that_go_and_come_back_lose_nothing_and_nobody_spins(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    steps: list[None] = []
+
+    class Counting(Member):
+        def _stepped(self, loop: Any) -> None:
+            super()._stepped(loop)
+            steps.append(None)
+
+    cluster.create_topic(topic, 4)
+    written = MemoryLedger("producer")
+    write(cluster, topic, numbered(400), written)
+    # A session that outlasts the outage, so that the member keeps its partitions.
+    conf = quiet_conf(cluster, group_name(), session_timeout_ms=10_000)
+    member = Counting(conf, [topic], slow).start()
+    eventually(lambda: member.done() >= 100, 60.0)
+    cluster.broker_down()
+    # What was fetched is processed to the end; then there is nothing to do but wait.
+    done = -1
+    while done != member.done():
+        done = member.done()
+        PAUSE.wait(0.5)
+    before = len(steps)
+    PAUSE.wait(2.0)
+    assert len(steps) - before < 200, "an idle loop makes about ten steps a second"
+    cluster.broker_up()
+    write(cluster, topic, numbered(50), written)
+    eventually(lambda: member.position() == 450, 90.0)
+    assert member.stop() == 0
+    assert_clean(written, member.ledger)
+
+
+def test_a_coordinator_and_a_leader_that_move_lose_nothing(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    cluster.create_topic(topic, 2)
+    written = MemoryLedger("producer")
+    group = group_name()
+    cluster.move_coordinator(group, 1)
+    for partition in range(2):
+        cluster.move_leader(topic, partition, 2)
+    write(cluster, topic, numbered(200), written)
+    conf = quiet_conf(cluster, group, session_timeout_ms=10_000)
+    member = Member(conf, [topic], slow).start()
+    eventually(lambda: member.position() >= 50, 60.0)
+    cluster.move_coordinator(group, 3)
+    cluster.broker_down(1)
+    cluster.move_leader(topic, 1, 3)
+    write(cluster, topic, [(b"key-1", b"more")] * 20, written, partition=1)
+    write(cluster, topic, numbered(50), written)
+    eventually(lambda: member.position() == 270, 90.0)
+    assert member.stop() == 0
+    cluster.broker_up(1)
+    assert_clean(written, member.ledger)
+
+
+OUT_OF_RANGE = (
+    "the client itself goes where auto.offset.reset says, and what it then delivers is believed"
+)
+
+
+@pytest.mark.xfail(reason=OUT_OF_RANGE, strict=True)
+def test_an_answer_out_of_range_runs_nothing_again(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    """As a replica that lags behind may give it; the policy ``earliest`` then rewinds."""
+    cluster.create_topic(topic, 1)
+    written = MemoryLedger("producer")
+    write(cluster, topic, numbered(200), written)
+    member = Member(quiet_conf(cluster, group_name()), [topic], slow).start()
+    eventually(lambda: member.position() == 200, 60.0)
+    cluster.fail_next("Fetch", "OFFSET_OUT_OF_RANGE")
+    write(cluster, topic, numbered(100), written)
+    eventually(lambda: member.position() == 300, 60.0)
+    assert member.stop() == 0
+    assert_clean(written, member.ledger)
+
+
+@pytest.mark.xfail(reason=OUT_OF_RANGE, strict=True)
+def test_an_answer_out_of_range_skips_nothing(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    """The policy ``latest`` leaves out what lies between there and the end of the log."""
+    cluster.create_topic(topic, 1)
+    written = MemoryLedger("producer")
+    write(cluster, topic, [(key, b"x" * 1_000) for key, _ in numbered(3_000)], written)
+    # Little at a time, so that much is left to fetch when the answer comes.
+    conf = quiet_conf(
+        cluster, group_name(), max_partition_fetch_bytes=20_000, queued_max_messages_kbytes=20
+    )
+    first = Member(conf, [topic], slow, window_records=50).start()
+    eventually(lambda: first.position() >= 50, 60.0)
+    assert first.stop() == 0
+    conf |= {"auto.offset.reset": "latest"}
+    go = threading.Event()
+
+    def held(_record: Any) -> None:
+        go.wait(60)
+
+    second = Member(conf, [topic], held, name="second", window_records=50).start()
+    eventually(lambda: bool(starts(second.ledger)), 60.0)
+    cluster.fail_next("Fetch", "OFFSET_OUT_OF_RANGE")
+    go.set()
+
+    def behind_them() -> bool:
+        write(cluster, topic, numbered(1), written)
+        return max(starts(second.ledger)) >= 3_000
+
+    eventually(behind_them, 60.0)
+    total = len(written.events)
+    eventually(lambda: second.position() == total, 60.0)
+    assert second.stop() == 0
+    assert_clean(written, first.ledger, second.ledger)
