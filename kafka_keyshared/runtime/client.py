@@ -24,7 +24,13 @@ class CommittedOffset(NamedTuple):
 
 
 class Client(Protocol):
-    """The port through which the loop uses Kafka. Every call comes from the owner thread."""
+    """The port through which the loop uses Kafka. Every call comes from the owner thread.
+
+    ``halts_out_of_range`` says that the user wants no record skipped in any case
+    (``auto.offset.reset=error``).
+    """
+
+    halts_out_of_range: bool
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group; the callbacks run inside poll, consume and close only."""
@@ -59,6 +65,9 @@ class Client(Protocol):
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there (None: where the reset policy says)."""
 
+    def restart(self, partition: TopicPartition, position: int) -> None:
+        """Go on reading there after the client has given the partition up (out of range)."""
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions."""
 
@@ -84,6 +93,7 @@ class EventKind(enum.Enum):
 
     END_OF_PARTITION = "end_of_partition"
     MAX_POLL_EXCEEDED = "max_poll_exceeded"
+    OUT_OF_RANGE = "out_of_range"
     TRANSIENT = "transient"
     FATAL = "fatal"
 
@@ -93,8 +103,6 @@ _FATAL_CODES = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
-    # The user chose auto.offset.reset=error: going on silently is what must not happen.
-    KafkaError._AUTO_OFFSET_RESET,
     KafkaError._AUTHENTICATION,
     # Another instance has the same group.instance.id (KIP-345): this one is out, and would wait.
     KafkaError._FATAL,
@@ -121,6 +129,8 @@ def classify_event(error: KafkaError) -> EventKind:
         return EventKind.END_OF_PARTITION
     if code == KafkaError._MAX_POLL_EXCEEDED:
         return EventKind.MAX_POLL_EXCEEDED
+    if code == KafkaError._AUTO_OFFSET_RESET:
+        return EventKind.OUT_OF_RANGE
     if error.fatal() or code in _FATAL_CODES:
         return EventKind.FATAL
     return EventKind.TRANSIENT

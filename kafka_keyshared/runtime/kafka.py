@@ -33,6 +33,7 @@ from kafka_keyshared.runtime.client import (
     classify_commit,
 )
 from kafka_keyshared.runtime.patterns import is_pattern, matching
+from kafka_keyshared.runtime.shield import in_turn, shielded
 from kafka_keyshared.runtime.statistics import read_statistics
 
 log = logging.getLogger("kafka_keyshared.kafka")
@@ -58,6 +59,7 @@ class KafkaClient:
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
+        self._paused: set[TopicPartition] = set()
         self._positions: list[ClientPartition] = []
         self._said: dict[str, float] = {}
         self.last_error = ""
@@ -67,6 +69,9 @@ class KafkaClient:
         self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
         reset = str(own.get("auto.offset.reset", "latest")).lower()
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
+        self.halts_out_of_range = reset == "error"
+        # Where a partition starts is assigned; after that the client must not choose a place.
+        own["auto.offset.reset"] = "error"
         self._users_on_commit = own.pop("on_commit", None)
         self._users_error_cb = own.pop("error_cb", None)
         self._statistics: ClientStatus | None = None
@@ -225,7 +230,7 @@ class KafkaClient:
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Start reading there."""
         new = [
-            ClientPartition(topic, number, OFFSET_INVALID if position is None else position)
+            ClientPartition(topic, number, self._first() if position is None else position)
             for (topic, number), position in positions.items()
         ]
         if self._cooperative:
@@ -233,26 +238,51 @@ class KafkaClient:
         else:
             self.consumer.assign(new)
             self._assigned.clear()
+            self._paused.clear()
         for partition in positions:
             self._assigned[partition] = ClientPartition(*partition)
+
+    def restart(self, partition: TopicPartition, position: int) -> None:
+        """Start reading there although the client has given the partition up.
+
+        A seek is refused then, and an eager group's assignment can only be given as a whole.
+        """
+        if self._cooperative:
+            self.consumer.incremental_unassign([ClientPartition(*partition)])
+            self.consumer.incremental_assign([ClientPartition(*partition, position)])
+        else:
+            places = {**self.positions(), partition: position}
+            self.consumer.assign(
+                [ClientPartition(*each, places.get(each, self._first())) for each in self._assigned]
+            )
+        self.pause(self._paused)  # an assignment begins unpaused
+
+    def _first(self) -> int:
+        """Return where a partition without a position starts: with ``error`` nowhere."""
+        return OFFSET_INVALID if self.halts_out_of_range else self._reset_to
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
         """Take note that the partitions are no longer assigned (the client unassigns by itself)."""
         for partition in partitions:
             self._assigned.pop(partition, None)
+            self._paused.discard(partition)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there; without a position, where a start without one would."""
         if position is None:
-            position = self._reset_to
+            position = self._first()
         self.consumer.seek(ClientPartition(partition.topic, partition.partition, position))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions that are assigned."""
+        partitions = list(partitions)
+        self._paused.update(each for each in partitions if each in self._assigned)
         self._switch(self.consumer.pause, partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch from the partitions again."""
+        partitions = list(partitions)
+        self._paused.difference_update(partitions)
         self._switch(self.consumer.resume, partitions)
 
     def _switch(
@@ -359,25 +389,3 @@ def is_cooperative(conf: Mapping[str, Any]) -> bool:
     if str(conf.get("group.protocol", "classic")).lower() == "consumer":
         return True
     return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))
-
-
-def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:
-    """Return one callback that calls all."""
-
-    def both(*args: Any) -> None:
-        for callback in callbacks:
-            callback(*args)
-
-    return both
-
-
-def shielded(callback: Callable[..., None], name: str) -> Callable[..., None]:
-    """Return the callback so wrapped that no exception leaves it; it is logged instead."""
-
-    def shield(*args: Any) -> None:
-        try:
-            callback(*args)
-        except Exception:
-            log.exception("%s failed; the exception stops here, or records would be lost", name)
-
-    return shield

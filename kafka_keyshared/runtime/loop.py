@@ -22,6 +22,7 @@ from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Client, EventKind, classify_event
 from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.seeking import Reseek
 
 log = logging.getLogger("kafka_keyshared.loop")
 
@@ -105,7 +106,7 @@ class Loop:
         self.stats = LoopStats()
         self.halted: str | None = None
         self.commits_stopped = False
-        self.reseek: set[TopicPartition] = set()
+        self.reseek = Reseek()
         self.released_in_call: set[TopicPartition] = set()
         # Assigned, but where they start is not known yet: nothing of them is admitted.
         self.withheld: set[TopicPartition] = set()
@@ -197,7 +198,7 @@ class Loop:
         if due is not None and due <= now:
             self.tell(ev.Flush())
         if self.reseek:
-            self._seek_back()
+            self.reseek.seek(self.ports.client, self.core.partitions, self.ports.clock())
         elif not self.commits_stopped and core.commit_wanted(now):
             self.commit()
         if now >= self._next_beat:
@@ -269,7 +270,7 @@ class Loop:
         return {
             partition: position
             for partition, position in self.ports.client.positions().items()
-            if partition in assigned and partition not in self.reseek
+            if partition in assigned and partition not in self.reseek.partitions
         }
 
     def _wanted(self, chunk: list[Record]) -> list[Record]:
@@ -279,8 +280,9 @@ class Loop:
         behind the lost records, and neither it nor its position may count as received.
         """
         # A partition that came back in the same call starts over where its assignment said.
-        self.reseek |= {each for each in self.released_in_call if each in self.core.partitions}
-        unwanted = self.released_in_call | self.reseek | self.withheld
+        again = self.reseek.partitions
+        again |= {each for each in self.released_in_call if each in self.core.partitions}
+        unwanted = self.released_in_call | again | self.withheld
         return [
             record
             for record in chunk
@@ -291,18 +293,7 @@ class Loop:
     def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""
         log.error("the client raised %r; reading again from the last positions", error)
-        self.reseek.update(self.core.partitions)
-
-    def _seek_back(self) -> None:
-        for partition in list(self.reseek):
-            state = self.core.partitions.get(partition)
-            if state is not None:
-                try:
-                    self.ports.client.seek(partition, state.received_end)
-                except KafkaException as error:
-                    log.debug("%s: cannot seek yet: %s", partition, error)
-                    continue
-            self.reseek.discard(partition)
+        self.reseek.partitions.update(self.core.partitions)
 
     def _window_has_room(self) -> None:
         self._full_since = None
@@ -361,12 +352,15 @@ class Loop:
             kind = classify_event(error)
             if kind is EventKind.END_OF_PARTITION:
                 partition = TopicPartition(message.topic(), message.partition())
-                if partition in self.core.partitions and partition not in self.reseek:
+                if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
+            elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
+                partition = TopicPartition(message.topic(), message.partition())
+                self.reseek.misplaced(partition, self.ports.clock())
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True
-            elif kind is EventKind.FATAL:
+            elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self._halt(ev.Halt(error.str()))
             else:
                 log.warning("%s", error.str())

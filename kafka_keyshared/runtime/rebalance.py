@@ -39,6 +39,7 @@ class Rebalancer:
         self._unstarted: list[TopicPartition] = []
         self._ask_at = 0.0
         self.closing = False
+        self.hurried: Callable[[], bool] = lambda: False
         self.failure: BaseException | None = None
         self.observer: Callable[[str, Sequence[TopicPartition]], None] | None = None
 
@@ -73,6 +74,8 @@ class Rebalancer:
 
     def on_assign(self, partitions: list[TopicPartition]) -> None:
         """Start the partitions at their committed positions, with their settled sets."""
+        if self.closing:
+            return  # given back before anything is read; asking where would only delay the exit
         loop = self._loop
         loop.commits_stopped = False
         began = loop.ports.clock()
@@ -110,7 +113,9 @@ class Rebalancer:
         for command in loop.core.handle(ev.Assigned(starts), loop.ports.clock()):
             if isinstance(command, ev.AssignAt):
                 # Not a seek here: it may fail for now, and what comes before it must be dropped.
-                loop.reseek.update(each for each, at in command.positions.items() if at is not None)
+                loop.reseek.partitions.update(
+                    each for each, at in command.positions.items() if at is not None
+                )
             elif isinstance(command, ev.Notice):
                 log.log(command.level, "%s", command.text)
         loop.ports.client.resume(partitions)
@@ -120,6 +125,8 @@ class Rebalancer:
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ev.StartPoint] | None:
         client = self._loop.ports.client
+        if not partitions:
+            return {}  # a cooperative rebalance that brings nothing; it must not wait for a broker
         try:
             committed = client.committed(partitions, COMMITTED_TIMEOUT)
         except KafkaException as error:
@@ -154,7 +161,7 @@ class Rebalancer:
         clock = loop.ports.clock
         started = clock()
         loop.tell(ev.Revoking(mine))
-        left = drain(loop, mine, started + self._revoke_deadline)
+        left = drain(loop, mine, started + self._revoke_deadline, self.hurried)
         if not loop.commits_stopped:
             loop.commit(mine, final=True)
         self._release(partitions, mine)
@@ -163,7 +170,9 @@ class Rebalancer:
             "revoked %s in %.3f s%s",
             _names(partitions),
             clock() - started,
-            f"; past the deadline, may run again: {left}" if left else "",
+            f"; {'given up' if self.hurried() else 'past the deadline'}, may run again: {left}"
+            if left
+            else "",
         )
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
@@ -198,24 +207,30 @@ class Rebalancer:
         loop.tell(ev.Forget(mine, lost))
         loop.ports.client.released(partitions)
         loop.released_in_call.update(partitions)
-        loop.reseek.difference_update(partitions)
+        loop.reseek.partitions.difference_update(partitions)
 
     def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         if self.observer is not None:
             self.observer(what, partitions)
 
 
-def drain(loop: Loop, partitions: Sequence[TopicPartition] | None, deadline: float) -> str:
+def drain(
+    loop: Loop,
+    partitions: Sequence[TopicPartition] | None,
+    deadline: float,
+    hurried: Callable[[], bool],
+) -> str:
     """Serve the mailbox until nothing of the partitions runs; return what was left, or ''.
 
-    Dead letters on their way count too: they are settled when the broker has answered.
+    Dead letters on their way count too: they are settled when the broker has answered. ``hurried``
+    turns true with the second signal, which gives up what still runs.
     """
     while True:
         running, dead_letters = loop.pending(partitions)
         if not running and not dead_letters:
             return ""
         remaining = deadline - loop.ports.clock()
-        if remaining <= 0:
+        if remaining <= 0 or hurried():
             names = [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running[:5]]
             return f"{len(running)} running ({', '.join(names)}), {dead_letters} dead letters"
         wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10

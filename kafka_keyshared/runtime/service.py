@@ -191,6 +191,7 @@ class KeyShared:
             pool="thread",
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
         )
+        rebalancer.hurried = lambda: self._signals > 1
         rebalancer.observer = chained(observer.rebalanced, self._hooks.rebalanced)
         rebalancer.subscribe()
         log.info("started: %s", self.banner())

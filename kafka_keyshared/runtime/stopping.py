@@ -7,10 +7,12 @@ draining, the loop goes on polling, or the group would throw the member out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.subscription import partition_of
+from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, FULL_POLL_EVERY, Loop
 
 log = logging.getLogger("kafka_keyshared.stop")
@@ -52,6 +54,9 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     loop.ports.client.pause(loop.core.partitions)
     running, dead_letters = _drain(loop, deadline, hurried)
     accepted = not loop.commits_stopped and _commit(loop, hurried)
+    if hurried():
+        # With what a revoke gave up on: that is not waited for either, and it is to be named.
+        running = list(dict.fromkeys([*running, *_names(loop.pending(_in_hand(loop))[0])]))
     undone = loop.core.unsettled_count()
     return StopReport(
         clean=not running and not dead_letters and accepted,
@@ -69,13 +74,29 @@ def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[li
         running, dead_letters = loop.pending(None)
         now = loop.ports.clock()
         if (not running and not dead_letters) or now >= deadline or hurried():
-            names = [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running]
-            return names, dead_letters
+            return _names(running), dead_letters
         loop.serve(BUSY_WAIT)
         if now - polled >= FULL_POLL_EVERY:
             polled = now
             # What this may return was never given to the core: it is read again at the next start.
             _poll(loop, 0)
+
+
+def _names(records: Iterable[Record]) -> list[str]:
+    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
+
+
+def _in_hand(loop: Loop) -> list[TopicPartition]:
+    """Return the partitions of all that a worker has, also those that were revoked meanwhile."""
+    return list(
+        {
+            partition_of(record)
+            for sub in loop.core.subscriptions.values()
+            for worker in sub.workers
+            for share in worker.slices
+            for record in share.records
+        }
+    )
 
 
 def _poll(loop: Loop, timeout: float) -> None:
@@ -87,7 +108,22 @@ def _poll(loop: Loop, timeout: float) -> None:
 
 
 def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
-    """Send the last commit and serve callbacks until it is answered; say whether it was."""
+    """Send the last commit and serve callbacks until it is answered; say whether it was.
+
+    A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
+    commits between its JoinGroup and the answer waits behind that at the broker and is then of the
+    generation before. Refused so, it is sent once more.
+    """
+    held = set(loop.core.partitions)
+    refused_before = loop.core.commits.refused_count
+    if _send(loop, hurried):
+        return True
+    refused = loop.core.commits.refused_count > refused_before
+    still_held = loop.halted is None and held <= set(loop.core.partitions)
+    return refused and still_held and _send(loop, hurried)
+
+
+def _send(loop: Loop, hurried: Callable[[], bool]) -> bool:
     commits = loop.core.commits
     refused_before = commits.refused_count
     loop.commit(final=True)

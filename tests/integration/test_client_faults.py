@@ -183,12 +183,6 @@ def test_a_coordinator_and_a_leader_that_move_lose_nothing(
     assert_clean(written, member.ledger)
 
 
-OUT_OF_RANGE = (
-    "the client itself goes where auto.offset.reset says, and what it then delivers is believed"
-)
-
-
-@pytest.mark.xfail(reason=OUT_OF_RANGE, strict=True)
 def test_an_answer_out_of_range_runs_nothing_again(
     cluster: EmbeddedCluster, topic: str, eventually: Eventually
 ) -> None:
@@ -205,7 +199,6 @@ def test_an_answer_out_of_range_runs_nothing_again(
     assert_clean(written, member.ledger)
 
 
-@pytest.mark.xfail(reason=OUT_OF_RANGE, strict=True)
 def test_an_answer_out_of_range_skips_nothing(
     cluster: EmbeddedCluster, topic: str, eventually: Eventually
 ) -> None:

@@ -28,6 +28,8 @@ class FakeClient:
     raises. Without a plan a call delivers what is next in the logs.
     """
 
+    halts_out_of_range = False
+
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.logs: dict[TopicPartition, list[Record]] = {}
@@ -107,6 +109,10 @@ class FakeClient:
             raise self.seek_fails.pop(0)
         self.calls.append(("seek", (partition, position)))
         self.at[partition] = position or 0
+
+    def restart(self, partition: TopicPartition, position: int) -> None:
+        self.calls.append(("restart", (partition, position)))
+        self.at[partition] = position
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("pause", set(partitions)))

@@ -19,7 +19,8 @@ from kafka_keyshared.runtime.client import (
     classify_commit,
     classify_event,
 )
-from kafka_keyshared.runtime.kafka import KafkaClient, is_cooperative, shielded
+from kafka_keyshared.runtime.kafka import KafkaClient, is_cooperative
+from kafka_keyshared.runtime.shield import shielded
 from tests.support.records import P0, P1
 
 E = KafkaError
@@ -269,7 +270,7 @@ def test_only_assigned_partitions_are_paused_and_resumed(
     made.client.pause([P0, P1, TopicPartition("other", 3)])
     made.client.resume([P1])
     (_, assigned), (name, paused) = consumer.calls
-    assert [(each.partition, each.offset) for each in assigned] == [(0, 4), (1, OFFSET_INVALID)]
+    assert [(each.partition, each.offset) for each in assigned] == [(0, 4), (1, OFFSET_END)]
     assert name == "pause"
     assert [(each.topic, each.partition) for each in paused] == [tuple(P0)]
 
