@@ -143,6 +143,10 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
     workers: RunWorkers = None,
     dlq: DeadLetters = None,
     dlq_create: DeadLettersCreate = False,
+    http_port: Annotated[
+        int | None,
+        typer.Option(help="Serve /metrics, /livez and /readyz on 127.0.0.1 there; 0: any port."),
+    ] = None,
     config: ConfigFile = None,
     app_dir: AppDir = Path(),
     x: ClientSettings = None,
@@ -162,6 +166,7 @@ def run_command(  # noqa: PLR0917 - each is an option of the command line
             config=config,
             app_dir=app_dir,
             client=x or [],
+            http_port=http_port,
         )
     )
 

@@ -35,6 +35,7 @@ class RunArguments:
     config: Path | None
     app_dir: Path
     client: list[str]
+    http_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def refuse_flags_beside_app(arguments: RunArguments) -> None:
         "--dlq-create": arguments.dlq_create,
         "--config": arguments.config,
         "-X": arguments.client,
+        "--http-port": None if arguments.http_port is None else str(arguments.http_port),
     }
     if given := [name for name, value in flags.items() if value]:
         raise ConfigError(
@@ -113,6 +115,7 @@ def layer(arguments: RunArguments) -> Layers:
         "workers": (arguments.workers, "--workers"),
         "dlq": (True if arguments.dlq == "auto" else arguments.dlq, "--dlq"),
         "dlq_create": (arguments.dlq_create or None, "--dlq-create"),
+        "http_port": (arguments.http_port, "--http-port"),
     }
     for name, (value, flag) in flags.items():
         if value is not None:

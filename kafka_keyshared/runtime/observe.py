@@ -16,7 +16,7 @@ from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.web.server import Health
 
 READ_LATELY = 60.0
-FRESH = 1.0
+FRESH = 0.6
 WAIT_FOR_FRESH = 1.0
 DERIVE_AFTER = 2.0
 MAX_POLL_INTERVAL_MS = 300_000
@@ -39,7 +39,7 @@ class Board:
     def read(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
         """Return the latest status; None before the first heartbeat.
 
-        One older than a second is waited for, at most ``wait`` seconds: the next heartbeat brings
+        One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat brings
         it, unless the owner is inside a rebalance.
         """
         with self._changed:

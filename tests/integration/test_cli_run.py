@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.demo.data import CANCELLED, RECORDS
 from kafka_keyshared.local.cluster import Cluster
+from tests.conftest import Eventually
 from tests.support.cli import Running, as_user, in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +72,29 @@ def test_ctrl_c_ends_a_run_cleanly_and_the_next_one_goes_on(
             # What the first run settled and committed does not come again.
             assert "settled 500 " in run.wait_for("caught up"), round_number
             assert run.end(signal.SIGINT) == 0, run.err
+
+
+def test_a_run_serves_its_metrics_where_it_says(
+    real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    (tmp_path / "app.py").write_text("def handle(record): ...\n")
+    real_cluster.create_topic(topic, 2)
+    _produce(real_cluster, topic, 500)
+    done = f'keyshared_records_processed_total{{outcome="ok",topic="{topic}"}} 500.0'
+    with Running(
+        *("run", "app:handle", "--app-dir", tmp_path, "-b", real_cluster.bootstrap),
+        *("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest", "--http-port", "0"),
+    ) as run:
+        line = run.wait_for("metrics and health checks at ")
+        run.wait_for("caught up")
+        url = line.partition(" at ")[2].split()[0]
+
+        def told() -> bool:
+            with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+                return done in answer.read().decode()
+
+        eventually(told, 30.0)
+        assert run.end(signal.SIGTERM) == 0, run.err
 
 
 def _produce(cluster: Cluster, topic: str, count: int) -> None:

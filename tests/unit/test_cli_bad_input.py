@@ -240,9 +240,10 @@ def test_a_file_that_is_no_text(place: Path, capsys: pytest.CaptureFixture[str])
 def test_flags_beside_an_app_that_has_its_own_settings(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = in_process(capsys, "run", "handlers_of_test:app", "-g", "other", "-X", "a=b")
+    given = ("-g", "other", "-X", "a=b", "--http-port", "0")
+    ended = in_process(capsys, "run", "handlers_of_test:app", *given)
     assert ended.status == 2
-    assert "leave out -g, -X" in ended.err
+    assert "leave out -g, -X, --http-port" in ended.err
 
 
 @pytest.mark.parametrize(
