@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import random
 import statistics
-import subprocess
-import sys
-import uuid
-from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
-from kafka_keyshared.bench.side import COMMIT_INTERVAL, Result, Task
-from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
+from kafka_keyshared.bench.child import COMMIT_INTERVAL, SEED
+from kafka_keyshared.bench.common import (
+    RECORD_OVERHEAD,
+    Progress,
+    group_of,
+    key_of,
+    open_cluster,
+    produce_all,
+    require_positive,
+    run_child,
+    sides_of,
+    topic_of_our_own,
+)
+from kafka_keyshared.bench.side import Result, Task
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 
 SUSPECT_BELOW = 500_000
@@ -30,11 +37,6 @@ SEVERAL = 2
 EMBEDDED_RECORDS_MAX = 30_000
 EMBEDDED_BYTES_MAX = 4_500_000
 """Most of a partition on the embedded cluster, which silently deletes what is beyond 5 MB."""
-
-RECORD_OVERHEAD = 32
-SEED = 20130101
-
-Sides = tuple[Literal["bare", "keyshared"], Literal["bare", "keyshared"]]
 
 
 class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
@@ -52,9 +54,7 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for numbers that make no sense."""
-        for name in ("records", "partitions", "keys", "repeat"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"--{name} {getattr(self, name)}: give at least 1")
+        require_positive(self, "records", "partitions", "keys", "repeat")
         if self.value_bytes < 0 or self.fail_every < 0 or not 0 <= self.null_share <= 1:
             raise ConfigError(
                 "--value-bytes and --fail-every must not be negative, --null-share is from 0 to 1"
@@ -64,94 +64,29 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
         """Return the plan with as many records as the cluster can hold."""
         if cluster.kind != "embedded":
             return self
-        size = self.value_bytes + len(_key(self.keys)) + RECORD_OVERHEAD
+        size = self.value_bytes + len(key_of(self.keys)) + RECORD_OVERHEAD
         each = min(EMBEDDED_RECORDS_MAX, max(1, EMBEDDED_BYTES_MAX // size))
         return msgspec.structs.replace(self, records=min(self.records, self.partitions * each))
 
 
-def open_cluster(bootstrap: str | None) -> Cluster:
-    """Return the cluster at this address, else a real Kafka of our own, else an embedded one."""
-    if bootstrap is not None:
-        from kafka_keyshared.local.external import external_cluster
-
-        return external_cluster(bootstrap)
-    from kafka_keyshared.local.jars import find_jars, java
-
-    try:
-        java()
-        real = find_jars() is not None
-    except MissingPartError:
-        real = False
-    if real:
-        from kafka_keyshared.local.broker import RealCluster
-
-        return RealCluster()
-    from kafka_keyshared.local.embedded import EmbeddedCluster
-
-    return EmbeddedCluster()
-
-
-def _key(number: int) -> bytes:
-    return b"key-%d" % number
-
-
 def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
-    """Produce the topic's records; keys go round robin, null keys at random between them."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 20,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-            "compression.type": "none",
-        }
-    )
-    value = b"x" * plan.value_bytes
-    keys = [_key(number) for number in range(plan.keys)]
+    """Produce the plan's records; keys go round robin, null keys at random between them."""
+    names = [key_of(number) for number in range(plan.keys)]
     # At random, but always the same: taken in turn they would meet only some partitions.
     chance = random.Random(SEED).random
-    failures: list[str] = []
-
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failures.append(str(error))
-
-    for number in range(plan.records):
-        key = None if plan.null_share and chance() < plan.null_share else keys[number % plan.keys]
-        # Spread by number, not by key: a bench with few keys must fill all partitions alike.
-        while True:
-            try:
-                producer.produce(topic, value, key, number % plan.partitions, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    left = producer.flush(120)
-    if failures or left:
-        raise KeySharedError(
-            f"{len(failures) + left} of {plan.records} records could not be produced to {topic} at "
-            f"{bootstrap}: {failures[0] if failures else 'no answer within 120 s'}"
-        )
+    keys = (
+        None if plan.null_share and chance() < plan.null_share else names[number % plan.keys]
+        for number in range(plan.records)
+    )
+    produce_all(bootstrap, topic, keys, plan.partitions, plan.value_bytes)
 
 
 def run_side(task: Task) -> Result:
     """Run one side in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kafka_keyshared.bench.side"],
-        input=msgspec.json.encode(task),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise KeySharedError(
-            f"the {task.side} side ended with status {done.returncode}; what went wrong stands "
-            "above this line"
-        )
-    return msgspec.json.decode(done.stdout, type=Result)
+    return run_child("side", task, Result, f"{task.side} side")
 
 
-def measure(plan: NoopPlan, cluster: Cluster, progress: Callable[[str], None]) -> dict[str, Any]:
+def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
     """Return the measurement. Raises :class:`KeySharedError` when a run did not commit.
 
     The records go to a topic of their own, which is deleted at the end from a cluster that lives
@@ -162,41 +97,27 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Callable[[str], None]) -
     if fitting != plan:
         progress(f"embedded cluster: {fitting.records:,} records, because it keeps no more")
         plan = fitting
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(topic, plan.partitions)
-    try:
+    with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         progress(
             f"producing {plan.records:,} records to {topic}, {cluster.kind} Kafka at "
             f"{cluster.bootstrap}"
         )
         fill(cluster.bootstrap, topic, plan)
         pairs = [_pair(plan, cluster, topic, number, progress) for number in range(plan.repeat)]
-    finally:
-        if cluster.kind == "real":
-            _delete(cluster.bootstrap, topic, progress)
     return _summary(plan, cluster.kind, pairs)
 
 
-def _delete(bootstrap: str, topic: str, progress: Callable[[str], None]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    try:
-        admin.delete_topics([topic])[topic].result(10)
-    except (KafkaException, TimeoutError) as error:
-        progress(f"topic {topic} could not be deleted, please delete it yourself: {error}")
-
-
 def _pair(
-    plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Callable[[str], None]
+    plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Progress
 ) -> dict[str, Result]:
-    sides: Sides = ("bare", "keyshared") if number % 2 == 0 else ("keyshared", "bare")
     pair: dict[str, Result] = {}
-    for side in sides:
+    for side in sides_of(number):
         pair[side] = run_side(
             Task(
                 side=side,
                 bootstrap=cluster.bootstrap,
                 topic=topic,
-                group=f"bench-{side}-{uuid.uuid4().hex[:8]}",
+                group=group_of(side),
                 records=plan.records,
                 workers=plan.workers,
                 max_leases_per_key=plan.max_leases_per_key,
@@ -256,9 +177,7 @@ def _summary(plan: NoopPlan, kind: str, pairs: list[dict[str, Result]]) -> dict[
     }
 
 
-def measure_at(
-    plan: NoopPlan, bootstrap: str | None, progress: Callable[[str], None]
-) -> dict[str, Any]:
+def measure_at(plan: NoopPlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
     """Measure on the cluster at this address, or on the best that can be started here."""
     plan.check()
     with closing(open_cluster(bootstrap)) as cluster:

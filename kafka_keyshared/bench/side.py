@@ -1,4 +1,4 @@
-"""One side of a measurement, run in a process of its own: the bare loop, or this package.
+"""One side of a measurement of throughput, in a process of its own: the bare loop, or this package.
 
 Both sides get the same topic, client configuration, handler and gc settings (Python's own, which
 nothing here or in the runtime changes). Time runs from the first record received to the
@@ -10,32 +10,46 @@ on standard output.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException
 
-from kafka_keyshared.config import client_conf
+from kafka_keyshared.bench.child import (
+    COMMIT_INTERVAL,
+    Patience,
+    Reading,
+    Stalled,
+    conf_for,
+    read_task,
+    run_app,
+    settled,
+    tell_parent,
+)
 
-COMMIT_INTERVAL = 1.0
-IDLE_LIMIT = 60.0
+if TYPE_CHECKING:
+    from kafka_keyshared.runtime.loop import Loop
+    from kafka_keyshared.runtime.service import KeyShared
+
+Noted = Callable[[int], None]
+"""Told of the number of records done, after every fetch or step of the loop."""
 
 
-class Task(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to run. ``fail_every`` makes one record in so many fail once; 0 makes none."""
+class Task(Reading, kw_only=True, forbid_unknown_fields=True):
+    """What to run. ``fail_every`` makes one record in so many fail once; 0 makes none.
 
-    side: Literal["bare", "keyshared"]
-    bootstrap: str
-    topic: str
-    group: str
+    ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
+    is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere.
+    """
+
     records: int
-    workers: str = "thread:8"
     max_leases_per_key: int | None = None
     fail_every: int = 0
+    roomy: bool = True
+    http_port: int | None = None
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -53,20 +67,11 @@ class Result(msgspec.Struct, kw_only=True):
 
 def conf_of(task: Task) -> dict[str, Any]:
     """Return the configuration of the client, the same for both sides."""
-    return client_conf(
-        {
-            "bootstrap.servers": task.bootstrap,
-            "group.id": task.group,
-            "auto.offset.reset": "earliest",
-            # A whole topic of small records fits, so that the broker is not what is measured.
-            "queued.max.messages.kbytes": 1_048_576,
-            "queued.min.messages": 1_000_000,
-        }
+    if not task.roomy:
+        return conf_for(task)
+    return conf_for(
+        task, **{"queued.max.messages.kbytes": 1_048_576, "queued.min.messages": 1_000_000}
     )
-
-
-class Stalled(Exception):  # noqa: N818 - says what happened
-    """Nothing arrived, or nothing more settled, for a minute."""
 
 
 def fails(offset: int, every: int) -> bool:
@@ -109,7 +114,11 @@ def _empty(record: Any) -> None:
     del record
 
 
-def run_bare(task: Task) -> Result:
+def _unnoted(done: int) -> None:
+    del done
+
+
+def run_bare(task: Task, note: Noted = _unnoted) -> Result:
     """Consume and call the handler in one thread; commit once a second."""
     commits = 0
 
@@ -122,16 +131,14 @@ def run_bare(task: Task) -> Result:
     handle = handler_of(task)
     sizes: dict[int, int] = {}
     done, started, last_commit = 0, 0.0, 0.0
-    idle_since = time.monotonic()
+    patience = Patience()
     while done < task.records:
         # Not more than are left, or the last call would wait its 0.1 s for records that never come.
         messages = consumer.consume(min(10_000, task.records - done), 0.1)
         now = time.monotonic()
         if not messages:
-            if now - idle_since > IDLE_LIMIT:
-                raise Stalled(f"nothing arrived for {IDLE_LIMIT:g} s after {done} records")
+            patience.check(done, "arrived")
             continue
-        idle_since = now
         if not started:
             started = last_commit = now
         for message in messages:
@@ -139,6 +146,7 @@ def run_bare(task: Task) -> Result:
                 raise KafkaException(message.error())
             handle(message)
         done += len(messages)
+        note(done)
         sizes[len(messages)] = sizes.get(len(messages), 0) + 1
         if now - last_commit >= COMMIT_INTERVAL:
             last_commit = now
@@ -151,54 +159,47 @@ def run_bare(task: Task) -> Result:
     return Result(seconds=seconds, records=done, commits=commits + 1, median_batch=median_of(sizes))
 
 
-def run_keyshared(task: Task) -> Result:
+def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
     """Run the package until every record is settled and the commit of it acknowledged."""
-    from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.service import Hooks, KeyShared
-
     answered_at = 0.0
-    moved = (0, time.monotonic())
+    patience = Patience()
 
     def answered(error: Any, _partitions: Any) -> None:
         nonlocal answered_at
         if error is None:
             answered_at = time.monotonic()
 
-    def stepped(loop: Loop) -> None:
-        nonlocal moved
-        settled = loop.core.subscriptions["default"].counts.ok
-        if settled >= task.records:
+    def stepped(app: KeyShared, loop: Loop) -> None:
+        done = settled(loop)
+        note(done)
+        if done >= task.records:
             app.stop()
-        elif settled != moved[0]:
-            moved = (settled, time.monotonic())
-        elif time.monotonic() - moved[1] > IDLE_LIMIT:
-            raise Stalled(f"nothing settled for {IDLE_LIMIT:g} s after {settled} records")
+        else:
+            patience.check(done, "settled")
 
-    app = KeyShared(
+    loop = run_app(
+        task,
         {**conf_of(task), "on_commit": answered},
-        [task.topic],
-        workers=task.workers,
+        handler_of(task),
+        stepped,
         max_leases_per_key=task.max_leases_per_key,
-        commit_interval=COMMIT_INTERVAL,
-        hooks=Hooks(stepped=stepped),
+        http_port=task.http_port,
     )
-    app.handler(handler_of(task))
-    status = app.run()
-    loop, report = app.loop, app.report
-    if loop is None or report is None or loop.stats.first_record_at is None:
-        raise Stalled("the run was stopped before its first record")
-    counts = loop.core.subscriptions["default"].counts
-    if status or not report.commit_accepted or counts.ok < task.records:
-        raise Stalled(
-            f"the run ended with status {status} and {counts.ok} of {task.records}: {report.line()}"
-        )
+    started = loop.stats.first_record_at
+    if started is None or settled(loop) < task.records:
+        raise Stalled(f"the run ended with {settled(loop)} of {task.records} records settled")
     return Result(
-        seconds=answered_at - loop.stats.first_record_at,
-        records=counts.ok,
+        seconds=answered_at - started,
+        records=settled(loop),
         commits=loop.core.commits.accepted_count,
         median_batch=median_of(loop.stats.batches),
-        failed=counts.failed,
+        failed=loop.core.subscriptions["default"].counts.failed,
     )
+
+
+def run(task: Task, note: Noted = _unnoted) -> Result:
+    """Run the side that the task names."""
+    return run_bare(task, note) if task.side == "bare" else run_keyshared(task, note)
 
 
 def median_of(sizes: dict[int, int]) -> int:
@@ -214,9 +215,7 @@ def median_of(sizes: dict[int, int]) -> int:
 
 def main() -> int:
     """Run the task on standard input."""
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    result = run_bare(task) if task.side == "bare" else run_keyshared(task)
-    sys.stdout.write(json.dumps(msgspec.to_builtins(result)) + "\n")
+    tell_parent(run(read_task(Task)))
     return 0
 
 

@@ -24,13 +24,32 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.bench.noop import NoopPlan, measure, open_cluster
+from kafka_keyshared.bench import idle, latency, memory, noop
+from kafka_keyshared.bench.common import Progress, open_cluster
+from kafka_keyshared.bench.idle import IdlePlan
+from kafka_keyshared.bench.latency import LatencyPlan
+from kafka_keyshared.bench.memory import MemoryPlan
+from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks import scrapes
 
 KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
 HELP_RUNS = 15
 TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapePlan:
+    """The empty handler with and without scrapers."""
+
+    noop: NoopPlan
+
+
+Plan = NoopPlan | LatencyPlan | MemoryPlan | IdlePlan | ScrapePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,7 @@ class Case:
     name: str
     title: str
     floors: tuple[Floor, ...]
-    plan: NoopPlan | None = None
+    plan: Plan | None = None
     run: Callable[[int | None], dict[str, Any]] | None = None
 
 
@@ -121,6 +140,30 @@ CASES = (
         NoopPlan(records=60_000, keys=1, max_leases_per_key=1, repeat=3),
     ),
     Case(
+        "latency",
+        "5,000 records/s, from when a record is due to the start of its handler",
+        (Floor("added_p50_ms", 0.5, at_most=True), Floor("p99_ratio", 1.2, at_most=True)),
+        LatencyPlan(),
+    ),
+    Case(
+        "memory",
+        "10,000,000 distinct keys",
+        (Floor("growth_mib", 10, at_most=True), Floor("above_bare_mib", 104, at_most=True)),
+        MemoryPlan(),
+    ),
+    Case(
+        "idle",
+        "waiting with nothing to do, and behind a blocked key",
+        tuple(Floor(f"{who}_percent", 3, at_most=True) for who in ("idle", "blocked", "bare")),
+        IdlePlan(),
+    ),
+    Case(
+        "scrapes",
+        "fifty scrapes of /metrics a second",
+        (Floor("ratio_lost", 0.02, at_most=True),),
+        ScrapePlan(NoopPlan(records=4_000_000, repeat=7)),
+    ),
+    Case(
         "demo",
         "a year of flights, first record to last commit",
         (Floor("elapsed_s", 20.0, at_most=True),),
@@ -140,12 +183,32 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
+def run_plan(
+    plan: Plan, cluster: Cluster, repeat: int | None, progress: Progress
+) -> dict[str, Any]:
+    """Run the bench that the plan is for; ``repeat`` counts where there are pairs."""
+    if repeat and isinstance(plan, NoopPlan | LatencyPlan):
+        plan = msgspec.structs.replace(plan, repeat=repeat)
+    if repeat and isinstance(plan, ScrapePlan):
+        plan = ScrapePlan(msgspec.structs.replace(plan.noop, repeat=repeat))
+    match plan:
+        case ScrapePlan():
+            return scrapes.measure(plan.noop, cluster, progress)
+        case NoopPlan():
+            return noop.measure(plan, cluster, progress)
+        case LatencyPlan():
+            return latency.measure(plan, cluster, progress)
+        case MemoryPlan():
+            return memory.measure(plan, cluster, progress)
+        case IdlePlan():
+            return idle.measure(plan, cluster, progress)
+
+
 def run_case(case: Case, cluster: Cluster | None, repeat: int | None) -> Outcome:
     """Measure one case and judge it."""
     note(f"== {case.name}: {case.title}")
     if case.plan is not None and cluster is not None:
-        plan = msgspec.structs.replace(case.plan, repeat=repeat) if repeat else case.plan
-        result = measure(plan, cluster, note)
+        result = run_plan(case.plan, cluster, repeat, note)
     elif case.run is not None:
         result = case.run(repeat)
     else:
@@ -179,6 +242,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def details(outcomes: Sequence[Outcome]) -> str:
+    """What the benches say beside the figures that are judged; empty when none of them ran."""
+    return "\n".join(part for part in (throughput(outcomes), two_sided(outcomes)) if part)
+
+
+def throughput(outcomes: Sequence[Outcome]) -> str:
     """Bare rate, package rate and the spread of the ratios, for the cases that have them."""
     lines = [
         "| case | records | pairs | bare/s | keyshared/s | ratios | commits | batch |",
@@ -186,7 +254,7 @@ def details(outcomes: Sequence[Outcome]) -> str:
     ]
     for outcome in outcomes:
         found = outcome.result
-        if outcome.case.plan is None:
+        if not isinstance(outcome.case.plan, NoopPlan):
             continue
         ratios = f"{min(found['ratios']):.2f} to {max(found['ratios']):.2f}"
         lines.append(
@@ -194,7 +262,27 @@ def details(outcomes: Sequence[Outcome]) -> str:
             f"{found['bare_per_s']:,} | {found['keyshared_per_s']:,} | {ratios} | "
             f"{found['commits']} | {found['median_batch']:,} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
+SHOWN = {
+    "latency": ("p50_ms", "p99_ms", "cpu_share"),
+    "memory": ("peak_mib", "growth_mib", "seconds"),
+}
+"""Figures that a case has for both sides: ``bare_x`` and ``keyshared_x``, or ``x`` alone."""
+
+
+def two_sided(outcomes: Sequence[Outcome]) -> str:
+    """Both sides of the latency and memory cases, beside one another."""
+    lines = ["| case | figure | bare | keyshared |", "|---|---|---|---|"]
+    for outcome in outcomes:
+        found = outcome.result
+        for figure in SHOWN.get(outcome.case.name, ()):
+            layer = found.get(f"keyshared_{figure}", found.get(figure))
+            lines.append(
+                f"| {outcome.case.title} | {figure} | {found[f'bare_{figure}']} | {layer} |"
+            )
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def suspicions(outcomes: Sequence[Outcome]) -> list[str]:

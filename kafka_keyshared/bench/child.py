@@ -1,0 +1,133 @@
+"""What the processes that are measured share: the client's settings, the protocol, the app's run.
+
+A child reads its task as JSON from standard input and writes lines of JSON to standard output:
+``"ready"`` where the parent waits for it, then its result.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+
+from kafka_keyshared.config import client_conf
+
+if TYPE_CHECKING:
+    from kafka_keyshared.runtime.loop import Loop
+    from kafka_keyshared.runtime.service import KeyShared
+
+Side = Literal["bare", "keyshared"]
+T = TypeVar("T")
+
+COMMIT_INTERVAL = 1.0
+IDLE_LIMIT = 60.0
+READY = "ready"
+
+SEED = 20130101
+"""Of everything that is at random: the same on every run."""
+
+
+class Stalled(Exception):  # noqa: N818 - says what happened
+    """Nothing arrived, nothing more settled, or the run did not end as it must."""
+
+
+class Reading(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is read and as which side: the beginning of every task."""
+
+    side: Side
+    bootstrap: str
+    topic: str
+    group: str
+    workers: str = "thread:8"
+
+
+def conf_for(reading: Reading, **settings: Any) -> dict[str, Any]:
+    """Return the configuration of the client: the package's own defaults, on both sides alike.
+
+    So what is measured is the layer, and not what its defaults do to the client.
+    """
+    return client_conf(
+        {
+            "bootstrap.servers": reading.bootstrap,
+            "group.id": reading.group,
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+
+
+def read_task(kind: type[T]) -> T:
+    """Return the task on standard input."""
+    return msgspec.json.decode(sys.stdin.buffer.read(), type=kind)
+
+
+def tell_parent(what: Any) -> None:
+    """Write one line of JSON for the parent."""
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def run_app(
+    reading: Reading,
+    conf: Mapping[str, Any],
+    handler: Callable[[Any], None],
+    stepped: Callable[[KeyShared, Loop], None],
+    *,
+    rebalanced: Callable[[str, Sequence[Any]], None] | None = None,
+    **options: Any,
+) -> Loop:
+    """Run the package until ``stepped``, called after every step of its loop, stops it.
+
+    Returns the loop that ran. Raises :class:`Stalled` when it did not stop cleanly with its last
+    commit acknowledged.
+    """
+    # Only here, so that the bare side does not carry what it does not use.
+    from kafka_keyshared.runtime.service import Hooks, KeyShared
+
+    app = KeyShared(
+        conf,
+        [reading.topic],
+        workers=reading.workers,
+        commit_interval=COMMIT_INTERVAL,
+        hooks=Hooks(stepped=lambda loop: stepped(app, loop), rebalanced=rebalanced),
+        **options,
+    )
+    app.handler(handler)
+    status = app.run()
+    loop, report = app.loop, app.report
+    if loop is None or report is None:
+        raise Stalled("the run ended before its first step")
+    if status or not report.commit_accepted:
+        raise Stalled(
+            f"the run ended with status {status} and {settled(loop)} records settled: "
+            f"{report.line()}"
+        )
+    return loop
+
+
+def settled(loop: Loop) -> int:
+    """Return how many records the measured app has done so far."""
+    return loop.core.subscriptions["default"].counts.ok
+
+
+class Patience:
+    """Notices when a count stands still."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._moved = time.monotonic()
+
+    def still_for(self, count: int) -> float:
+        """Return for how many seconds the count has been what it is."""
+        now = time.monotonic()
+        if count != self._count:
+            self._count, self._moved = count, now
+        return now - self._moved
+
+    def check(self, count: int, what: str) -> None:
+        """Raise :class:`Stalled` after a minute."""
+        if self.still_for(count) > IDLE_LIMIT:
+            raise Stalled(f"nothing {what} for {IDLE_LIMIT:g} s after {count} records")

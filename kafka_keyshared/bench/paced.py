@@ -1,0 +1,112 @@
+"""The producer of ``bench latency``: sends by the clock, whatever happens to the records.
+
+Run as ``python -m kafka_keyshared.bench.paced`` with the pace as JSON on standard input.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+import time
+from array import array
+from typing import Any
+
+import msgspec
+from confluent_kafka import Producer
+
+from kafka_keyshared.bench.child import SEED, read_task, tell_parent
+from kafka_keyshared.bench.figures import percentile
+from kafka_keyshared.errors import KeySharedError
+
+STAMP = struct.Struct("<qq")
+"""How a value begins: the record's number, and when it was due (monotonic, in nanoseconds).
+
+Python's monotonic clock is the same for all processes of a machine, and nobody sets it back.
+"""
+
+HEAD_START_NS = 300_000_000
+FLUSH_TIMEOUT = 30.0
+NS_PER_MS = 1e6
+
+
+class Pace(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to send, and how fast: ``rate`` records per second."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    rate: int
+    skip: int
+    partitions: int
+    keys: int
+    value_bytes: int
+
+
+class Paced(msgspec.Struct, kw_only=True):
+    """How late the producer itself handed records to the client, without the first ``skip``."""
+
+    late_p50_ms: float
+    late_p99_ms: float
+    late_max_ms: float
+
+
+def send(pace: Pace) -> Paced:
+    """Send every record when it is due. Raises :class:`KeySharedError` for one that was refused."""
+    failures: list[str] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        failures.append(str(error))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": pace.bootstrap,
+            "linger.ms": 0,
+            "acks": 1,
+            "socket.nagle.disable": True,
+            # A slow broker then gets larger batches instead of thousands of waiting requests.
+            "max.in.flight.requests.per.connection": 5,
+            "queue.buffering.max.messages": 1_000_000,
+            "on_delivery": delivered,
+            "delivery.report.only.error": True,
+        }
+    )
+    # The first record must not wait for the topic's metadata.
+    producer.list_topics(pace.topic, timeout=FLUSH_TIMEOUT)
+    choose = random.Random(SEED).randrange
+    keys = [choose(pace.keys) for _ in range(pace.records)]
+    padding = b"x" * (pace.value_bytes - STAMP.size)
+    late = array("q", bytes(8 * pace.records))
+    clock = time.monotonic_ns
+    start = clock() + HEAD_START_NS
+    for number, key in enumerate(keys):
+        due = start + number * 1_000_000_000 // pace.rate
+        while (left := due - clock()) > 0:
+            producer.poll(0)
+            time.sleep(left / 1e9)
+        late[number] = clock() - due
+        # A key is always in the same partition, as with any producer.
+        producer.produce(
+            pace.topic, STAMP.pack(number, due) + padding, b"key-%d" % key, key % pace.partitions
+        )
+    if (unsent := producer.flush(FLUSH_TIMEOUT)) or failures:
+        raise KeySharedError(
+            f"{unsent + len(failures)} of {pace.records} records could not be produced to "
+            f"{pace.topic}: {failures[0] if failures else 'no answer'}"
+        )
+    counted = sorted(late[pace.skip :])
+    return Paced(
+        late_p50_ms=percentile(counted, 0.5) / NS_PER_MS,
+        late_p99_ms=percentile(counted, 0.99) / NS_PER_MS,
+        late_max_ms=counted[-1] / NS_PER_MS,
+    )
+
+
+def main() -> int:
+    """Send what standard input says."""
+    tell_parent(send(read_task(Pace)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""What fifty scrapes a second cost: the package with and without them, beside the bare loop.
+
+As a program it is the scraper: ``python tests/benchmarks/scrapes.py PORT`` asks for ``/metrics``
+fifty times a second until it is ended, and then prints how often it was answered.
+"""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafka_keyshared.bench.common import Progress, group_of, topic_of_our_own
+from kafka_keyshared.bench.noop import NoopPlan, fill, run_side
+from kafka_keyshared.bench.side import Task
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.node import free_ports
+
+PER_SECOND = 50
+LEAST_SHARE = 0.8
+"""So much of what was due must have been answered, or what was measured is not the load."""
+
+
+class Scraper:
+    """The scraper as a process; ``rate`` is known when it has ended."""
+
+    def __init__(self) -> None:
+        self.port = free_ports(1)[0]
+        self.rate = 0.0
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(self.port)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def end(self) -> None:
+        """End it and take its rate."""
+        self._process.send_signal(signal.SIGTERM)
+        told, _ = self._process.communicate(timeout=30)
+        self.rate = float(told)
+
+
+@contextmanager
+def scraping() -> Iterator[Scraper]:
+    """Scrape whatever comes to listen at the scraper's port."""
+    scraper = Scraper()
+    try:
+        yield scraper
+    finally:
+        scraper.end()
+
+
+def measure(
+    plan: NoopPlan, cluster: Cluster, progress: Progress, *, least: float = PER_SECOND * LEAST_SHARE
+) -> dict[str, Any]:
+    """Return ``ratio_lost``: the median of how much the ratio falls by being scraped.
+
+    ``least`` is the rate of answers below which there is nothing to judge.
+    """
+    lost, plain_ratios, scraped_ratios, rates = [], [], [], []
+    with topic_of_our_own(cluster, plan.partitions, progress) as topic:
+        fill(cluster.bootstrap, topic, plan)
+
+        def seconds(side: Any, port: int | None = None) -> float:
+            task = Task(
+                side=side,
+                bootstrap=cluster.bootstrap,
+                topic=topic,
+                group=group_of(side),
+                records=plan.records,
+                workers=plan.workers,
+                http_port=port,
+            )
+            return run_side(task).seconds
+
+        def scraped() -> float:
+            with scraping() as scraper:
+                took = seconds("keyshared", scraper.port)
+            rates.append(scraper.rate)
+            return took
+
+        for number in range(plan.repeat):
+            bare = seconds("bare")
+            # In turn, so that the machine's moods hit both alike.
+            if number % 2:
+                with_scrapes, plain = scraped(), seconds("keyshared")
+            else:
+                plain, with_scrapes = seconds("keyshared"), scraped()
+            plain_ratios.append(bare / plain)
+            scraped_ratios.append(bare / with_scrapes)
+            lost.append(plain_ratios[-1] - scraped_ratios[-1])
+            progress(
+                f"{number + 1} of {plan.repeat}: ratio {plain_ratios[-1]:.3f} alone, "
+                f"{scraped_ratios[-1]:.3f} with {rates[-1]:.0f} scrapes/s"
+            )
+    if statistics.median(rates) < least:
+        raise KeySharedError(f"only {statistics.median(rates):.1f} scrapes a second were answered")
+    return {
+        "ratio_lost": round(statistics.median(lost), 3),
+        "ratio": round(statistics.median(plain_ratios), 3),
+        "scraped_ratio": round(statistics.median(scraped_ratios), 3),
+        "all_lost": [round(each, 3) for each in lost],
+        "scrapes_per_s": round(statistics.median(rates), 1),
+    }
+
+
+def main(port: int) -> int:
+    """Scrape until ended; print the rate of answers from the first to the last."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    answered: list[float] = []
+    connection: http.client.HTTPConnection | None = None
+    while not ended.is_set():
+        due = time.monotonic() + 1 / PER_SECOND
+        try:
+            connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/metrics")
+            if connection.getresponse().read():
+                answered.append(time.monotonic())
+        except (OSError, http.client.HTTPException):
+            connection = None  # not there yet, or not there any more
+        ended.wait(max(0.0, due - time.monotonic()))
+    lasted = answered[-1] - answered[0] if len(answered) > 1 else 0.0
+    sys.stdout.write(f"{(len(answered) - 1) / lasted if lasted else 0.0:.2f}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
