@@ -161,8 +161,8 @@ class Commits:
             return [
                 Notice(
                     Level.WARNING,
-                    f"commit for {where} was refused: {answer.error}; the partitions are no longer "
-                    "this member's, what was not committed runs again at their new owner",
+                    f"commit for {where} was refused: {answer.error}; the group has moved on: what "
+                    "stays with this member is committed again, the rest runs again at its owner",
                 )
             ]
         if answer.result is CommitResult.TOO_LARGE:

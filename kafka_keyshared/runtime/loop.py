@@ -32,7 +32,9 @@ CHUNK = 2_000
 ROOM_MIN_SHARE = 10
 """A fetch waits until one part in this many of the window is free, so that chunks stay large."""
 
-BUSY_WAIT = 0.002
+BUSY_WAIT = 0.0005
+"""While a lease is out the owner waits in its mailbox, and what is fetched meanwhile waits too."""
+
 IDLE_WAIT = 0.1
 FULL_POLL_EVERY = 0.1
 FULL_PAUSE_AFTER = 2.0

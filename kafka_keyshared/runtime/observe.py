@@ -39,8 +39,8 @@ class Board:
     def read(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
         """Return the latest status; None before the first heartbeat.
 
-        One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat brings
-        it, unless the owner is inside a rebalance.
+        One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat
+        brings it, unless the owner is inside a rebalance.
         """
         with self._changed:
             self._read_at = asked = time.monotonic()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.runtime.patterns import topics_meant
 from kafka_keyshared.runtime.rebalance import Rebalancer
@@ -155,7 +155,7 @@ class KeyShared:
         """
         if self._handler is None:
             raise ConfigError("there is no handler: put @app.handler on a function or a class")
-        mailbox: SimpleQueue[Mail] = SimpleQueue()
+        mailbox: Mailbox[Mail] = Mailbox()
 
         def answer(answered: CommitAnswered) -> None:
             mailbox.put(answered)
@@ -173,9 +173,7 @@ class KeyShared:
                 self.http = None
             self._signals = 0  # the next run is not stopped by what stopped this one
 
-    def _run(
-        self, handler: Callable[..., Any], client: KafkaClient, mailbox: SimpleQueue[Mail]
-    ) -> int:
+    def _run(self, handler: Callable[..., Any], client: KafkaClient, mailbox: Mailbox[Mail]) -> int:
         self._serve_http()
         there = client.check_topics(START_TIMEOUT)
         publisher = self._publisher(mailbox, there)
@@ -191,8 +189,8 @@ class KeyShared:
             pool="thread",
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
         )
-        rebalancer.hurried = lambda: self._signals > 1
         rebalancer.observer = chained(observer.rebalanced, self._hooks.rebalanced)
+        rebalancer.hurried = lambda: self._signals > 1
         rebalancer.subscribe()
         log.info("started: %s", self.banner())
         with _signals(self.stop):
@@ -253,7 +251,7 @@ class KeyShared:
         ]
 
     def _publisher(
-        self, mailbox: SimpleQueue[Mail], there: Sequence[str]
+        self, mailbox: Mailbox[Mail], there: Sequence[str]
     ) -> DeadLetterPublisher | None:
         if not self._settings.dlq:
             return None

@@ -351,7 +351,7 @@ def test_a_revoke_that_is_answered_unknown_member_has_committed_nothing(
         if isinstance(event, CommitAnswered) and not event.accepted
     ]
     assert refused
-    assert "no longer this member's" in caplog.text
+    assert "the group has moved on" in caplog.text
     verdict = judged(written, first.ledger, second.ledger)
     assert verdict.lost.count == 0
     assert verdict.commits_past_unsettled.count == 0

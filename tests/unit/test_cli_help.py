@@ -21,6 +21,9 @@ VERBS: list[list[str]] = [
     ["ring", "simulate"],
     ["bench"],
     ["bench", "noop"],
+    ["bench", "latency"],
+    ["bench", "memory"],
+    ["bench", "idle"],
 ]
 
 LOADED = """
