@@ -65,14 +65,14 @@ FLOW = (
     Family(
         "keyshared_queue_wait_seconds",
         "histogram",
-        "Time from the fetch to the start of the handler, at the first record of each slice.",
+        "Time from the fetch to the start of the handler, at the first record of sampled slices.",
         (),
         merged(lambda sub: sub.wait_seconds),
     ),
     Family(
         "keyshared_record_age_seconds",
         "histogram",
-        "Time from a record's timestamp to the end of its handler, at the last of each slice.",
+        "Time from a record's timestamp to the end of its handler, at the last of sampled slices.",
         (),
         merged(lambda sub: sub.age_seconds),
     ),
