@@ -25,14 +25,18 @@ class Mailbox(SimpleQueue[T]):
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item; from any thread, and from a signal handler."""
         super().put(item, block, timeout)
-        with suppress(RuntimeError):  # it has been rung already
-            self._bell.release()
+        if self._bell.locked():
+            with suppress(RuntimeError):  # somebody else has rung it meanwhile
+                self._bell.release()
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Take the oldest item, waiting at most ``timeout`` seconds; raises ``queue.Empty``.
 
-        It may give up sooner: a bell that was rung for an item already taken still counts.
+        It may give up sooner, when the bell is rung late for an item already taken.
         """
         if block and self.empty():
-            self._bell.acquire(timeout=-1 if timeout is None else timeout)
+            # Rung for what was taken without a wait; whatever came since stands in the queue.
+            self._bell.acquire(blocking=False)
+            if self.empty():
+                self._bell.acquire(timeout=-1 if timeout is None else timeout)
         return self.get_nowait()
