@@ -8,6 +8,7 @@ error that no broker sends: the connection breaks instead of an answer.
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 
@@ -64,7 +65,7 @@ def error_code(error: str) -> int:
     return code
 
 
-class Faults:
+class Faults(ABC):
     """The faults of one mock cluster; :class:`.embedded.EmbeddedCluster` inherits them.
 
     Brokers are numbered from 1. Every method raises :class:`KeySharedError` on a closed cluster,
@@ -74,9 +75,9 @@ class Faults:
     _native: Native
     _brokers: int
 
+    @abstractmethod
     def _handle(self) -> int:
         """The open cluster; raises when it is closed."""
-        raise NotImplementedError
 
     def fail_next(
         self, request: str, error: str, *, times: int = 1, broker: int | None = None
