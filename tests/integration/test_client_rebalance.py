@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.audit.ledger import CommitAnswered, CommitSent, MemoryLedger, OwnershipChanged
@@ -388,8 +388,10 @@ def test_a_synchronous_commit_waits_for_a_coordinator_that_is_gone(
                     offsets=[ClientPartition(topic, 0, 0)],
                     asynchronous=asynchronous,
                 )
-            finally:
-                times.append(time.monotonic() - began)
+            except KafkaException as error:
+                # How the wait ends depends on how soon another broker takes the group over.
+                assert not asynchronous, error
+            times.append(time.monotonic() - began)
 
     try:
         with bare(three_brokers, group) as consumer:
