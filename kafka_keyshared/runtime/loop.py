@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeAlias
@@ -97,6 +97,11 @@ class LoopStats:
         if self.polled_at is not None:
             self.poll_gap = max(self.poll_gap, now - self.polled_at)
         self.polled_at = now
+
+
+def names_of(records: Iterable[Record]) -> list[str]:
+    """Return the records by topic, partition and offset, as the log names them."""
+    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
 
 
 class Loop:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.runtime.loop import Loop, names_of
 
 log = logging.getLogger("kafka_keyshared.rebalance")
 
@@ -231,8 +231,8 @@ def drain(
             return ""
         remaining = deadline - loop.ports.clock()
         if remaining <= 0 or hurried():
-            names = [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in running[:5]]
-            return f"{len(running)} running ({', '.join(names)}), {dead_letters} dead letters"
+            names = ", ".join(names_of(running[:5]))
+            return f"{len(running)} running ({names}), {dead_letters} dead letters"
         wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10
         loop.serve(min(remaining, wait))
 

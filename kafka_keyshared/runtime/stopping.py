@@ -7,13 +7,19 @@ draining, the loop goes on polling, or the group would throw the member out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.subscription import partition_of
-from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, FULL_POLL_EVERY, Loop
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.loop import (
+    BUSY_WAIT,
+    CLIENT_ERRORS,
+    FULL_POLL_EVERY,
+    Loop,
+    names_of,
+)
 
 log = logging.getLogger("kafka_keyshared.stop")
 
@@ -56,7 +62,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     accepted = not loop.commits_stopped and _commit(loop, hurried)
     if hurried():
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
-        running = list(dict.fromkeys([*running, *_names(loop.pending(_in_hand(loop))[0])]))
+        running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
     undone = loop.core.unsettled_count()
     return StopReport(
         clean=not running and not dead_letters and accepted,
@@ -74,16 +80,12 @@ def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[li
         running, dead_letters = loop.pending(None)
         now = loop.ports.clock()
         if (not running and not dead_letters) or now >= deadline or hurried():
-            return _names(running), dead_letters
+            return names_of(running), dead_letters
         loop.serve(BUSY_WAIT)
         if now - polled >= FULL_POLL_EVERY:
             polled = now
             # What this may return was never given to the core: it is read again at the next start.
             _poll(loop, 0)
-
-
-def _names(records: Iterable[Record]) -> list[str]:
-    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
 
 
 def _in_hand(loop: Loop) -> list[TopicPartition]:
