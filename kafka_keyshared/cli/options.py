@@ -1,0 +1,35 @@
+"""The options that verbs share: one name, one meaning and one help text each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.output import Output
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
+OutputFlag = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+Bootstrap = Annotated[
+    str | None, typer.Option("-b", "--bootstrap-server", help="Address of a broker, host:port.")
+]
+ClientSettings = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
+]
+Group = Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")]
+RunWorkers = Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")]
+DeadLetters = Annotated[
+    str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
+]
+DeadLettersCreate = Annotated[
+    bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
+]
+ConfigFile = Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")]
+AppDir = Annotated[Path, typer.Option(help="First on sys.path.")]
+Workers = Annotated[int, typer.Option(min=1, max=1_000, help="How many workers.")]
+Vnodes = Annotated[int, typer.Option(min=1, max=1_000, help="Points of each worker on the ring.")]

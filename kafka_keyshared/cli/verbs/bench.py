@@ -1,0 +1,116 @@
+"""``keyshared bench``: measurements beside the bare loop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.options import Bootstrap, JsonFlag, OutputFlag
+from kafka_keyshared.cli.output import Output
+
+verbs = typer.Typer(
+    help="Measure this package beside the bare consume loop.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@verbs.command("noop")
+def bench_noop(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    records: int = 2_000_000,
+    partitions: int = 8,
+    keys: int = 10_000,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    repeat: int = 9,
+    null_share: Annotated[float, typer.Option(help="Part of the records without a key.")] = 0.0,
+    fail_every: Annotated[int, typer.Option(help="One record in so many fails once.")] = 0,
+    max_leases_per_key: Annotated[int | None, typer.Option(help="1, or no limit.")] = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the cost of the layer with an empty handler, as a ratio to the bare loop."""
+    from kafka_keyshared.bench.noop import NoopPlan
+    from kafka_keyshared.cli.bench import noop_verb
+
+    plan = NoopPlan(
+        records=records,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        workers=workers,
+        repeat=repeat,
+        null_share=null_share,
+        fail_every=fail_every,
+        max_leases_per_key=max_leases_per_key,
+    )
+    return noop_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("latency")
+def bench_latency(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    rate: Annotated[int, typer.Option(help="Records per second, sent by the clock.")] = 5_000,
+    seconds: Annotated[float, typer.Option(help="How long each run lasts.")] = 20.0,
+    warmup: Annotated[float, typer.Option(help="Its first seconds, not counted.")] = 3.0,
+    repeat: Annotated[int, typer.Option(help="Pairs of runs.")] = 9,
+    partitions: int = 8,
+    keys: int = 10_000,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    handler_ms: Annotated[float, typer.Option(help="What the handler sleeps.")] = 0.0,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure how much later handlers start."""
+    from kafka_keyshared.bench.latency import LatencyPlan
+    from kafka_keyshared.cli.bench import latency_verb
+
+    plan = LatencyPlan(
+        rate=rate,
+        seconds=seconds,
+        warmup=warmup,
+        repeat=repeat,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        workers=workers,
+        handler_ms=handler_ms,
+    )
+    return latency_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("memory")
+def bench_memory(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    keys: Annotated[int, typer.Option(help="One record for each.")] = 10_000_000,
+    partitions: int = 8,
+    value_bytes: int = 100,
+    workers: str = "thread:8",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the memory of a run over many keys."""
+    from kafka_keyshared.bench.memory import MemoryPlan
+    from kafka_keyshared.cli.bench import memory_verb
+
+    plan = MemoryPlan(keys=keys, partitions=partitions, value_bytes=value_bytes, workers=workers)
+    return memory_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("idle")
+def bench_idle(
+    bootstrap_server: Bootstrap = None,
+    seconds: Annotated[float, typer.Option(help="How long they wait.")] = 20.0,
+    workers: str = "thread:8",
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure the processor time of waiting."""
+    from kafka_keyshared.bench.idle import IdlePlan
+    from kafka_keyshared.cli.bench import idle_verb
+
+    plan = IdlePlan(seconds=seconds, workers=workers)
+    return idle_verb(plan, bootstrap_server, Output.JSON if json else output)
