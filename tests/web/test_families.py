@@ -11,7 +11,7 @@ from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.family import Family
 from kafka_keyshared.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
 
-DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 BOUNDED = {"topic", "partition", "outcome", "error", "worker", "pool", "state", "result", "event"}
 BOUNDED |= {"broker"}
 
@@ -45,5 +45,5 @@ def test_the_documentation_lists_every_metric_as_it_is() -> None:
     expected += [row(each.name, each.kind, each.labels, each.help) for each in FAMILIES]
     missing = [line for line in expected if line not in listed]
     stale = [line for line in listed if line not in expected]
-    assert not missing, "add to docs/metrics.md:\n" + "\n".join(missing)
-    assert not stale, "remove from docs/metrics.md:\n" + "\n".join(stale)
+    assert not missing, "add to docs/reference/metrics.md:\n" + "\n".join(missing)
+    assert not stale, "remove from docs/reference/metrics.md:\n" + "\n".join(stale)
