@@ -363,6 +363,7 @@ class Dispatcher:
             commands += heartbeat.retries(sub, now)
             commands += sub.bursts.due(now)
             evicted = heartbeat.eviction(sub, dead)
+            evicted += heartbeat.departures(sub, [i for each, i in event.left if each == name])
             commands += evicted
             if heartbeat.fetch(sub):
                 commands += self.pressure.release(sub)

@@ -210,12 +210,14 @@ class CommitAnswered:
 class Beat:
     """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended.
 
-    ``wall`` is the time in seconds since 1970; only metrics use it.
+    ``wall`` is the time in seconds since 1970; only metrics use it. ``left`` are workers that have
+    gone for good: members that closed.
     """
 
     progress: Mapping[Slice, int]
     dead_workers: Sequence[tuple[str, int]] = ()
     wall: float | None = None
+    left: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from kafka_keyshared.core.events import (
     ReplaceWorker,
     Slice,
 )
+from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.subscription import Subscription, partition_of
 from kafka_keyshared.model import Record
 
@@ -146,12 +147,46 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
     return commands
 
 
+def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
+    """Phase 4, too: give the keys of members that have left to the others."""
+    commands: list[Command] = []
+    for index in left:
+        worker = sub.workers[index]
+        if not worker.gone and any(
+            not each.gone and each.index not in left for each in sub.workers
+        ):
+            commands += give_up(
+                sub,
+                worker,
+                Notice(
+                    Level.INFO,
+                    f"{worker.name} has left; its keys go to the others, what it had not settled "
+                    "runs again",
+                ),
+            )
+    return commands
+
+
 def evict(sub: Subscription, index: int) -> list[Command]:
-    """Give up a worker. Its slots move when its last lease has ended, and only its slots."""
+    """Give up a worker that could not be restarted."""
     worker = sub.workers[index]
     others = [other for other in sub.workers if not other.gone and other is not worker]
     if not others:
         return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
+    return give_up(
+        sub,
+        worker,
+        Notice(
+            Level.ERROR,
+            f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
+            f"{len(others)} workers that are left, what it held runs again",
+        ),
+    )
+
+
+def give_up(sub: Subscription, worker: WorkerLeases, notice: Notice) -> list[Command]:
+    """Give up a worker. Its slots move when its last lease has ended, and only its slots."""
+    index = worker.index
     worker.gone = True
     recall = [Recall(sub.name, index)] if worker.slices else []
     if not worker.slices:
@@ -159,11 +194,7 @@ def evict(sub: Subscription, index: int) -> list[Command]:
     return [
         *recall,
         AbandonWorker(sub.name, index),
-        Notice(
-            Level.ERROR,
-            f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
-            f"{len(others)} workers that are left, what it held runs again",
-        ),
+        notice,
     ]
 
 

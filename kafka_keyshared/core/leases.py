@@ -23,11 +23,15 @@ FIRST_SLICE = 32
 class WorkerLeases:
     """What one worker holds and what waits for it. ``index`` is its place in the subscription."""
 
-    def __init__(self, name: str, index: int, leases_max: int) -> None:
+    def __init__(
+        self, name: str, index: int, leases_max: int, *, individually: bool = False
+    ) -> None:
         self.name = name
         self.index = index
         self.leases_max = leases_max
-        self.slice_max = max(1, leases_max // SLICES_HELD)
+        self.individually = individually
+        self.slices_held = leases_max if individually else SLICES_HELD
+        self.slice_max = max(1, leases_max // self.slices_held)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
         self.backlog: list[Record] = []
         self.front: list[Record] = []
@@ -45,7 +49,7 @@ class WorkerLeases:
 
     def room(self) -> int:
         """Return how many records the next slice may have, 0 when there is to be none yet."""
-        if len(self.slices) >= SLICES_HELD:
+        if len(self.slices) >= self.slices_held:
             return 0
         return min(self.slice_size, self.leases_free())
 
@@ -65,8 +69,13 @@ class WorkerLeases:
         self.leased += len(taken.records)
 
     def release(self, ended: Slice, seconds: float) -> None:
-        """End the leases of the oldest slice, and learn from how long it took."""
-        if not self.slices or self.slices[0] is not ended:
+        """End the leases of the oldest slice (of any, individually); learn from its time."""
+        in_turn = bool(self.slices) and self.slices[0] is ended
+        if not in_turn and self.individually and ended in self.slices:
+            self.slices.remove(ended)
+            self.slices.appendleft(ended)
+            in_turn = True
+        if not in_turn:
             raise InvariantError(
                 f"{self.name} reported a slice that is not the oldest one it holds; "
                 "reports must arrive in the order of the leases"

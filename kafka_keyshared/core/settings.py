@@ -16,6 +16,8 @@ class SubscriptionSettings:
 
     ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
     topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
+    With ``individually`` a worker's records settle one by one and in any order, as a pull member's
+    do; otherwise a worker is serial.
     """
 
     name: str = "default"
@@ -28,6 +30,7 @@ class SubscriptionSettings:
     window_bytes: int = 64 << 20
     leases_per_worker: int = 1_000
     max_leases_per_key: int | None = None
+    individually: bool = False
     ack_timeout: float | None = None
     warn_after: float = 30.0
     exit_when_stuck: bool = False

@@ -52,7 +52,9 @@ class Subscription:
         self.parked: dict[TopicPartition, list[Record]] = {}
         self.keyless: list[Record] = []
         self.workers = [
-            WorkerLeases(name, index, settings.leases_per_worker)
+            WorkerLeases(
+                name, index, settings.leases_per_worker, individually=settings.individually
+            )
             for index, name in enumerate(settings.workers)
         ]
         self._owners: list[int] = []
@@ -172,14 +174,16 @@ class Subscription:
         ]
         if not heads:
             return
-        lanes = tuple(closed.lane for closed, _ in heads)
-        lease = self._lease(worker, [head for _, head in heads], lanes)
-        for closed, _ in heads:
-            closed.state = LaneState.RUNNING
-            closed.attempt = lease.slice
-        for closed, head in heads:
-            self.counts.retry(head, closed.last)
-        yield lease
+        together = 1 if worker.individually else len(heads)
+        for first in range(0, len(heads), together):
+            part = heads[first : first + together]
+            lanes = tuple(closed.lane for closed, _ in part)
+            lease = self._lease(worker, [head for _, head in part], lanes)
+            for closed, head in part:
+                closed.state = LaneState.RUNNING
+                closed.attempt = lease.slice
+                self.counts.retry(head, closed.last)
+            yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
         able = [worker for worker in self.workers if worker.room()]

@@ -211,9 +211,9 @@ class Loop:
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
-            self.tell(
-                ev.Beat(self.ports.pool.progress(), self.ports.pool.dead(), self.ports.wall())
-            )
+            pool = self.ports.pool
+            pool.tend()
+            self.tell(ev.Beat(pool.progress(), pool.dead(), self.ports.wall(), pool.left()))
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False

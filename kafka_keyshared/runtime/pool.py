@@ -76,6 +76,12 @@ class Pool(Protocol):
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers (subscription, index) whose thread or process has ended."""
 
+    def left(self) -> list[tuple[str, int]]:
+        """Return the workers that have gone for good: members that closed."""
+
+    def tend(self) -> None:
+        """Do what is due, at every heartbeat: leases that have lasted too long end."""
+
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread or process under the same name."""
 

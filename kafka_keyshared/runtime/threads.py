@@ -7,12 +7,9 @@ tests. Everything else is paid per slice, or where something failed.
 from __future__ import annotations
 
 import inspect
-import linecache
 import logging
-import random
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -21,10 +18,8 @@ from typing import Any, TypeAlias
 from kafka_keyshared.core.events import (
     Ended,
     Failed,
-    Failure,
     Fence,
     FencePassed,
-    Outcome,
     Recalled,
     Report,
     SetAside,
@@ -33,14 +28,12 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.pool import STOP, Handover
 
 log = logging.getLogger("kafka_keyshared.pool")
 
 Handle: TypeAlias = Callable[[Any], Any]
-STACK_FRAMES_MAX = 20
-STACK_CHARS_MAX = 8_000
-MESSAGE_CHARS_MAX = 2_000
 
 
 @dataclass(frozen=True)
@@ -129,6 +122,13 @@ class ThreadPool:
             for place, cell in self._cells.items()
             if cell.thread is not None and not cell.thread.is_alive()
         ]
+
+    def left(self) -> list[tuple[str, int]]:
+        """Return nothing: a thread that has ended is replaced."""
+        return []
+
+    def tend(self) -> None:
+        """Nothing is due: a thread cannot be told to end."""
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.
@@ -302,41 +302,3 @@ def _judge(result: Any, record: Record, share: Slice) -> None:
             result,
             type(result).__name__,
         )
-
-
-def _stack_of(error: BaseException) -> str:
-    """Return the innermost frames as text, in the layout of a Python traceback.
-
-    The traceback module would look at every source file again for each failure, and parse the lines
-    to underline parts of them: in a program whose threads are busy that costs milliseconds each.
-    """
-    lines = []
-    for frame, number in list(traceback.walk_tb(error.__traceback__))[-STACK_FRAMES_MAX:]:
-        code = frame.f_code
-        lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
-        if source := linecache.getline(code.co_filename, number, frame.f_globals).strip():
-            lines.append(f"    {source}\n")
-    return "".join(lines)[-STACK_CHARS_MAX:]
-
-
-def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ...] = ()) -> Failure:
-    """Return what a dead letter and the log will say about a failed attempt."""
-    outcome, after = Outcome.ERROR, None
-    if isinstance(error, Retry):
-        outcome, after = Outcome.RETRY, error.after
-    elif isinstance(error, (DeadLetter, *dead_letter_on)):
-        outcome = Outcome.DEAD_LETTER
-    try:
-        message = str(error)[:MESSAGE_CHARS_MAX]
-        stack = _stack_of(error)
-    except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
-        message, stack = f"(no text: {type(broken).__name__})", ""
-    return Failure(
-        outcome,
-        type(error).__qualname__,
-        message,
-        stack,
-        at_ms=time.time_ns() // 1_000_000,
-        jitter=random.uniform(-1, 1),
-        after=after,
-    )

@@ -177,6 +177,13 @@ class FakePool:
         """Return the workers whose thread has ended."""
         return [place for place, worker in self.workers.items() if not worker.alive]
 
+    def left(self) -> list[tuple[str, int]]:
+        """Return the workers that have gone for good: none."""
+        return []
+
+    def tend(self) -> None:
+        """Nothing is due."""
+
     def replace(self, subscription: str, index: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""
         worker = self.workers[subscription, index]

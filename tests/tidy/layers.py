@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.processes",
         "runtime.pull",
     ),
-    ("runtime.kafka", "runtime.pool", "runtime.handlers", "runtime.mailbox", "runtime.seeking"),
+    ("runtime.kafka", "runtime.pool", "runtime.handlers", "runtime.failure", "runtime.mailbox", "runtime.seeking"),
     ("runtime.client", "runtime.shield", "runtime.statistics", "runtime.patterns"),
     ("config", "keys"),
     ("core",),

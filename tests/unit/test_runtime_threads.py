@@ -23,9 +23,11 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
+from kafka_keyshared.runtime import failure as failures
 from kafka_keyshared.runtime import threads
+from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec, describe
+from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
 from tests.support.records import FakeRecord, record
 
 WAIT = 30.0
@@ -435,9 +437,9 @@ def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
         deep(300)
     except ValueError as error:
         failure = describe(error)
-    assert len(failure.message) == threads.MESSAGE_CHARS_MAX
-    assert 0 < len(failure.stack) <= threads.STACK_CHARS_MAX
-    assert failure.stack.count("in deep") == threads.STACK_FRAMES_MAX
+    assert len(failure.message) == failures.MESSAGE_CHARS_MAX
+    assert 0 < len(failure.stack) <= failures.STACK_CHARS_MAX
+    assert failure.stack.count("in deep") == failures.STACK_FRAMES_MAX
 
 
 def test_named_exceptions_skip_the_attempts() -> None:
