@@ -12,7 +12,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka test lint types suites parts format verify wheel clean
+.PHONY: help demo kafka test lint types suites parts docs format verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -46,6 +46,11 @@ suites: $(VENV)/.installed-test parts ## Run every test suite (K=… picks tests
 
 parts: $(VENV)/.installed-test # What the suites need besides Python
 	@$(BIN)/python tests/setup/parts.py suites
+
+docs: $(VENV)/.installed-test ## Write the generated pages and build the documents into build/site
+	@$(BIN)/python tests/setup/cli_page.py
+	@$(BIN)/python tests/setup/config_page.py
+	@$(BIN)/python -m mkdocs build --quiet
 
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
 	$(BIN)/ruff check --fix .

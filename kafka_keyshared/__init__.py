@@ -9,36 +9,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError
+    from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
     from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+    from kafka_keyshared.runtime.consumer import Consumer
     from kafka_keyshared.runtime.service import KeyShared
+    from kafka_keyshared.runtime.split import split
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Ack": "model",
+    "Consumer": "runtime.consumer",
     "ConfigError": "errors",
     "DeadLetter": "model",
     "Drop": "model",
     "InvariantError": "errors",
     "KeyShared": "runtime.service",
     "KeySharedError": "errors",
+    "LeaseOverError": "errors",
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
+    "split": "runtime.split",
 }
 
 __all__ = [
     "Ack",
     "ConfigError",
+    "Consumer",
     "DeadLetter",
     "Drop",
     "InvariantError",
     "KeyShared",
     "KeySharedError",
+    "LeaseOverError",
     "Record",
     "Retry",
     "Verdict",
+    "split",
 ]
 
 

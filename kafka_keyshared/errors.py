@@ -32,6 +32,10 @@ class MissingPartError(KeySharedError):
     """Something outside Python is needed and is not there (Java, Maven, the Kafka jars)."""
 
 
+class LeaseOverError(KeySharedError):
+    """A pull member reported on a record that is not its own any more."""
+
+
 class InvariantError(KeySharedError):
     """A rule of the contract was found broken; the instance stops without committing.
 

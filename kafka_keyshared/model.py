@@ -70,3 +70,10 @@ class DeadLetter(Verdict):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Undecodable(Exception):  # noqa: N818 - what is said of a record, by whoever reads its key
+    """The key of this record cannot be read, and never will be; ``reason`` says why.
+
+    Raised by a key function. What becomes of the record is the policy ``undecodable``'s to say.
+    """

@@ -16,6 +16,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.external import BOOTSTRAP_VARIABLE, external_cluster
+from tests.support.secured import Secured, secured_broker
 
 Eventually = Callable[[Callable[[], bool], float], None]
 
@@ -66,6 +67,14 @@ def broker_of_my_own() -> Iterator[RealCluster]:
     _require_kafka()
     with RealCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One broker with an authorizer, SASL, TLS and a misleading address for the whole session."""
+    _require_kafka()
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

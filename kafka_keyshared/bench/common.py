@@ -26,6 +26,7 @@ RECORD_OVERHEAD = 32
 
 END_TIMEOUT = 30.0
 
+Headers = list[tuple[str, str | bytes | None]]
 Progress = Callable[[str], None]
 R = TypeVar("R")
 
@@ -98,9 +99,17 @@ def key_of(number: int) -> bytes:
 
 
 def produce_all(
-    bootstrap: str, topic: str, keys: Iterable[bytes | None], partitions: int, value_bytes: int
+    bootstrap: str,
+    topic: str,
+    keys: Iterable[bytes | None],
+    partitions: int,
+    value_bytes: int,
+    *,
+    header: str | None = None,
 ) -> None:
     """Produce one record per key given, over all partitions in turn.
+
+    With ``header`` the keys go there, and the records have none of their own.
 
     Raises :class:`KeySharedError` when the broker did not acknowledge every one.
     """
@@ -126,7 +135,11 @@ def produce_all(
         # Spread by number, not by key: a bench with few keys must fill all partitions alike.
         while True:
             try:
-                producer.produce(topic, value, key, number % partitions)
+                if header is None:
+                    producer.produce(topic, value, key, number % partitions)
+                else:
+                    headers: Headers = [] if key is None else [(header, key)]
+                    producer.produce(topic, value, None, number % partitions, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.05)

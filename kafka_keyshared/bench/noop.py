@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ from kafka_keyshared.bench.side import Result, Task
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 
+KEY_HEADER = "key"
 SUSPECT_BELOW = 500_000
 SEVERAL = 2
 """A run should last this many commit intervals, or the commits are not in what is measured."""
@@ -40,7 +41,11 @@ EMBEDDED_BYTES_MAX = 4_500_000
 
 
 class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
-    """What to measure. ``null_share`` of the records have no key; ``fail_every`` as in Task."""
+    """What to measure. ``null_share`` of the records have no key; ``fail_every`` as in Task.
+
+    ``key`` says where the key is; one in a header is read by the bare loop too, with
+    ``bare_reads``.
+    """
 
     records: int = 2_000_000
     partitions: int = 8
@@ -51,6 +56,13 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
     null_share: float = 0.0
     fail_every: int = 0
     max_leases_per_key: int | None = None
+    key: Literal["record", "header"] = "record"
+    bare_reads: bool = True
+
+    @property
+    def key_header(self) -> str | None:
+        """Return the name of the header that has the key."""
+        return None if self.key == "record" else KEY_HEADER
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for numbers that make no sense."""
@@ -78,7 +90,7 @@ def fill(bootstrap: str, topic: str, plan: NoopPlan) -> None:
         None if plan.null_share and chance() < plan.null_share else names[number % plan.keys]
         for number in range(plan.records)
     )
-    produce_all(bootstrap, topic, keys, plan.partitions, plan.value_bytes)
+    produce_all(bootstrap, topic, keys, plan.partitions, plan.value_bytes, header=plan.key_header)
 
 
 def run_side(task: Task) -> Result:
@@ -122,6 +134,8 @@ def _pair(
                 workers=plan.workers,
                 max_leases_per_key=plan.max_leases_per_key,
                 fail_every=plan.fail_every,
+                key_header=plan.key_header,
+                bare_reads=plan.bare_reads,
             )
         )
         _check_commits(side, pair[side])

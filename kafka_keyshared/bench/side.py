@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException
@@ -41,6 +41,7 @@ Noted = Callable[[int], None]
 class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     """What to run. ``fail_every`` makes one record in so many fail once; 0 makes none.
 
+    ``key_header`` is the header that has the key; the bare loop reads it too with ``bare_reads``.
     ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
     is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere.
     """
@@ -48,6 +49,8 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     records: int
     max_leases_per_key: int | None = None
     fail_every: int = 0
+    key_header: str | None = None
+    bare_reads: bool = True
     roomy: bool = True
     http_port: int | None = None
 
@@ -84,12 +87,16 @@ def fails(offset: int, every: int) -> bool:
 
 
 def handler_of(task: Task) -> Callable[[Any], None]:
-    """Return the empty handler, or the one that fails once for some records.
+    """Return the empty handler, one that reads the key, or one that fails once for some records.
 
     The bare loop has nowhere to put a failure, so its handler catches it and makes the second
     attempt by itself; for all other records both sides run the same steps.
     """
     if not task.fail_every:
+        if task.side == "bare" and task.bare_reads and task.key_header is not None:
+            from kafka_keyshared.keys import from_header
+
+            return cast(Callable[[Any], None], from_header(task.key_header))
         return _empty
     every = task.fail_every
     failed: set[tuple[int, int]] = set()
@@ -183,6 +190,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         handler_of(task),
         stepped,
         max_leases_per_key=task.max_leases_per_key,
+        key="record" if task.key_header is None else f"header:{task.key_header}",
         http_port=task.http_port,
     )
     started = loop.stats.first_record_at

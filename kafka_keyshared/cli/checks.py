@@ -6,57 +6,34 @@ A check that fails says why and what to do; so does one that only warns.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude, counted, some
 from kafka_keyshared.runtime.patterns import BadPatternError, matching
 
 METADATA_BYTES = 4_096
 """What a settled set in the commit metadata may take: the broker's default limit."""
 
-FUTURE_SECONDS = 5.0
+CLOCK_SECONDS = 5.0
 """How far clocks may be apart before it is worth a word."""
 
 DEFAULT_ASSIGNORS = "range,roundrobin"
 _FROM_START = ("earliest", "smallest", "beginning")
 
 
-class Status(enum.StrEnum):
-    """How a check ended; ``skipped``: nothing is known, because it could not be looked at."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-    SKIPPED = "skipped"
-
-
-class Check(NamedTuple):
-    """A check: what was seen, and for ``warn`` and ``fail`` why that matters and what to do."""
-
-    name: str
-    status: Status
-    seen: str
-    why: str = ""
-    cure: str = ""
-
-
-class Finding(NamedTuple):
-    """Something that is not as it should be."""
-
-    status: Status
-    why: str
-    cure: str
-
-
 class TopicFacts(NamedTuple):
-    """A topic. What the cluster does not tell is None; ``may`` names the operations allowed."""
+    """A topic. What the cluster does not tell is None; ``may`` names the operations allowed.
+
+    ``broker_time``: the broker stamps the records (``message.timestamp.type=LogAppendTime``).
+    """
 
     name: str
     partitions: int
     max_message_bytes: int | None = None
     cleanup: str | None = None
     may: frozenset[str] | None = None
+    broker_time: bool = False
 
 
 class GroupFacts(NamedTuple):
@@ -70,29 +47,25 @@ class GroupFacts(NamedTuple):
 
 
 class PartitionFacts(NamedTuple):
-    """A partition's log, from ``first`` to before ``end``, and the group's committed position."""
+    """A partition's log, from ``first`` to before ``end``, and the group's committed position.
+
+    ``unknown`` is why the cluster did not tell all of it; the numbers then mean nothing.
+    """
 
     topic: str
     partition: int
     first: int
     end: int
     committed: int | None
+    unknown: str = ""
 
 
-def conclude(name: str, seen: str, findings: Iterable[Finding]) -> Check:
-    """Return the check with the worst status of its findings, and all their reasons."""
-    found = list(findings)
-    if not found:
-        return Check(name, Status.OK, seen)
-    worst = Status.FAIL if any(each.status is Status.FAIL for each in found) else Status.WARN
-    why = "; ".join(dict.fromkeys(each.why for each in found))
-    cure = "; ".join(dict.fromkeys(each.cure for each in found))
-    return Check(name, worst, seen, why, cure)
+class Stamp(NamedTuple):
+    """A time that a broker wrote between two moments of this machine's clock, in ms since 1970."""
 
-
-def is_healthy(checks: Iterable[Check]) -> bool:
-    """Say whether no check failed."""
-    return all(check.status is not Status.FAIL for check in checks)
+    after: int
+    stamped: int
+    before: int
 
 
 # --- topics, group, positions ---
@@ -112,12 +85,14 @@ def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
             seen.append(f"{name}: {counted(there[name].partitions, 'partition')}")
             if (may := there[name].may) is not None and "READ" not in may:
                 why = f"this user may not read {name!r}"
-                findings.append(Finding(Status.FAIL, why, f"allow READ on topic {name}"))
+                findings.append(
+                    Finding(Kind.TOPIC_READ_DENIED, Status.FAIL, why, f"allow READ on topic {name}")
+                )
         else:
             seen.append(f"{name}: not there")
             why = f"topic {name!r} does not exist, or this user may not see it"
             cure = f"create it or mend the name; there are: {some(sorted(there))}"
-            findings.append(Finding(Status.FAIL, why, cure))
+            findings.append(Finding(Kind.TOPIC_MISSING, Status.FAIL, why, cure))
     return conclude("topics", ", ".join(seen), findings)
 
 
@@ -125,12 +100,12 @@ def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Findi
     try:
         found = matching(pattern, there)
     except BadPatternError as error:
-        findings.append(Finding(Status.FAIL, str(error), "mend the pattern"))
+        findings.append(Finding(Kind.PATTERN_INVALID, Status.FAIL, str(error), "mend the pattern"))
         return []
     if not found:
         why = f"pattern {pattern!r} matches no topic: nothing would be read until one is made"
         cure = f"mend the pattern or create a topic; there are: {some(sorted(there))}"
-        findings.append(Finding(Status.WARN, why, cure))
+        findings.append(Finding(Kind.PATTERN_MATCHES_NOTHING, Status.WARN, why, cure))
     return found
 
 
@@ -147,7 +122,7 @@ def group(name: str, facts: GroupFacts, conf: Mapping[str, Any]) -> Check:
     findings = []
     if facts.may is not None and "READ" not in facts.may:
         why = f"this user may not join group {name!r}"
-        findings.append(Finding(Status.FAIL, why, f"allow READ on group {name}"))
+        findings.append(Finding(Kind.GROUP_DENIED, Status.FAIL, why, f"allow READ on group {name}"))
     if members:
         findings += _same_protocol(facts, conf)
     return conclude("group", seen, findings)
@@ -158,7 +133,8 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
     who = some(facts.members)
     if facts.kind.lower() not in (kind, "unknown", ""):
         why = f"the group is active with group.protocol={facts.kind.lower()} ({who}), ours: {kind}"
-        return [Finding(Status.WARN, why, "set the same group.protocol, or stop the other members")]
+        cure = "set the same group.protocol, or stop the other members"
+        return [Finding(Kind.OTHER_GROUP_PROTOCOL, Status.WARN, why, cure)]
     own = str(conf.get("partition.assignment.strategy") or DEFAULT_ASSIGNORS)
     names = [name.strip() for name in own.split(",")]
     if kind == "classic" and facts.assignor and facts.assignor not in names:
@@ -167,16 +143,20 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
             "broker refuses a member that shares none with the others"
         )
         cure = f"set partition.assignment.strategy={facts.assignor}, or stop the other members"
-        return [Finding(Status.WARN, why, cure)]
+        return [Finding(Kind.OTHER_ASSIGNOR, Status.WARN, why, cure)]
     return []
 
 
 def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> Check:
     """Tell the lag of each topic, and judge where partitions without a position would start."""
     from_start = str(conf.get("auto.offset.reset", "latest")).lower() in _FROM_START
-    seen, findings = [], []
+    seen: list[str] = []
+    findings = _untold(partitions)
     for topic in dict.fromkeys(each.topic for each in partitions):
-        own = [each for each in partitions if each.topic == topic]
+        own = [each for each in partitions if each.topic == topic and not each.unknown]
+        if not own:
+            seen.append(f"{topic}: not known")
+            continue
         new = [each for each in own if each.committed is None]
         lag = sum(max(0, each.end - each.committed) for each in own if each.committed is not None)
         text = f"lag {lag:,}" if len(new) < len(own) else "nothing committed"
@@ -192,15 +172,32 @@ def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> 
                     f"their end: {count:,} records in them would never be read"
                 )
                 cure = "set auto.offset.reset=earliest, or commit positions for these partitions"
-                findings.append(Finding(Status.WARN, why, cure))
+                findings.append(Finding(Kind.STARTS_AT_END, Status.WARN, why, cure))
         seen.append(f"{topic}: {text}")
     return conclude("positions", "; ".join(seen), findings)
+
+
+def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:
+    """Return what is not known of some partitions while the others are."""
+    by_reason: dict[str, list[str]] = {}
+    for each in partitions:
+        if each.unknown:
+            by_reason.setdefault(each.unknown, []).append(f"{each.topic}-{each.partition}")
+    return [
+        Finding(
+            Kind.PARTITION_UNKNOWN,
+            Status.WARN,
+            f"{some(names)}: not looked at, because the cluster does not tell: {reason}",
+            "ask again; if it stays so, see that the leaders of these partitions are up",
+        )
+        for reason, names in by_reason.items()
+    ]
 
 
 def retention(partitions: Sequence[PartitionFacts]) -> Check:
     """Judge whether what the group has yet to read is still there."""
     findings = []
-    known = [each for each in partitions if each.committed is not None]
+    known = [each for each in partitions if each.committed is not None and not each.unknown]
     for each in known:
         committed = each.committed or 0
         where = f"{each.topic}-{each.partition}"
@@ -214,14 +211,14 @@ def retention(partitions: Sequence[PartitionFacts]) -> Check:
                 "they are lost to this group, which goes on at the beginning of the log; raise "
                 "retention.ms or retention.bytes of the topic, or the number of workers"
             )
-            findings.append(Finding(Status.FAIL, why, cure))
+            findings.append(Finding(Kind.DELETED_UNREAD, Status.FAIL, why, cure))
         elif committed > each.end:
             why = (
-                f"{where}: the committed position {committed:,} is behind the end {each.end:,} of "
+                f"{where}: the committed position {committed:,} is beyond the end {each.end:,} of "
                 "the log: the topic was made anew or has lost records"
             )
             cure = "reset the group's offsets for this topic"
-            findings.append(Finding(Status.FAIL, why, cure))
+            findings.append(Finding(Kind.POSITION_BEYOND_END, Status.FAIL, why, cure))
     return conclude("retention", f"{counted(len(known), 'committed position')} looked at", findings)
 
 
@@ -243,12 +240,14 @@ def dead_letters(
         dlq = there.get(name)
         if name in read:
             why = f"{name!r} is consumed here too: its records would come back as dead letters"
-            findings.append(Finding(Status.FAIL, why, "name another topic, or mend the pattern"))
+            cure = "name another topic, or mend the pattern"
+            findings.append(Finding(Kind.DLQ_CONSUMED, Status.FAIL, why, cure))
         if dlq is None:
             seen[name] = f"{name}: not there" + (", would be made at start" if create else "")
             if not create:
                 why = f"dead-letter topic {name!r} does not exist"
-                findings.append(Finding(Status.FAIL, why, "create it, or give --dlq-create"))
+                cure = "create it, or give --dlq-create"
+                findings.append(Finding(Kind.DLQ_MISSING, Status.FAIL, why, cure))
             continue
         seen[name] = f"{name}: {counted(dlq.partitions, 'partition')}"
         findings += _can_take(dlq, source)
@@ -259,7 +258,8 @@ def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
     findings = []
     if dlq.may is not None and "WRITE" not in dlq.may:
         why = f"this user may not write to {dlq.name!r}"
-        findings.append(Finding(Status.FAIL, why, f"allow WRITE on topic {dlq.name}"))
+        cure = f"allow WRITE on topic {dlq.name}"
+        findings.append(Finding(Kind.DLQ_WRITE_DENIED, Status.FAIL, why, cure))
     most, needed = dlq.max_message_bytes, source.max_message_bytes
     if most is not None and needed is not None and most < needed:
         why = (
@@ -267,13 +267,14 @@ def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
             f"{needed:,}: a larger one could not be dead-lettered and its key would wait"
         )
         cure = f"set max.message.bytes of {dlq.name} to {needed} and 100,000 more for the headers"
-        findings.append(Finding(Status.WARN, why, cure))
+        findings.append(Finding(Kind.DLQ_TOO_SMALL, Status.WARN, why, cure))
     if dlq.cleanup is not None and "compact" in dlq.cleanup:
         why = (
             f"{dlq.name!r} is compacted: a dead letter replaces the earlier one of its key, and "
             "one without a key is refused"
         )
-        findings.append(Finding(Status.WARN, why, f"set cleanup.policy=delete on {dlq.name}"))
+        cure = f"set cleanup.policy=delete on {dlq.name}"
+        findings.append(Finding(Kind.DLQ_COMPACTED, Status.WARN, why, cure))
     return findings
 
 
@@ -286,40 +287,61 @@ def commit_metadata(limits: Mapping[str, int]) -> Check:
         "so that more records run again after a crash or rebalance"
     )
     cure = f"set offset.metadata.max.bytes={METADATA_BYTES} on the brokers"
-    return conclude("metadata", seen, [Finding(Status.WARN, why, cure)] if small else [])
+    findings = [Finding(Kind.METADATA_TOO_SMALL, Status.WARN, why, cure)] if small else []
+    return conclude("metadata", seen, findings)
 
 
-def clock(newest: Mapping[str, int], now_ms: int) -> Check:
-    """Judge whether the newest record of a topic comes from the future of this machine.
+def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Check:
+    """Judge this machine's clock by the times that brokers and producers wrote.
 
-    ``newest`` has milliseconds since 1970 by topic. A clock that is behind ours cannot be told from
-    a quiet topic.
+    ``newest`` has the latest time in each topic, in milliseconds since 1970. It cannot show a clock
+    that is ahead: a topic of old records looks the same. ``stamps`` can, either way, because each
+    was written by a broker while the doctor looked.
     """
-    ahead = {topic: (at - now_ms) / 1000 for topic, at in newest.items()}
-    most = max(ahead.values())
-    seen = "the newest record is " + (
-        f"{most:,.1f} s in the future" if most > 0 else f"{-most:,.0f} s old"
-    )
-    findings = [
-        Finding(
-            Status.WARN,
-            f"{topic}: a record was written {seconds:,.0f} s from now: this machine's clock is "
-            "behind, or a producer's is ahead",
-            "set both by NTP; times in dead letters and logs are wrong until then",
+    seen, findings = [], []
+    if newest:
+        ahead = {topic: (at - now_ms) / 1000 for topic, at in newest.items()}
+        most = max(ahead.values())
+        seen.append(
+            "the newest record is "
+            + (f"{most:,.1f} s in the future" if most > 0 else f"{-most:,.0f} s old")
         )
-        for topic, seconds in ahead.items()
-        if seconds > FUTURE_SECONDS
+        findings = [
+            Finding(
+                Kind.RECORD_FROM_FUTURE,
+                Status.WARN,
+                f"{topic}: a record was written {seconds:,.0f} s from now: this machine's clock "
+                "is behind, or a producer's is ahead",
+                "set both by NTP; times in dead letters and logs are wrong until then",
+            )
+            for topic, seconds in ahead.items()
+            if seconds > CLOCK_SECONDS
+        ]
+    if stamps:
+        told, clocks = _against_brokers(stamps)
+        seen.append(told)
+        findings += clocks
+    else:
+        seen.append("no broker wrote a time meanwhile that would show a clock that is ahead")
+    return conclude("clock", "; ".join(seen), findings)
+
+
+def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[Finding]]:
+    """Return how this clock stands to the brokers', by the stamp that is farthest off."""
+    # Seconds from the interval in which it must have been written; 0 within it.
+    off = max(
+        (
+            (each.stamped - min(max(each.stamped, each.after), each.before)) / 1000
+            for each in stamps
+        ),
+        key=abs,
+    )
+    if abs(off) <= CLOCK_SECONDS:
+        return "the brokers' clocks agree with this one", []
+    cure = "set this machine's clock and the brokers' by NTP; times in dead letters, metrics and "
+    cure += "logs are wrong until then"
+    kind, how = (Kind.CLOCK_BEHIND, "behind") if off > 0 else (Kind.CLOCK_AHEAD, "ahead of")
+    why = f"this machine's clock is {abs(off):,.0f} s {how} that of a broker"
+    return f"a broker's clock is {abs(off):,.0f} s from this one", [
+        Finding(kind, Status.WARN, why, cure)
     ]
-    return conclude("clock", seen, findings)
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-def some(names: Iterable[str], most: int = 5) -> str:
-    """Return the first few names, and how many there are beyond."""
-    every = list(names)
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return (", ".join(every[:most]) or "none") + more

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.cli import checks, client_checks
-from kafka_keyshared.cli.checks import Check, Finding, Status
+from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.findings import (
+    Check,
+    Finding,
+    Kind,
+    Status,
+    conclude,
+    is_healthy,
+    skipped,
+)
 from kafka_keyshared.cli.output import Justify, Output, write_result, write_table
-from kafka_keyshared.cli.run import Layers, RunArguments, layer, refuse_flags_beside_app
+from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, load_object
-from kafka_keyshared.cli.survey import Survey
-from kafka_keyshared.config import load_file
+from kafka_keyshared.cli.survey import Look, Survey
+from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.patterns import BadPatternError, matching
@@ -30,20 +38,32 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 UNHEALTHY = 3
+STAMP_PATIENCE = 1.0
+"""Seconds that the clock check waits for a commit of the group's members."""
+
 _NOT_NAMED = "not-named"
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 
 
-class _Step(NamedTuple):
-    name: str
-    needs: tuple[str, ...]
-    look: Callable[[], Check]
+CHECKS: Mapping[str, tuple[str, ...]] = {
+    "handler": (),
+    "configuration": (),
+    "broker": ("configuration",),
+    "topics": ("broker",),
+    "group": ("broker",),
+    "positions": ("topics", "group"),
+    "retention": ("positions",),
+    "dlq": ("topics",),
+    "metadata": ("broker",),
+    "clock": ("topics",),
+}
+"""Each check in its order, and those that must not have failed before it."""
 
 
 def doctor_verb(arguments: RunArguments, output: Output) -> int:
     """Run all checks, print them, and return 0 unless one failed, then 3."""
     found = Doctor(arguments).run()
-    healthy = checks.is_healthy(found)
+    healthy = is_healthy(found)
     if output is Output.TABLE:
         _write(found)
     else:
@@ -60,7 +80,7 @@ def _write(found: Sequence[Check]) -> None:
     for check in found:
         lines = [check.seen]
         if check.why:
-            lines += [f"why: {check.why}", f"cure: {check.cure}"]
+            lines += [f"why: {check.why}", f"cure: {check.cure}", f"page: {check.page}"]
         rows.append((check.name, check.status.value, "\n".join(lines)))
     columns: dict[str, Justify] = {"check": "left", "status": "left", "seen": "left"}
     write_table("doctor", columns, rows, _STYLES)
@@ -84,44 +104,49 @@ class Doctor:
         self._there: dict[str, checks.TopicFacts] = {}
         self._counts: dict[str, int] = {}
         self._partitions: list[checks.PartitionFacts] = []
+        self._look: Look | None = None
+        self._patience = 0.0
         self._target: Any = None
-        own = client_settings(arguments.client)
-        self._named = arguments.bootstrap or arguments.config or own.get("bootstrap.servers")
+        client_settings(arguments.client)  # one without '=' is a mistake of the command line
+        self._unread: ConfigError | None = None
+        try:
+            self._layers = gather(arguments)
+        except ConfigError as error:
+            if arguments.config is not None and not arguments.config.is_file():
+                raise
+            self._unread = error
+        brokers = self._layers.conf.get("bootstrap.servers")
+        self._named = bool(brokers or arguments.config or self._unread)
         if arguments.handler is None and not self._named:
             raise ConfigError(
                 "doctor: nothing to look at; name an app (MODULE:ATTR), or give -b host:port, or "
-                "a file with --config"
+                "a file with --config, or set KEYSHARED_BOOTSTRAP"
             )
-        if arguments.config is not None and not arguments.config.is_file():
-            load_file(arguments.config)  # says what is wrong with the path
 
     def run(self) -> list[Check]:
         """Return every check in order."""
-        steps = (
-            _Step("handler", (), self._check_handler),
-            # What could not be imported may have been an app, with all the rest in it.
-            _Step("configuration", () if self._named else ("handler",), self._check_configuration),
-            _Step("broker", ("configuration",), self._check_broker),
-            _Step("topics", ("broker",), self._check_topics),
-            _Step("group", ("broker",), self._check_group),
-            _Step("positions", ("topics", "group"), self._check_positions),
-            _Step("retention", ("positions",), self._check_retention),
-            _Step("dlq", ("topics",), self._check_dead_letters),
-            _Step("metadata", ("broker",), self._check_metadata),
-            _Step("clock", ("topics",), self._check_clock),
+        looks = (
+            self._check_handler,
+            self._check_configuration,
+            self._check_broker,
+            self._check_topics,
+            self._check_group,
+            self._check_positions,
+            self._check_retention,
+            self._check_dead_letters,
+            self._check_metadata,
+            self._check_clock,
         )
+        # What could not be imported may have been an app, with all the rest in it.
+        more = {} if self._named else {"configuration": ("handler",)}
         found: list[Check] = []
         failed: set[str] = set()
         try:
-            for step in steps:
-                blocking = [name for name in step.needs if name in failed]
-                if blocking:
-                    text = f"not looked at: needs {blocking[0]}"
-                    check = Check(step.name, Status.SKIPPED, text)
-                else:
-                    check = step.look()
+            for (name, needs), look in zip({**CHECKS, **more}.items(), looks, strict=True):
+                blocking = [needed for needed in needs if needed in failed]
+                check = skipped(name, f"not looked at: needs {blocking[0]}") if blocking else look()
                 if blocking or check.status is Status.FAIL:
-                    failed.add(step.name)
+                    failed.add(name)
                 found.append(check)
         finally:
             if self._survey is not None:
@@ -133,41 +158,47 @@ class Doctor:
     def _check_handler(self) -> Check:
         spec = self._arguments.handler
         if spec is None:
-            return Check("handler", Status.SKIPPED, "none was named")
+            return skipped("handler", "none was named")
         try:
             # What the module prints when it is imported is not this command's result.
             with contextlib.redirect_stdout(sys.stderr):
                 self._target = load_object(spec, self._arguments.app_dir)
-            if not isinstance(self._target, KeyShared):
-                maker(self._target)
         except ConfigError as error:
-            return checks.conclude("handler", spec, [_from(error)])
+            return conclude("handler", spec, [_refused(Kind.HANDLER_IMPORT, error)])
         if isinstance(self._target, KeyShared):
             refuse_flags_beside_app(self._arguments)
             self._app = self._target
-            return Check("handler", Status.OK, f"{spec}: an app")
+            return conclude("handler", f"{spec}: an app")
+        try:
+            maker(self._target)
+        except ConfigError as error:
+            return conclude("handler", spec, [_refused(Kind.HANDLER_UNUSABLE, error)])
         kind = "class" if isinstance(self._target, type) else "function"
-        return Check("handler", Status.OK, f"{spec}: a {kind}")
+        return conclude("handler", f"{spec}: a {kind}")
 
     def _check_configuration(self) -> Check:
         try:
             app = self._app or self._build()
             self._survey = Survey(app.conf)
         except ConfigError as error:
-            return checks.conclude("configuration", "refused", [_from(self._layers.told(error))])
+            told = self._layers.told(error)
+            every = told.faults if isinstance(told, SettingsError) else (told,)
+            findings = [_refused(Kind.SETTING_REFUSED, each) for each in every]
+            return conclude("configuration", "refused", findings)
         self._app = app
         if self._target is not app:
             self._group, self._topics = self._layers.conf.get("group.id"), self._layers.topics
         else:
             self._group, self._topics = app.conf["group.id"], app.topics
         seen = f"{len(app.conf)} client settings, workers={app.options.workers}"
-        return checks.conclude("configuration", seen, client_checks.dangers(app.conf))
+        return conclude("configuration", seen, client_checks.dangers(app.conf))
 
     def _build(self) -> KeyShared:
         """Build what a run would, with stand-ins for group and topics, which need not be named."""
-        self._layers = layer(self._arguments)
-        if not self._layers.conf.get("bootstrap.servers"):
-            raise ConfigError("no broker is named: give -b host:port, or bootstrap in the file")
+        if self._unread is not None:
+            raise self._unread
+        self._layers.check()
+        refuse(each for each in missing(self._layers) if "bootstrap" in each.settings)
         conf = {"group.id": _NOT_NAMED, **self._layers.conf}
         return KeyShared(conf, self._layers.topics or [_NOT_NAMED], **self._layers.options)
 
@@ -188,7 +219,7 @@ class Doctor:
     def _check_broker(self) -> Check:
         answer = self._asked.metadata()
         if isinstance(answer, str):
-            return client_checks.unanswered(self._asked.address, answer)
+            return client_checks.unanswered(self._asked.address, answer, self._asked.speaks_tls)
         self._metadata = answer
         facts = self._asked.brokers(answer)
         self._limits = facts.metadata_limits
@@ -196,7 +227,7 @@ class Doctor:
 
     def _check_topics(self) -> Check:
         if not self._topics or self._metadata is None:
-            return Check("topics", Status.SKIPPED, "none was named (-t)")
+            return skipped("topics", "none was named (-t)")
         options = self._running.options
         names = [name for name in self._metadata.topics if not name.startswith("__")]
         sources: list[str] = []
@@ -210,38 +241,43 @@ class Doctor:
         self._counts = {
             name: self._there[name].partitions for name in sources if name in self._there
         }
+        stamped = [name for name in self._counts if self._there[name].broker_time]
+        self._look = self._asked.look(self._metadata, stamped)
         return found
 
     def _check_group(self) -> Check:
         if self._group is None:
-            return Check("group", Status.SKIPPED, "none was named (-g)")
+            return skipped("group", "none was named (-g)")
         answer = self._asked.group(self._group)
         if isinstance(answer, KafkaError):
-            return _unasked("group", self._group, answer, "see that this user may DESCRIBE it")
+            cure = "see that this user may DESCRIBE it"
+            return _unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
+        # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
+        self._patience = STAMP_PATIENCE if answer.members else 0.0
         return checks.group(self._group, answer, self._running.conf)
 
     def _check_positions(self) -> Check:
         if self._group is None or not self._counts:
-            return Check("positions", Status.SKIPPED, "needs a group (-g) and a topic (-t)")
-        answer = self._asked.partitions(self._counts, of_group=True)
+            return skipped("positions", "needs a group (-g) and a topic (-t)")
+        answer = self._asked.partitions(self._counts)
         if isinstance(answer, KafkaError):
             cure = "see that this user may READ the topics and the group"
-            return _unasked("positions", self._group, answer, cure)
+            return _unasked("positions", Kind.POSITIONS_UNKNOWN, self._group, answer, cure)
         self._partitions = answer
         return checks.positions(answer, self._running.conf)
 
     def _check_retention(self) -> Check:
         if not self._partitions:
-            return Check("retention", Status.SKIPPED, "no positions to look at")
+            return skipped("retention", "no positions to look at")
         return checks.retention(self._partitions)
 
     def _check_dead_letters(self) -> Check:
         options = self._running.options
         if options.dlq is False:
-            return Check("dlq", Status.SKIPPED, "no dead-letter topic is asked for (--dlq)")
+            return skipped("dlq", "no dead-letter topic is asked for (--dlq)")
         pairs = [(self._there[name], options.dlq_topic(name)) for name in self._counts]
         if not pairs:
-            return Check("dlq", Status.SKIPPED, "needs a topic (-t)")
+            return skipped("dlq", "needs a topic (-t)")
         return checks.dead_letters(
             pairs, self._there, consumed=self._counts, create=options.dlq_create
         )
@@ -249,24 +285,26 @@ class Doctor:
     def _check_metadata(self) -> Check:
         if not self._limits:
             text = "the brokers do not tell their offset.metadata.max.bytes"
-            return Check("metadata", Status.SKIPPED, text)
+            return skipped("metadata", text)
         return checks.commit_metadata(self._limits)
 
     def _check_clock(self) -> Check:
         newest = self._asked.newest(self._counts) if self._counts else {}
-        if not newest:
-            return Check("clock", Status.SKIPPED, "no timestamp to compare with")
-        return checks.clock(newest, int(time.time() * 1000))
+        look = self._look
+        stamps = [] if look is None else self._asked.stamps(look, self._patience)
+        if not newest and not stamps:
+            return skipped("clock", "no timestamp to compare with")
+        return checks.clock(newest, stamps, self._asked.now_ms())
 
 
-def _from(error: ConfigError) -> Finding:
-    return Finding(Status.FAIL, str(error), "mend it there; `keyshared run` would refuse it too")
+def _refused(kind: Kind, error: ConfigError | Fault) -> Finding:
+    cure = "mend it there; `keyshared run` would refuse it too"
+    return Finding(kind, Status.FAIL, str(error), cure)
 
 
-def _unasked(name: str, what: str, error: KafkaError, cure: str) -> Check:
+def _unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> Check:
     """Return the check for a question that the cluster did not answer, or does not know."""
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
-        text = f"{what}: this cluster does not answer that question"
-        return Check(name, Status.SKIPPED, text)
-    finding = Finding(Status.FAIL, f"no answer about {what}: {error.str()}", cure)
-    return checks.conclude(name, what, [finding])
+        return skipped(name, f"{what}: this cluster does not answer that question")
+    why = f"no answer about {what}: {error.str()}"
+    return conclude(name, what, [Finding(kind, Status.FAIL, why, cure)])

@@ -18,10 +18,24 @@ ClientSettings = Annotated[
     list[str] | None,
     typer.Option("-X", metavar="KEY=VALUE", help="A setting of the Kafka client; repeatable."),
 ]
+Handler = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:ATTR",
+        help="A function, a handler class or an app; or path/file.py:ATTR.",
+    ),
+]
+OptionalHandler = Annotated[
+    str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; may be left out.")
+]
 Topics = Annotated[
     list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
 ]
 Group = Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")]
+RunKey = Annotated[
+    str | None,
+    typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME, json:/POINTER."),
+]
 RunWorkers = Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")]
 DeadLetters = Annotated[
     str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
@@ -29,7 +43,13 @@ DeadLetters = Annotated[
 DeadLettersCreate = Annotated[
     bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
 ]
-ConfigFile = Annotated[Path | None, typer.Option(help="A TOML file with the same settings.")]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(help="Serve /metrics, /livez and /readyz on 127.0.0.1 there; 0: any port."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option(help="A TOML file with the same settings; else $KEYSHARED_CONFIG.")
+]
 AppDir = Annotated[Path, typer.Option(help="First on sys.path.")]
 Workers = Annotated[int, typer.Option(min=1, max=1_000, help="How many workers.")]
 Vnodes = Annotated[int, typer.Option(min=1, max=1_000, help="Points of each worker on the ring.")]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -21,53 +19,6 @@ QUIET: Mapping[str, Any] = {
     # By default a port that takes connections and never answers is reported after 30 s.
     "socket.connection.setup.timeout.ms": 4_000,
 }
-COMMON_SETTINGS = (
-    "allow.auto.create.topics",
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "client.id",
-    "client.rack",
-    "debug",
-    "enable.auto.commit",
-    "enable.auto.offset.store",
-    "enable.partition.eof",
-    "fetch.max.bytes",
-    "fetch.message.max.bytes",
-    "fetch.min.bytes",
-    "fetch.queue.backoff.ms",
-    "fetch.wait.max.ms",
-    "group.id",
-    "group.instance.id",
-    "group.protocol",
-    "heartbeat.interval.ms",
-    "isolation.level",
-    "max.partition.fetch.bytes",
-    "max.poll.interval.ms",
-    "message.max.bytes",
-    "metadata.max.age.ms",
-    "partition.assignment.strategy",
-    "queued.max.messages.kbytes",
-    "queued.min.messages",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "sasl.mechanism",
-    "sasl.password",
-    "sasl.username",
-    "security.protocol",
-    "session.timeout.ms",
-    "socket.keepalive.enable",
-    "socket.timeout.ms",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.location",
-    "ssl.key.password",
-    "statistics.interval.ms",
-    "topic.metadata.refresh.interval.ms",
-)
-"""Settings of the client that people type by hand: what a mistyped one may have been."""
-
-_UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
@@ -111,13 +62,9 @@ def address_of(conf: Mapping[str, Any]) -> str:
 
 def refused(error: Exception) -> ConfigError:
     """Return the error for a configuration that the client does not take."""
-    text = text_of(error)
-    near = ""
-    if (unknown := _UNKNOWN.search(text)) is not None:
-        found = get_close_matches(unknown[1], COMMON_SETTINGS, n=1)
-        near = f"; did you mean {found[0]!r}?" if found else ""
     return ConfigError(
-        f"the Kafka client refuses its configuration: {text}{near}; see -X, and [kafka] in the file"
+        f"the Kafka client refuses its configuration: {text_of(error)}; see -X, and [kafka] in the "
+        "file"
     )
 
 

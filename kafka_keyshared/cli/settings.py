@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError
+
+_BEHIND_THE_NAME = re.compile(r"(?<=[^\w.-]).+", re.DOTALL)
 
 
 def client_settings(pairs: Iterable[str]) -> dict[str, str]:
@@ -18,7 +21,9 @@ def client_settings(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise ConfigError(f"-X {pair}: give KEY=VALUE, such as -X security.protocol=SSL")
+            # What follows the name may be a password.
+            shown = _BEHIND_THE_NAME.sub("…", pair)
+            raise ConfigError(f"-X {shown}: give KEY=VALUE, such as -X security.protocol=SSL")
         settings[name.strip()] = value.strip()
     return settings
 

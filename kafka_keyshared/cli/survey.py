@@ -6,6 +6,8 @@ for the checks to say.
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
-from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, TopicFacts
+from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.reach import (
     ANSWER_TIMEOUT,
     QUIET,
@@ -42,6 +44,9 @@ _ONE_ANSWER = 2.5
 _LAST_CHANCE = 0.3
 _ASK_AGAIN_AFTER = 0.1
 
+COMMITS = "__consumer_offsets"
+"""The coordinators' log."""
+
 # The coordinator of a group that nobody asked for before is still reading its log.
 _NOT_YET = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -63,6 +68,13 @@ class BrokerFacts(NamedTuple):
 
     silent: dict[str, str | None]
     metadata_limits: dict[str, int]
+
+
+class Look(NamedTuple):
+    """Where some logs ended at a moment of this machine's clock, in milliseconds since 1970."""
+
+    at: int
+    ends: dict[tuple[str, int], int]
 
 
 class Survey:
@@ -104,6 +116,22 @@ class Survey:
             self._consumer.poll(0)
             found = telling(self._reasons) or text_of(error)
         return found
+
+    def speaks_tls(self) -> bool:
+        """Say whether the first listener given here takes the beginning of a TLS connection."""
+        host, port = _first_address(self.address)
+        asking = ssl.create_default_context()
+        # Whose certificate it has is not asked; nothing is sent.
+        asking.check_hostname = False
+        asking.verify_mode = ssl.CERT_NONE
+        try:
+            with (
+                socket.create_connection((host, port), self._left(_ONE_ANSWER)) as plain,
+                asking.wrap_socket(plain, server_hostname=host),
+            ):
+                return True
+        except (OSError, ValueError):
+            return False
 
     def brokers(self, metadata: ClusterMetadata) -> BrokerFacts:
         """Ask every broker itself, at the address that it advertises."""
@@ -163,6 +191,7 @@ class Survey:
                 max_message_bytes=int(conf["max.message.bytes"].value) if known else None,
                 cleanup=conf["cleanup.policy"].value if known else None,
                 may=None if isinstance(about, KafkaError) else _operations(about),
+                broker_time=known and conf["message.timestamp.type"].value == "LogAppendTime",
             )
         return found
 
@@ -187,43 +216,89 @@ class Survey:
                 return answer
             time.sleep(_ASK_AGAIN_AFTER)
 
-    def partitions(
-        self, counts: Mapping[str, int], *, of_group: bool
-    ) -> list[PartitionFacts] | KafkaError:
-        """Return where each partition's log begins and ends and what the group has committed."""
-        asked = [
-            TopicPartition(topic, number)
-            for topic, count in counts.items()
-            for number in range(count)
-        ]
+    def partitions(self, counts: Mapping[str, int]) -> list[PartitionFacts] | KafkaError:
+        """Return where each partition's log begins and ends and what the group has committed.
+
+        What is not told of one partition does not hide the others; the error is returned only when
+        nothing is known of any.
+        """
+        asked = _partitions_of(counts)
         first = self._offsets(asked, "earliest")
         end = self._offsets(asked, "latest")
-        committed = self._committed(asked) if of_group else {}
-        if isinstance(committed, KafkaError):
-            return committed
-        found = []
+        try:
+            committed = {
+                _place(each): each for each in self._consumer.committed(asked, timeout=self._left())
+            }
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            return reason
+        found, errors = [], []
         for each in asked:
-            begins, ends = first[each], end[each]
-            if isinstance(begins, KafkaError) or isinstance(ends, KafkaError):
-                return begins if isinstance(begins, KafkaError) else ends
-            position = committed.get((each.topic, each.partition))
-            found.append(
-                PartitionFacts(each.topic, each.partition, begins.offset, ends.offset, position)
-            )
-        return found
+            begins, ends, answer = first[each], end[each], committed[_place(each)]
+            untold = [got for got in (begins, ends, answer.error) if isinstance(got, KafkaError)]
+            if untold:
+                errors.append(untold[0])
+                facts = PartitionFacts(*_place(each), 0, 0, None, untold[0].str())
+            else:
+                # The metadata beside it, which need not be text, is not read.
+                position = answer.offset if answer.offset >= 0 else None
+                facts = PartitionFacts(*_place(each), begins.offset, ends.offset, position)
+            found.append(facts)
+        return errors[0] if errors and len(errors) == len(found) else found
 
     def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the latest timestamp in each topic (KIP-734), where one is told."""
-        asked = [
-            TopicPartition(topic, number)
-            for topic, count in counts.items()
-            for number in range(count)
-        ]
         found: dict[str, int] = {}
-        for each, answer in self._offsets(asked, "max_timestamp").items():
+        for each, answer in self._offsets(_partitions_of(counts), "max_timestamp").items():
             if not isinstance(answer, KafkaError) and answer.timestamp >= 0:
                 found[each.topic] = max(answer.timestamp, found.get(each.topic, 0))
         return found
+
+    # --- what brokers write meanwhile, with their own clock ---
+
+    def look(self, metadata: ClusterMetadata, stamped: Iterable[str]) -> Look:
+        """Note where the logs end now to which brokers write times of their own.
+
+        These are the topics ``stamped`` (``LogAppendTime``) and the group coordinators' log, whose
+        records have the coordinator's time.
+        """
+        logs = {*stamped, COMMITS} & metadata.topics.keys() if self._describes else set()
+        counts = {name: len(metadata.topics[name].partitions) for name in logs}
+        at = self.now_ms()
+        ends = self._offsets(_partitions_of(counts), "latest") if counts else {}
+        known = {
+            _place(each): answer.offset
+            for each, answer in ends.items()
+            if not isinstance(answer, KafkaError)
+        }
+        return Look(at, known)
+
+    def stamps(self, since: Look, patience: float) -> list[Stamp]:
+        """Return the times that brokers have written since, waiting that many seconds for one."""
+        until = self._clock() + patience
+        while since.ends:
+            found = self._stamps(since)
+            if found or self._clock() >= until:
+                return found
+            time.sleep(_ASK_AGAIN_AFTER)
+        return []
+
+    def _stamps(self, since: Look) -> list[Stamp]:
+        asked = [TopicPartition(*place) for place in since.ends]
+        answers = self._offsets(asked, "max_timestamp")
+        now = self.now_ms()
+        return [
+            Stamp(since.at, answer.timestamp, now)
+            for each, answer in answers.items()
+            if not isinstance(answer, KafkaError)
+            and answer.timestamp >= 0
+            and answer.offset >= since.ends[_place(each)]
+        ]
+
+    @staticmethod
+    def now_ms() -> int:
+        """Return this machine's time, in milliseconds since 1970."""
+        return int(time.time() * 1000)
 
     def _offsets(self, asked: Sequence[TopicPartition], which: str) -> dict[TopicPartition, Any]:
         return self._gather(
@@ -231,21 +306,6 @@ class Survey:
                 dict.fromkeys(asked, getattr(OffsetSpec, which)()), request_timeout=self._left()
             )
         )
-
-    def _committed(self, asked: list[TopicPartition]) -> dict[tuple[str, int], int] | KafkaError:
-        try:
-            answers = self._consumer.committed(asked, timeout=self._left())
-        except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            return reason
-        except UnicodeDecodeError:
-            # Another client's metadata, which this one cannot show; the position beside it is fine
-            # but comes only together with it.
-            return KafkaError(KafkaError._BAD_MSG, "metadata of a commit cannot be read")
-        for answer in answers:
-            if answer.error is not None:
-                return answer.error
-        return {(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def _gather(self, futures: Mapping[K, Future[Any]]) -> dict[K, Any]:
         """Wait for the answers; each is the result or the client's error."""
@@ -261,6 +321,25 @@ class Survey:
 
     def _left(self, most: float = _ONE_ANSWER) -> float:
         return max(_LAST_CHANCE, min(most, self._deadline - self._clock()))
+
+
+def _partitions_of(counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)
+    ]
+
+
+def _first_address(servers: str) -> tuple[str, int]:
+    """Return host and port of the first address; the client's default port where none is given."""
+    address = servers.partition(",")[0].strip().rpartition("://")[2]
+    host, colon, port = address.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = address, "9092"
+    return host.strip("[]"), int(port) if port.isdecimal() else 0
+
+
+def _place(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
 
 
 def _operations(described: Any) -> frozenset[str] | None:

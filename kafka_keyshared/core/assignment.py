@@ -7,7 +7,7 @@ epoch is forgotten without being settled, and its late reports settle, block and
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core import failures, metadata
@@ -111,6 +111,22 @@ def unreceived(
     return settled_before
 
 
+def not_settled_before(
+    states: Mapping[TopicPartition, PartitionState], sub: Subscription, records: Sequence[Record]
+) -> Sequence[Record]:
+    """Return the records without those that were settled before this assignment; count these."""
+    settled_before = unreceived(states, sub.name)
+    if settled_before is None:
+        return records
+    kept: list[Record] = []
+    skipped: list[Record] = []
+    for record in records:
+        wanted = record.error() is not None or not settled_before(record)
+        (kept if wanted else skipped).append(record)
+    sub.counts.skip(skipped)
+    return kept
+
+
 def running(
     sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
 ) -> list[Record]:
@@ -165,6 +181,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
     for partition in partitions:
         sub.parked.pop(partition, None)
         sub.overfull.pop(partition, None)
+        sub.keys.unread.pop(partition, None)
         sub.restrictions.gates.pop(partition, None)
     sub.restrictions.closing -= partitions
     for closed in list(sub.closed.lanes.values()):

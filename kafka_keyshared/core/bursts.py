@@ -56,14 +56,23 @@ class Bursts:
     refusals: Burst = field(
         default_factory=lambda: Burst(Level.ERROR, "dead letters were not written")
     )
+    undecodable: Burst = field(
+        default_factory=lambda: Burst(Level.WARNING, "records had no readable key")
+    )
+    unread: Burst = field(
+        default_factory=lambda: Burst(Level.ERROR, "times a key could not be read yet")
+    )
     blocks: Burst = field(default_factory=lambda: Burst(Level.ERROR, "keys are blocked"))
 
     def due(self, now: float) -> list[Notice]:
         """Return the lines for which it is time."""
-        return [*self.dead_letters.due(now), *self.refusals.due(now), *self.blocks.due(now)]
+        return [notice for burst in self._all() for notice in burst.due(now)]
 
     def hurry(self, now: float) -> list[Notice]:
         """Return what is left to tell, and hold nothing back any more: the end is near."""
-        for burst in (self.dead_letters, self.refusals, self.blocks):
+        for burst in self._all():
             burst.interval = 0.0
         return self.due(now)
+
+    def _all(self) -> tuple[Burst, ...]:
+        return (self.dead_letters, self.refusals, self.undecodable, self.unread, self.blocks)

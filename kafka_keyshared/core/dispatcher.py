@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka_keyshared.core import assignment, failures, heartbeat, metadata, pressure
+from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata, pressure
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Command, Event, Slice
@@ -93,7 +93,8 @@ class Dispatcher:
 
     def next_due(self) -> float | None:
         """Return when the next delay is over, in monotonic seconds."""
-        due = [sub.closed.next_due() for sub in self.subscriptions.values()]
+        subs = self.subscriptions.values()
+        due = [each.next_due() for sub in subs for each in (sub.closed, sub.keys)]
         return min((at for at in due if at is not None), default=None)
 
     def commit_wanted(self, now: float) -> bool:
@@ -141,8 +142,10 @@ class Dispatcher:
         for sub in self.subscriptions.values():
             records: Sequence[Record] = event.records
             if self._restored:
-                records = self._not_settled_before(sub, records)
+                records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.admit(records) or client_events
+            if sub.keys.refused or sub.keys.unread:
+                commands += admission.routed(sub, self.pressure, now, self.meters.wall_offset)
             commands += self._flush_one(sub)
         if self._restored:
             for state in self.partitions.values():
@@ -156,24 +159,21 @@ class Dispatcher:
             self.meters.fetched += topics_of(each for each in event.records if not each.error())
         return commands
 
-    def _not_settled_before(self, sub: Subscription, records: Sequence[Record]) -> Sequence[Record]:
-        settled_before = assignment.unreceived(self.partitions, sub.name)
-        if settled_before is None:
-            return records
-        kept: list[Record] = []
-        skipped: list[Record] = []
-        for record in records:
-            wanted = record.error() is not None or not settled_before(record)
-            (kept if wanted else skipped).append(record)
-        sub.counts.skip(skipped)
-        return kept
-
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
         del event
         commands: list[Command] = []
         for sub in self.subscriptions.values():
-            commands += heartbeat.retries(sub, now)
+            commands += self._ready(sub, now)
             commands += self._flush_one(sub)
+        return commands
+
+    def _ready(self, sub: Subscription, now: float) -> list[Command]:
+        """Ready what has waited for its time: retries, and keys that could not be read."""
+        commands = heartbeat.retries(sub, now)
+        due = sub.keys.next_due()
+        if due is not None and due <= now:
+            self._changed = True
+            commands += admission.read_again(sub, self.pressure, now, self.meters.wall_offset)
         return commands
 
     def _flush_one(self, sub: Subscription) -> list[Command]:
@@ -360,7 +360,7 @@ class Dispatcher:
             dead = [index for subscription, index in event.dead_workers if subscription == name]
             commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
-            commands += heartbeat.retries(sub, now)
+            commands += self._ready(sub, now)
             commands += sub.bursts.due(now)
             evicted = heartbeat.eviction(sub, dead)
             evicted += heartbeat.departures(sub, [i for each, i in event.left if each == name])

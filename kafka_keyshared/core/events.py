@@ -7,11 +7,11 @@ a monotonic time in seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.lanes import Lane, lane_of
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -21,13 +21,14 @@ class Slice:
 
     ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
     back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
-    ``dropped`` is written by the worker.
+    ``dropped`` is written by the worker. ``lane_of`` names the lane of each of them.
     """
 
     subscription: str
     worker: int
     records: list[Record]
     retries: tuple[Lane, ...] = ()
+    lane_of: Callable[[Record], Lane] = lane_of
     unsettled: list[Record] = field(default_factory=list)
     aside: int = 0
     dropped: list[Record] = field(default_factory=list)

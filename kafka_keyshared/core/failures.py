@@ -27,7 +27,8 @@ from kafka_keyshared.core.events import (
     SetAside,
     Slice,
 )
-from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless, lane_of
+from kafka_keyshared.core.keying import Refused
+from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription, partition_of
@@ -78,7 +79,7 @@ def _is_stale(share: Slice, record: Record) -> bool:
 def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     """Close the record's lane, or keep it closed, and decide what becomes of the record."""
     share, record, failure = report.slice, report.record, report.failure
-    lane = lane_of(record, sub.settings.order_scope)
+    lane = sub.keys.lane(record)
     share.unsettled.append(record)
     if _is_stale(share, record):
         return _failed_stale(sub, share, record, lane)
@@ -121,6 +122,37 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
     return []
 
 
+def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> list[Command]:
+    """Act on a record whose key cannot be read: no handler ever sees it.
+
+    ``at_ms`` is the wall-clock time in milliseconds. It is a lane of its own, so nothing else waits
+    for it but the position.
+    """
+    record, reason = refused
+    policy = sub.settings.when_undecodable()
+    sub.counts.processed.add(record.topic(), "undecodable")
+    where = f"{partition_of(record)}@{record.offset()}"
+    if policy == "null_key":
+        return [*sub.bursts.undecodable.add(f"{where} counts as without a key: {reason}", now)]
+    if policy == "drop":
+        sub.counts.dropped += 1
+        sub.counts.processed.add(record.topic(), "dropped")
+        sub.window.settle(1)
+        return [*sub.bursts.undecodable.add(f"{where} is dropped: {reason}", now)]
+    closed = _close(sub, sub.keys.lane(record), record)
+    closed.first = closed.last = Failure(Outcome.DEAD_LETTER, "Undecodable", reason, "", at_ms)
+    if policy == "dead_letter":
+        closed.state = LaneState.DEAD_LETTERING
+        return [_publish(sub, closed)]
+    closed.state = LaneState.BLOCKED
+    sub.count_blocked(closed, record)
+    text = (
+        f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
+        "the key and restart, give a dead-letter topic (dlq=True), or choose undecodable='drop'"
+    )
+    return [*sub.bursts.blocks.add(text, now)]
+
+
 def set_aside(sub: Subscription, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
     share, record = report.slice, report.record
@@ -129,7 +161,7 @@ def set_aside(sub: Subscription, report: SetAside) -> None:
     if _is_stale(share, record):
         sub.window.settle(1)
         return
-    lane = lane_of(record, sub.settings.order_scope)
+    lane = sub.keys.lane(record)
     closed = sub.closed.get(lane)
     if closed is None:
         raise InvariantError(
@@ -226,7 +258,7 @@ def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
 
 
 def _close(sub: Subscription, lane: Lane, record: Record) -> ClosedLane:
-    closed = ClosedLane(lane, record.key(), LaneState.WAITING, head=record)
+    closed = ClosedLane(lane, sub.keys.key(record), LaneState.WAITING, head=record)
     sub.closed.close(closed)
     if sub.busy is not None and (waiting := sub.busy.pop(lane, None)):
         closed.queue.extend(waiting)
@@ -260,7 +292,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     )
     return [
         *sub.bursts.blocks.add(
-            f"key {head.key()!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
+            f"key {closed.key!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
             f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
             "dead-letter topic (dlq=True)",
             now,
@@ -283,7 +315,7 @@ def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -
     closed = sub.closed.get(lane)
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
-        closed = ClosedLane(lane, record.key(), LaneState.OPENING, head=None)
+        closed = ClosedLane(lane, sub.keys.key(record), LaneState.OPENING, head=None)
         sub.closed.close(closed)
     elif closed.head is None:
         closed.state = LaneState.OPENING

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from kafka_keyshared.core.lanes import LaneState, is_keyless, lane_of
+from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.subscription import Subscription, partition_of
 from kafka_keyshared.errors import InvariantError
@@ -24,6 +24,7 @@ def check_subscription(
     _each_once(sub, waiting)
     _counted(sub, len(waiting))
     _assigned(sub, waiting, partitions)
+    _keys_known(sub)
     _closed_lanes_lease_only_their_head(sub)
 
 
@@ -68,6 +69,16 @@ def _assigned(
             )
 
 
+def _keys_known(sub: Subscription) -> None:
+    unread = {id(record) for each in sub.keys.unread.values() for record in each.records}
+    for record in sub.held():
+        if id(record) not in unread and not sub.keys.knows(record):
+            raise InvariantError(
+                f"{sub.name}: {partition_of(record)}@{record.offset()} is held and its key is not "
+                "known any more"
+            )
+
+
 def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
     """Once its fence has passed, nothing of a closed lane is leased but a head that runs again."""
     closed_now = {
@@ -78,7 +89,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
     if not closed_now:
         return
     leased = Counter(
-        lane_of(record, sub.settings.order_scope)
+        sub.keys.lane(record)
         for worker in sub.workers
         for share in worker.slices
         for record in share.records

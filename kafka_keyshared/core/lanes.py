@@ -27,18 +27,38 @@ Lane: TypeAlias = tuple[str, int, bytes, int]
 
 # Longer than any key that stands for itself, so that no such key can pass for a hashed one.
 _HASHED = b"\x00hash:".ljust(LANE_KEY_BYTES, b"\x00")
+_NULL = b"\x00null".ljust(LANE_KEY_BYTES + 1, b"\x00")
+
+
+class NullKey(bytes):
+    """The key of the one lane of all null keys: it has the empty key's slot and not its lane."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "null"
+
+
+NULL_KEY = NullKey()
 
 
 def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
-    """Return the identity of the record's lane.
+    """Return the identity of the lane of the record's own key."""
+    return lane_by(record, record.key(), scope)
 
-    A null key makes a lane of its own for each record (policy ``any``), named by topic, partition
-    and offset. The slot is never part of the identity: colliding keys share a worker, never a lane.
+
+def lane_by(record: Record, key: bytes | None, scope: OrderScope) -> Lane:
+    """Return the identity of the record's lane, given its key.
+
+    None makes a lane of its own for the record, named by topic, partition and offset. The slot is
+    never part of the identity: colliding keys share a worker, never a lane.
     """
-    key = record.key()
     if key is None:
         return (record.topic(), record.partition(), b"", record.offset())
-    identity = key if len(key) <= LANE_KEY_BYTES else _HASHED + lane_hash(key)
+    if type(key) is NullKey:
+        identity = _NULL
+    else:
+        identity = key if len(key) <= LANE_KEY_BYTES else _HASHED + lane_hash(key)
     if scope == "topic":
         return (record.topic(), -1, identity, -1)
     if scope == "partition":
@@ -47,7 +67,7 @@ def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
 
 
 def is_keyless(lane: Lane) -> bool:
-    """Say whether the lane is one record without a key."""
+    """Say whether the lane is one record without a key that others could have too."""
     return lane[3] >= 0
 
 

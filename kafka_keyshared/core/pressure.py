@@ -27,16 +27,34 @@ class Pressure:
     def __init__(self) -> None:
         self.full: set[TopicPartition] = set()
         self.overfull: set[TopicPartition] = set()
+        # The subscriptions that cannot read a key of theirs just now.
+        self.unread: dict[TopicPartition, set[str]] = {}
         self._truncated: set[TopicPartition] = set()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that must not be fetched from."""
-        return self.full | self.overfull
+        return self.full | self.overfull | self.unread.keys()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned."""
         for kept in (self.full, self.overfull, self._truncated):
             kept.difference_update(partitions)
+        for partition in partitions:
+            self.unread.pop(partition, None)
+
+    def stop_unread(self, sub: Subscription, partition: TopicPartition) -> list[Command]:
+        """Stop fetching from a partition of which nothing can be routed."""
+        self.unread.setdefault(partition, set()).add(sub.name)
+        return [Pause([partition])]
+
+    def read_on(self, sub: Subscription, partition: TopicPartition) -> list[Command]:
+        """Fetch again from a partition whose keys this subscription can read again."""
+        waiting = self.unread[partition]
+        waiting.discard(sub.name)
+        if waiting:
+            return []
+        del self.unread[partition]
+        return [] if partition in self.paused() else [Resume([partition])]
 
     def note_encoded(self, partition: TopicPartition, encoded: Encoded) -> list[Notice]:
         """Say once when a settled set did not fit and only its lowest part was written."""
@@ -115,7 +133,7 @@ class Pressure:
         for partition in partitions:
             sub.unpark(partition)
         self.full.difference_update(partitions)
-        resumed = [partition for partition in partitions if partition not in self.overfull]
+        resumed = [partition for partition in partitions if partition not in self.paused()]
         return [Resume(resumed)] if resumed else []
 
     def stop_overfull(self, sub: Subscription) -> list[Command]:
@@ -143,5 +161,5 @@ class Pressure:
         freed = [partition for partition in sub.overfull if partition in self.overfull]
         sub.overfull.clear()
         self.overfull.difference_update(freed)
-        resumed = [partition for partition in freed if partition not in self.full]
+        resumed = [partition for partition in freed if partition not in self.paused()]
         return [Resume(resumed)] if resumed else []

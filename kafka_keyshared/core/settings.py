@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kafka_keyshared.core.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import OrderScope
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.window import Window
@@ -18,11 +19,17 @@ class SubscriptionSettings:
     topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do; otherwise a worker is serial.
+
+    ``key_of`` is None for the record's own key. ``undecodable`` None means ``dead_letter`` where
+    there is a dead-letter topic, else ``block``.
     """
 
     name: str = "default"
     workers: tuple[str, ...] = ("worker-0",)
     order_scope: OrderScope = "topic"
+    key_of: KeyOf | None = None
+    null_keys: NullKeys = "any"
+    undecodable: UndecodablePolicy | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: PoisonPolicy = "block"
     dlq: bool = False
@@ -35,6 +42,22 @@ class SubscriptionSettings:
     warn_after: float = 30.0
     exit_when_stuck: bool = False
 
+    def keys(self) -> OwnKeys:
+        """Return what says which key each record goes by."""
+        if self.key_of is None:
+            return OwnKeys(self.order_scope, self.null_keys)
+        return DerivedKeys(
+            self.key_of,
+            self.order_scope,
+            self.null_keys,
+            undecodable_is_null=self.undecodable == "null_key",
+            window_records=self.window_records,
+        )
+
+    def when_undecodable(self) -> UndecodablePolicy:
+        """Return what becomes of a record whose key cannot be read."""
+        return self.undecodable or ("dead_letter" if self.dlq else "block")
+
     def check(self) -> None:
         """Raise :class:`ConfigError` for the first setting that cannot work."""
         self.retry.check()
@@ -43,6 +66,16 @@ class SubscriptionSettings:
             raise ConfigError(
                 f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "
                 "give dlq=True or dlq='name'"
+            )
+        if self.undecodable == "dead_letter" and not self.dlq:
+            raise ConfigError(
+                f"subscription {self.name!r}: undecodable='dead_letter' needs a dead-letter topic; "
+                "give dlq=True or dlq='name'"
+            )
+        if self.undecodable == "null_key" and self.null_keys == "reject":
+            raise ConfigError(
+                f"subscription {self.name!r}: undecodable='null_key' and null_keys='reject' send "
+                "such a record from one to the other; choose what becomes of it in one of them"
             )
         if self.max_leases_per_key not in (None, 1):
             raise ConfigError(

@@ -231,7 +231,9 @@ def _subscription(
 ) -> SubscriptionStatus:
     counts = sub.counts
     keys: Counter[bytes] = Counter(
-        key for record in sub.unsettled(progress) if (key := record.key()) is not None
+        key
+        for record in sub.unsettled(progress)
+        if sub.keys.knows(record) and (key := sub.keys.key(record)) is not None
     )
     watch = core.watches[sub.name]
     return SubscriptionStatus(

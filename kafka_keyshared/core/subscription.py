@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import mmh3
-
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.events import Command, Lease, Recall, Slice
 from kafka_keyshared.core.lanes import (
@@ -19,7 +17,6 @@ from kafka_keyshared.core.lanes import (
     ClosedLanes,
     Lane,
     LaneState,
-    lane_of,
 )
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import Counts
@@ -27,12 +24,11 @@ from kafka_keyshared.core.restrictions import Restrictions
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
-from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
+from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
 
 __all__ = ["BLOCKED_SHARE", "Subscription", "SubscriptionSettings", "partition_of"]
 
-SLOT_MASK = SLOTS - 1
 BLOCKED_SHARE = 4
 """Records behind blocked lanes may fill one part in this many of the window."""
 
@@ -44,6 +40,7 @@ class Subscription:
         settings.check()
         self.settings = settings
         self.name = settings.name
+        self.keys = settings.keys()
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
         self.bursts = Bursts()
@@ -96,40 +93,22 @@ class Subscription:
     # --- in ---
 
     def admit(self, records: Sequence[Record]) -> list[Record]:
-        """Route the records to their owners' backlogs; return those that are client events.
-
-        Hashing a missing key raises TypeError, which stands for the tests for a null key and for an
-        error event, neither of which is then made per record.
-        """
+        """Route the records to their owners' backlogs; return those that are client events."""
         self.window.receive(records)
-        rows, hash_key, seed, mask = self._rows, mmh3.hash, SLOT_SEED, SLOT_MASK
-        stream = iter(records)
-        try:
-            for record in stream:
-                rows[hash_key(record.key(), seed) & mask].append(record)
-        except TypeError:
-            return self._admit_checked(record, stream)
-        return []
-
-    def _admit_checked(self, first: Record, rest: Iterator[Record]) -> list[Record]:
-        rows, hash_key, keyless = self._rows, mmh3.hash, self.keyless
-        events: list[Record] = []
-        record: Record | None = first
-        while record is not None:
-            key = record.key()
-            if key is not None:
-                rows[hash_key(key, SLOT_SEED) & SLOT_MASK].append(record)
-            elif record.error() is None:
-                keyless.append(record)
-            else:
-                events.append(record)
-            record = next(rest, None)
-        self.window.settle(len(events))
+        if self.keys.crowded():
+            self.keys.keep(self.held())
+        events = self.keys.route(records, self._rows, self.keyless)
+        if events:
+            self.window.settle(len(events))
         return events
+
+    def read_again(self, partition: TopicPartition) -> None:
+        """Route what could not be routed because the key of its first record was not readable."""
+        self.keys.route(self.keys.unread.pop(partition).records, self._rows, self.keyless)
 
     def owner(self, record: Record) -> WorkerLeases:
         """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
-        key = record.key()
+        key = self.keys.key(record)
         if key is None:
             able = [worker for worker in self.workers if not worker.gone]
             return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.index))
@@ -157,7 +136,7 @@ class Subscription:
     def _lease(
         self, worker: WorkerLeases, records: list[Record], retries: tuple[Lane, ...] = ()
     ) -> Lease:
-        share = Slice(self.name, worker.index, records, retries)
+        share = Slice(self.name, worker.index, records, retries, self.keys.lane)
         worker.hold(share)
         return Lease(share)
 
@@ -214,12 +193,11 @@ class Subscription:
         """Return the records that may start; put the others where they have to wait."""
         if self.restrictions:
             records = self._unrestricted(records)
-        if keys := self.closed.keys:
+        if closed_keys := self.closed.keys:
             passed = []
+            key_of, lane_of = self.keys.key, self.keys.lane
             for record in records:
-                if record.key() in keys and (
-                    closed := self.closed.get(lane_of(record, self.settings.order_scope))
-                ):
+                if key_of(record) in closed_keys and (closed := self.closed.get(lane_of(record))):
                     closed.queue.append(record)
                     self.count_blocked(closed, record)
                 else:
@@ -270,7 +248,7 @@ class Subscription:
         busy = self.busy
         if busy is None:
             return True
-        lane = lane_of(record, self.settings.order_scope)
+        lane = self.keys.lane(record)
         waiting = busy.get(lane)
         if waiting is not None:
             waiting.append(record)
@@ -285,7 +263,7 @@ class Subscription:
         """
         if self.busy is None:
             return
-        lane = lane_of(record, self.settings.order_scope)
+        lane = self.keys.lane(record)
         waiting = self.busy.get(lane)
         if waiting:
             following = waiting.popleft()
@@ -306,12 +284,12 @@ class Subscription:
     def give_back(self, record: Record) -> None:
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
         if self.busy is not None:
-            self.put_first(self.busy.pop(lane_of(record, self.settings.order_scope), ()))
+            self.put_first(self.busy.pop(self.keys.lane(record), ()))
 
     def put_first(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners."""
         for record in records:
-            if record.key() is None:
+            if self.keys.key(record) is None:
                 self.keyless.append(record)
             else:
                 self.owner(record).front.append(record)
@@ -329,7 +307,7 @@ class Subscription:
             worker = self.workers[share.worker]
             worker.take_back(share, unstarted)
             for record in unstarted:
-                lane = lane_of(record, self.settings.order_scope)
+                lane = self.keys.lane(record)
                 closed = self.closed.get(lane)
                 if closed is None:
                     self._recalled_open(record, lane, worker)
@@ -346,7 +324,7 @@ class Subscription:
             self.count_blocked(closed, records[0], len(records))
 
     def _recalled_open(self, record: Record, lane: Lane, worker: WorkerLeases) -> None:
-        target = self.keyless if record.key() is None else worker.front
+        target = self.keyless if self.keys.key(record) is None else worker.front
         target.append(record)
         if self.busy is not None:
             target.extend(self.busy.pop(lane, ()))
@@ -381,9 +359,18 @@ class Subscription:
             yield from closed.records()
         for parked in self.parked.values():
             yield from parked
+        for unread in self.keys.unread.values():
+            yield from unread.records
         if self.busy:
             for waiting in self.busy.values():
                 yield from waiting
+
+    def held(self) -> Iterator[Record]:
+        """Yield every record that is held, leased or not; one may come twice."""
+        yield from self.waiting()
+        for worker in self.workers:
+            for share in worker.slices:
+                yield from share.records
 
     def leased(self) -> int:
         """Return how many records are leased."""

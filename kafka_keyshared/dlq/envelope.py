@@ -1,5 +1,7 @@
 """The header form of a dead letter: the record unchanged, and where it came from and why.
 
+(The other form is :mod:`.avro`.)
+
 Key, value and the record's own headers (in order, duplicates and nulls included) stay as they are;
 ``keyshared.*`` headers are added behind them. Texts are UTF-8, numbers decimal, times milliseconds
 since 1970.
@@ -7,9 +9,11 @@ since 1970.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.events import Publish
+from kafka_keyshared.model import Record
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
@@ -26,6 +30,50 @@ ERROR_STACK = PREFIX + "error.stack"
 FIRST_FAILURE = PREFIX + "first.failure"
 LAST_FAILURE = PREFIX + "last.failure"
 REPLAYS = PREFIX + "replays"
+CONTENT = PREFIX + "content"
+"""Names the form of a letter that is not in the header form."""
+CONTENT_AVRO = b"avro"
+
+NOT_UTF_8 = "a header has a name that is not UTF-8, which the Kafka client cannot read"
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class HeadersError(ValueError):
+    """A record's headers cannot be read through the client."""
+
+
+def read_headers(record: Record) -> list[tuple[str, Any]]:
+    """Return a record's headers; raise :class:`HeadersError` when the client cannot read them.
+
+    Kafka's protocol wants header names in UTF-8, and not every producer sees to it. At such a name
+    the client raises SystemError the first time it is asked, and from then on returns pairs whose
+    first half is no object at all: unpacking one ends the process, showing it does not.
+    """
+    try:
+        found = record.headers() or []
+    except (SystemError, UnicodeDecodeError) as error:
+        raise HeadersError(NOT_UTF_8) from error
+    if any(repr(pair).startswith("(<NULL>") for pair in found):
+        raise HeadersError(NOT_UTF_8)
+    return found
+
+
+def own_headers(headers: Iterable[tuple[str, Any]]) -> Headers:
+    """Return a record's own headers: all but ``keyshared.*``."""
+    return [(name, _as_bytes(value)) for name, value in headers if not name.startswith(PREFIX)]
+
+
+def replays_of(headers: Iterable[tuple[str, Any]]) -> int:
+    """Return how often a record was replayed; 0 where it does not say, or not in a number.
+
+    The last header of the name counts.
+    """
+    try:
+        return min(max(0, int(dict(headers).get(REPLAYS, b"0"))), INT_MAX)
+    except (ValueError, TypeError):
+        return 0
 
 
 def headers_of(publish: Publish, group: str) -> Headers:
@@ -35,14 +83,7 @@ def headers_of(publish: Publish, group: str) -> Headers:
     headers of its earlier life are replaced.
     """
     record = publish.record
-    own: Headers = [
-        (name, _as_bytes(value))
-        for name, value in (record.headers() or [])
-        if name != REPLAYS and not name.startswith(PREFIX)
-    ]
-    replays = next(
-        (_as_bytes(value) for name, value in (record.headers() or []) if name == REPLAYS), b"0"
-    )
+    headers = read_headers(record)
     timestamp = record.timestamp()[1]
     told = (
         (SOURCE_TOPIC, record.topic()),
@@ -58,7 +99,13 @@ def headers_of(publish: Publish, group: str) -> Headers:
         (LAST_FAILURE, publish.last.at_ms),
     )
     added: Headers = [(name, str(value).encode("utf-8", "replace")) for name, value in told]
-    return [*own, *added, (REPLAYS, replays)]
+    replays = str(replays_of(headers)).encode()
+    return [*own_headers(headers), *added, (REPLAYS, replays)]
+
+
+def pack(publish: Publish, group: str) -> tuple[Any, Headers]:
+    """Return value and headers of the dead letter of a record."""
+    return publish.record.value(), headers_of(publish, group)
 
 
 def source_of(headers: list[tuple[str, Any]] | None) -> tuple[str, int, int] | None:
@@ -68,13 +115,19 @@ def source_of(headers: list[tuple[str, Any]] | None) -> tuple[str, int, int] | N
     """
     found = dict(headers or [])
     try:
-        return (
+        source = (
             found[SOURCE_TOPIC].decode("utf-8"),
             int(found[SOURCE_PARTITION]),
             int(found[SOURCE_OFFSET]),
         )
     except (KeyError, ValueError, AttributeError, TypeError):
         return None
+    return source if is_place(*source) else None
+
+
+def is_place(topic: str, partition: int, offset: int) -> bool:
+    """Say whether there can be a record there."""
+    return bool(topic) and 0 <= partition <= INT_MAX and 0 <= offset <= LONG_MAX
 
 
 def _as_bytes(value: Any) -> bytes | None:

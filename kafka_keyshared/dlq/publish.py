@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.core.events import DeadLettered, Publish
-from kafka_keyshared.dlq.envelope import headers_of
+from kafka_keyshared.dlq import envelope
+
+Form: TypeAlias = Literal["headers", "avro"]
+"""How a dead letter says what happened: in headers beside the record, or in an Avro envelope."""
 
 MESSAGE_BYTES_MAX = 64 << 20
 """The producer refuses nothing for its size; whether a dead letter fits is the broker's to say."""
@@ -56,7 +59,8 @@ class DeadLetterPublisher:
     """Writes the records of :class:`Publish` commands to the topic that ``topic_for`` names.
 
     ``conf`` is the consumer's; what concerns the connection is taken over. ``post`` is told the
-    outcome of each dead letter, a refusal with the topic, the reason and what to do.
+    outcome of each dead letter, a refusal with the topic, the reason and what to do. ``form`` is
+    how the letters are written.
 
     A broker measures its limit on whole batches. So a letter that was refused for its size in
     company is sent again alone before that is called a refusal.
@@ -68,7 +72,13 @@ class DeadLetterPublisher:
         topic_for: Callable[[str], str],
         post: Callable[[DeadLettered], None],
         clock: Callable[[], float] = time.monotonic,
+        form: Form = "headers",
     ) -> None:
+        self._pack = envelope.pack
+        if form == "avro":
+            from kafka_keyshared.dlq import avro
+
+            self._pack = avro.pack
         self._conf = producer_conf(conf)
         self._group = str(conf.get("group.id", ""))
         self._topic_for = topic_for
@@ -101,11 +111,12 @@ class DeadLetterPublisher:
 
         line.pending += 1
         try:
+            value, headers = self._pack(publish, self._group)
             line.producer.produce(
                 self._topic_for(record.topic()),
                 key=record.key(),
-                value=record.value(),
-                headers=list(headers_of(publish, self._group)),
+                value=value,
+                headers=headers,
                 on_delivery=delivered,
             )
         except (BufferError, KafkaException, ValueError, TypeError) as error:
@@ -159,7 +170,7 @@ class DeadLetterPublisher:
 
 
 _SIZE = KafkaError.MSG_SIZE_TOO_LARGE
-_CURES: Mapping[int, str] = {
+CURES: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
     KafkaError.SASL_AUTHENTICATION_FAILED: "see sasl.username and sasl.password",
@@ -181,7 +192,7 @@ def why_refused(
     topic = topic_for(record.topic())
     if not isinstance(error, KafkaError):
         return f"{topic!r}: {type(error).__name__}: {error}"
-    cure = _CURES.get(error.code(), "see what `keyshared doctor` says about it")
+    cure = CURES.get(error.code(), "see what `keyshared doctor` says about it")
     if error.code() == _SIZE:
         size = len(record.key() or b"") + len(record.value() or b"")
         cure = f"raise its max.message.bytes: {size:,} bytes and the headers have to fit"

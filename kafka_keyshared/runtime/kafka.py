@@ -33,7 +33,7 @@ from kafka_keyshared.runtime.client import (
     classify_commit,
 )
 from kafka_keyshared.runtime.patterns import is_pattern, matching
-from kafka_keyshared.runtime.shield import in_turn, shielded
+from kafka_keyshared.runtime.shield import hook, in_turn, shielded
 from kafka_keyshared.runtime.statistics import read_statistics
 
 log = logging.getLogger("kafka_keyshared.kafka")
@@ -46,7 +46,8 @@ class KafkaClient:
     """:class:`Client` over ``confluent_kafka.Consumer``.
 
     ``answer`` is told of every commit's answer, from inside poll, consume or close. The user's own
-    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield.
+    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield, and
+    so are ``users``: what is called after our own ``on_assign``, ``on_revoke`` and ``on_lost``.
     """
 
     def __init__(
@@ -72,18 +73,15 @@ class KafkaClient:
         self.halts_out_of_range = reset == "error"
         # Where a partition starts is assigned; after that the client must not choose a place.
         own["auto.offset.reset"] = "error"
-        self._users_on_commit = own.pop("on_commit", None)
-        self._users_error_cb = own.pop("error_cb", None)
         self._statistics: ClientStatus | None = None
-        users_stats_cb = own.get("stats_cb")
-        own["stats_cb"] = shielded(self._on_statistics, "statistics")
-        if callable(users_stats_cb):
-            own["stats_cb"] = in_turn(own["stats_cb"], shielded(users_stats_cb, "stats_cb"))
-        if callable(own.get("throttle_cb")):
-            own["throttle_cb"] = shielded(own["throttle_cb"], "throttle_cb")
-        own["on_commit"] = shielded(self._on_commit, "on_commit")
-        own["error_cb"] = shielded(self._on_error, "error_cb")
+        ours: dict[str, Callable[..., None]] = {
+            "on_commit": self._on_commit,
+            "error_cb": self._on_error,
+            "stats_cb": self._on_statistics,
+        }
+        hook(own, ours)
         self.consumer = Consumer(own)
+        self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
 
     # --- before the start ---
 
@@ -131,7 +129,11 @@ class KafkaClient:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
                 rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
 
-            return shielded(callback, name)
+            ours, users = shielded(callback, name), self.users.get(name)
+            if users is None:
+                return ours
+            theirs = shielded(users, name)
+            return in_turn(ours, lambda _consumer, partitions: theirs(partitions))
 
         try:
             self.consumer.subscribe(
@@ -339,8 +341,6 @@ class KafkaClient:
                 failure = error or next((each.error for each in partitions if each.error), None)
                 self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
                 break
-        if self._users_on_commit is not None:
-            self._users_on_commit(error, partitions)
 
     def _on_statistics(self, text: str) -> None:
         self._statistics = read_statistics(text)
@@ -352,8 +352,6 @@ class KafkaClient:
         if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:
             self._said[error.name()] = now
             log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
-        if self._users_error_cb is not None:
-            self._users_error_cb(error)
 
 
 def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | None:

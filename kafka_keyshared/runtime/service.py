@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import FrameType
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
 
+import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
@@ -20,15 +18,22 @@ from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.consumer import Callback, Subscribed
+from kafka_keyshared.runtime.decoding import Deserializer, decoding
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.mailbox import Mailbox
+from kafka_keyshared.runtime.members import PullMember
 from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.runtime.patterns import topics_meant
+from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.pull import Cell, PullPool
 from kafka_keyshared.runtime.rebalance import Rebalancer
+from kafka_keyshared.runtime.signals import stop_signals
 from kafka_keyshared.runtime.stopping import StopReport, stop
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.runtime.wrap import Wrapped, take_over
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes
 
@@ -37,6 +42,7 @@ log = logging.getLogger("kafka_keyshared")
 H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0
 HANDLER_CLOSE_TIMEOUT = 5.0
+WORKERS_ARE = {"thread": "threads", "pull": "members", "split": "members"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,12 @@ class KeyShared:
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
-    :class:`kafka_keyshared.config.Options`. ``dead_letter_on`` names exceptions that skip the
-    attempts. Raises :class:`ConfigError` for what cannot work, before anything is consumed.
+    :class:`kafka_keyshared.config.Options`; ``key`` may also be a function of the record (see
+    :mod:`kafka_keyshared.keys`). ``dead_letter_on`` names exceptions that skip the attempts.
+    ``on_assign``, ``on_revoke`` and ``on_lost`` are called as the client calls them, after this
+    package has done its own part; no exception leaves them. ``key_deserializer`` and
+    ``value_deserializer`` are what a ``DeserializingConsumer`` takes; handlers then get decoded
+    records. Raises :class:`ConfigError` for what cannot work, before anything is consumed.
 
     Example::
 
@@ -79,9 +89,15 @@ class KeyShared:
         topics: Sequence[str],
         *,
         dead_letter_on: tuple[type[BaseException], ...] = (),
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         hooks: Hooks = Hooks(),
         **options: Any,
     ) -> None:
+        key = options.pop("key") if callable(options.get("key")) else None
         self.options: Options = make_options(options)
         self.conf = client_conf(conf)
         check_deadlines(self.options, self.conf)
@@ -89,12 +105,19 @@ class KeyShared:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
         self._settings = self.options.subscription()
+        if key is not None:
+            from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
+
+            self._settings = replace(self._settings, key_of=key_function(key))
         if self._settings.dlq:
             self._refuse_own_dead_letters()
         self._commit_policy = self.options.commit_policy()
         self._dead_letter_on = dead_letter_on
+        self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
+        self._serdes = (key_deserializer, value_deserializer)
         self._hooks = hooks
         self._handler: Callable[..., Any] | None = None
+        self._pull = None if self.options.pool == "thread" else self._pull_pool()
         self._signals = 0
         self._board = Board()
         self.http: HttpServer | None = None
@@ -111,6 +134,38 @@ class KeyShared:
                     "here too, and come back without end; name another topic"
                 )
 
+    @classmethod
+    def wrap(
+        cls,
+        consumer: confluent_kafka.Consumer,
+        *,
+        conf: Mapping[str, Any] | None = None,
+        topics: Sequence[str] | None = None,
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return an app that does what a consumer was made for; the consumer has not polled yet.
+
+        A :class:`kafka_keyshared.Consumer` knows its settings, topics and callbacks. For a plain
+        ``confluent_kafka.Consumer`` give ``conf``, the same dict again, ``topics``, and the
+        callbacks that ``subscribe`` would get. ``options`` are what :class:`KeyShared` takes.
+
+        The app runs a client of its own with these settings. The consumer stays yours: it joins
+        nothing meanwhile, a :class:`kafka_keyshared.Consumer` answers questions (``position`` …)
+        from the app's client, and after :meth:`run` you may close it.
+
+        Raises :class:`ConfigError` for a consumer that would commit what is not done, or that has
+        joined its group.
+        """
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        wrapped = take_over(consumer, conf, topics, callbacks)
+        app = cls(wrapped.conf, wrapped.subscribed.topics, **options)
+        app._wrapped = wrapped
+        wrapped.take(None)
+        return app
+
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
 
@@ -119,6 +174,37 @@ class KeyShared:
         maker(handler)
         self._handler = handler
         return handler
+
+    def _pull_pool(self) -> PullPool:
+        if any(self._serdes):
+            raise ConfigError(
+                f"workers={self.options.workers!r}: members decode for themselves; leave out "
+                "key_deserializer and value_deserializer"
+            )
+        return PullPool(
+            Mailbox(),
+            subscription=self._settings.name,
+            lease_timeout=self.options.lease_timeout,
+        )
+
+    def join(self, name: str) -> PullMember:
+        """Add a member that asks for records, under a name of its own; before :meth:`run`.
+
+        The app needs ``workers="pull"`` and no handler. A record that a member has for longer than
+        ``ack_timeout`` (30 s unless given) counts as a failed attempt. A member that closes hands
+        back what it had: that runs again, in order, at the members that are left.
+        """
+        return PullMember(self.join_cell(name))
+
+    def join_cell(self, name: str) -> Cell:
+        """Add a member's cell: what :meth:`join` and ``split`` build upon."""
+        if self._pull is None:
+            raise ConfigError(f"join({name!r}): the app has threads; make it with workers='pull'")
+        if self.loop is not None:
+            raise ConfigError(f"join({name!r}): members join before the app runs")
+        if not name or name in self._pull.names():
+            raise ConfigError(f"join({name!r}): give each member a name of its own")
+        return self._pull.join(name)
 
     def stop(self) -> None:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
@@ -141,7 +227,8 @@ class KeyShared:
         dlq = ", ".join(sorted({options.dlq_topic(topic) for topic in self.topics}))
         return (
             f"group {self.conf['group.id']} · topics {', '.join(self.topics)} · "
-            f"{len(self._settings.workers)} threads · order per key and {options.order_scope} · "
+            f"{len(self._settings.workers)} {WORKERS_ARE[options.pool]} · "
+            f"order per key and {options.order_scope} · "
             f"commit every {options.commit_interval:g} s · "
             f"{options.retry.attempts} attempts, then {self._settings.poison}"
             + (f" to {dlq}" if self._settings.dlq else "")
@@ -153,9 +240,19 @@ class KeyShared:
         0: everything that ran was drained and committed. 1: the stop timeout passed, the last
         commit was not acknowledged, or the instance had to halt.
         """
-        if self._handler is None:
-            raise ConfigError("there is no handler: put @app.handler on a function or a class")
-        mailbox: Mailbox[Mail] = Mailbox()
+        self._check_workers()
+        try:
+            return self._run_client()
+        finally:
+            if self._pull is not None:
+                self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
+            if self.http is not None:
+                self.http.close()
+                self.http = None
+            self._signals = 0  # the next run is not stopped by what stopped this one
+
+    def _run_client(self) -> int:
+        mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
 
         def answer(answered: CommitAnswered) -> None:
             mailbox.put(answered)
@@ -165,19 +262,34 @@ class KeyShared:
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
-            return self._run(self._handler, client, mailbox)
+            self._wrapped.take(client.consumer)
+            client.users = self._wrapped.callbacks(client.consumer)
+            return self._run(client, mailbox)
         finally:
             client.close()
-            if self.http is not None:
-                self.http.close()
-                self.http = None
-            self._signals = 0  # the next run is not stopped by what stopped this one
+            self._wrapped.give_back()
 
-    def _run(self, handler: Callable[..., Any], client: KafkaClient, mailbox: Mailbox[Mail]) -> int:
+    def _check_workers(self) -> None:
+        if self._pull is None:
+            if self._handler is None:
+                raise ConfigError("there is no handler: put @app.handler on a function or a class")
+            return
+        if self._handler is not None:
+            raise ConfigError(
+                f"workers={self.options.workers!r} and a handler: members ask for records and "
+                "settle them themselves; leave one of the two out"
+            )
+        if not self._pull.cells:
+            raise ConfigError("workers='pull' and no member: join() at least one before run()")
+        if self.loop is not None:
+            raise ConfigError("an app with members runs once: make another one")
+        self._settings = replace(self._settings, workers=self._pull.names())
+
+    def _run(self, client: KafkaClient, mailbox: Mailbox[Mail]) -> int:
         self._serve_http()
         there = client.check_topics(START_TIMEOUT)
         publisher = self._publisher(mailbox, there)
-        pool = self._hooks.pool(self._specs(handler), mailbox)
+        pool: Pool = self._pull or self._hooks.pool(self._specs(), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
         self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
         pool.start()
@@ -186,14 +298,14 @@ class KeyShared:
             loop,
             self._board,
             group=str(self.conf["group.id"]),
-            pool="thread",
+            pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
         )
         rebalancer.observer = chained(observer.rebalanced, self._hooks.rebalanced)
         rebalancer.hurried = lambda: self._signals > 1
         rebalancer.subscribe()
         log.info("started: %s", self.banner())
-        with _signals(self.stop):
+        with stop_signals(self.stop):
             try:
                 observer.enter("running")
                 self._loop_until_stopped(loop, rebalancer, observer)
@@ -236,15 +348,14 @@ class KeyShared:
             if stepped is not None:
                 stepped(loop)
 
-    def _specs(self, handler: Callable[..., Any]) -> list[WorkerSpec]:
-        make = maker(handler)
+    def _specs(self) -> list[WorkerSpec]:
+        make = decoding(maker(self._handler), *self._serdes)
         return [
             WorkerSpec(
                 self._settings.name,
                 index,
                 name,
                 make,
-                self._settings.order_scope,
                 self._dead_letter_on,
             )
             for index, name in enumerate(self._settings.workers)
@@ -265,26 +376,5 @@ class KeyShared:
                 self._hooks.dead_lettered(answered)
             mailbox.put(answered)
 
-        return DeadLetterPublisher(self.conf, self.options.dlq_topic, post)
-
-
-class _signals:  # noqa: N801 - reads as a statement: with _signals(...)
-    """Turns SIGTERM and SIGINT into calls while it is open; does nothing off the main thread."""
-
-    def __init__(self, stop_now: Callable[[], None]) -> None:
-        self._stop_now = stop_now
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-
-        def received(_number: int, _frame: FrameType | None) -> None:
-            self._stop_now()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, received)
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        form = self.options.dlq_format
+        return DeadLetterPublisher(self.conf, self.options.dlq_topic, post, form=form)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 log = logging.getLogger("kafka_keyshared.kafka")
@@ -29,3 +29,11 @@ def shielded(callback: Callable[..., None], name: str) -> Callable[..., None]:
             log.exception("%s failed; the exception stops here, or records would be lost", name)
 
     return shield
+
+
+def hook(conf: dict[str, Any], ours: Mapping[str, Callable[..., None]]) -> None:
+    """Put our callbacks into a client's configuration, each before the user's own of that name."""
+    for name in (*ours, "throttle_cb"):
+        given = [each for each in (ours.get(name), conf.get(name)) if callable(each)]
+        if given:
+            conf[name] = in_turn(*[shielded(each, name) for each in given])

@@ -25,7 +25,7 @@ from kafka_keyshared.core.events import (
     SetAside,
     Slice,
 )
-from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
+from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
 from kafka_keyshared.runtime.failure import describe
@@ -44,7 +44,6 @@ class WorkerSpec:
     index: int
     name: str
     make: Callable[[], tuple[Handle, Callable[[], None] | None]]
-    scope: OrderScope = "topic"
     dead_letter_on: tuple[type[BaseException], ...] = ()
 
 
@@ -224,7 +223,7 @@ class ThreadPool:
         self, cell: _Cell, handover: Handover, handle: Handle, failed_lanes: set[Lane]
     ) -> None:
         take, share = handover.todo.popleft, handover.slice
-        scope = cell.spec.scope
+        lane_of = share.lane_of
         while True:
             record: Any = None
             try:
@@ -234,7 +233,7 @@ class ThreadPool:
                             _judge(result, record, share)
                     break
                 while (record := take()) is not STOP:
-                    if lane_of(record, scope) in failed_lanes:
+                    if lane_of(record) in failed_lanes:
                         self._mailbox.put(SetAside(share, record))
                         cell.reported = record
                     elif (result := handle(record)) is not None:
@@ -246,7 +245,7 @@ class ThreadPool:
                 if isinstance(error, Drop):
                     share.dropped.append(record)
                     continue
-                lane = lane_of(record, scope)
+                lane = lane_of(record)
                 # Posted before the next record is taken: whoever reads progress first and the
                 # mailbox after it knows of every failure among the started records.
                 failure = describe(error, cell.spec.dead_letter_on)
@@ -269,7 +268,7 @@ class ThreadPool:
         cell.reported = record
         failure = describe(RuntimeError("the worker's thread ended while it was running"))
         self._mailbox.put(Failed(share, record, failure))
-        lane = lane_of(record, cell.spec.scope)
+        lane = share.lane_of(record)
         if not is_keyless(lane):
             cell.failed_lanes.add(lane)
 

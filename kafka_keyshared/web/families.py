@@ -37,7 +37,8 @@ FLOW = (
         "keyshared_records_processed_total",
         "counter",
         "How records ended: ok, dropped, dead_lettered, skipped (settled before this assignment); "
-        "failed counts attempts, each of which may be followed by another.",
+        "failed counts attempts, each of which may be followed by another, and undecodable records "
+        "whose key could not be read, whatever became of them.",
         ("topic", "outcome"),
         by_topic(lambda sub: sub.processed),
     ),

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.bench import noop
 from kafka_keyshared.bench.noop import NoopPlan, fill, measure
 from kafka_keyshared.bench.side import Result, Task, fails, handler_of, median_of
 from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
+from kafka_keyshared.keys import from_header
 from kafka_keyshared.local import jars
 from kafka_keyshared.local.cluster import Cluster
 from tests.benchmarks import verify
 from tests.conftest import Eventually
+from tests.support.live import read_all
 
 BENCHES = [case for case in verify.CASES if isinstance(case.plan, NoopPlan)]
 RECORDS = 4_000
@@ -121,6 +123,36 @@ def test_null_keys_are_as_many_as_asked_for_and_in_every_partition(
     assert {record.key() for record in found} == {None, *(b"key-%d" % n for n in range(7))}
 
 
+def test_a_key_in_a_header_is_read_by_both_sides_unless_told_otherwise() -> None:
+    def handler(side: Any, *, bare_reads: bool = True) -> Any:
+        return handler_of(
+            Task(
+                side=side,
+                bootstrap="",
+                topic="",
+                group="",
+                records=1,
+                key_header="key",
+                bare_reads=bare_reads,
+            )
+        )
+
+    record = Message(topic="t", headers=[("key", b"key-3")])
+    assert handler("bare")(record) == b"key-3"
+    assert handler("bare", bare_reads=False)(record) is None
+    assert handler("keyshared")(record) is None, "there the layer reads it"
+
+
+def test_keys_in_a_header_are_nowhere_else(embedded_cluster: Cluster, topic: str) -> None:
+    plan = NoopPlan(records=400, partitions=2, keys=7, key="header", null_share=0.25)
+    embedded_cluster.create_topic(topic, plan.partitions)
+    fill(embedded_cluster.bootstrap, topic, plan)
+    found = read_all(embedded_cluster, topic, plan.records)
+    assert {record.key() for record in found} == {None}
+    keys = {from_header("key")(cast(Any, record)) for record in found}
+    assert keys == {None, *(b"key-%d" % number for number in range(7))}
+
+
 def test_the_failing_handler_does_the_same_on_both_sides_but_raises_on_one() -> None:
     def task(side: Any) -> Task:
         return Task(side=side, bootstrap="", topic="t", group="g", records=1, fail_every=50)
@@ -200,8 +232,3 @@ def test_verify_judges_writes_its_reports_and_fails_for_a_missed_floor(
     assert json.loads(report.read_text())["missed"] == {"good": [], "slow": [">= 100", "<= 3"]}
     assert page.read_text().count("MISSED") == 2
     assert "a slow one | rate | 99 | >= 100 | MISSED" in capsys.readouterr().out
-
-
-def test_the_help_benchmark_measures_a_process() -> None:
-    result = verify.measure_help(1)
-    assert 0 < result["median_s"] == result["slowest_s"]

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
-    AclBinding,
     AclOperation,
-    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ResourcePatternType,
     ResourceType,
 )
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.audit.ledger import MemoryLedger
-from kafka_keyshared.cli import survey
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq.envelope import source_of
-from kafka_keyshared.local import node
-from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import DeadLetter
-from tests.conftest import Eventually, _require_kafka
-from tests.support.cli import Running, in_process
+from tests.conftest import Eventually
+from tests.support.cli import Running
 from tests.support.live import (
     Member,
     assert_clean,
@@ -45,6 +37,7 @@ from tests.support.live import (
     read_all,
     write,
 )
+from tests.support.secured import Secured
 
 
 class Answers:
@@ -215,65 +208,6 @@ def test_a_dead_letter_topic_that_comes_back_gets_what_was_held(
 # --- a user who may not ---
 
 
-class Secured(NamedTuple):
-    """A broker with an authorizer: ours may do everything, ``alice`` what she is allowed.
-
-    ``misled`` is a listener that sends its clients to an address where nobody listens.
-    """
-
-    cluster: RealCluster
-    sasl: str
-    misled: str
-
-    def alice(self, group: str, password: str = "secret") -> dict[str, Any]:
-        return {
-            "bootstrap.servers": self.sasl,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": password,
-        }
-
-    def allow(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
-        allowed = AclPermissionType.ALLOW
-        literal = ResourcePatternType.LITERAL
-        rule = AclBinding(kind, name, literal, "User:alice", "*", operation, allowed)
-        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
-        admin.create_acls([rule])[rule].result(30)
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[Secured]:
-    _require_kafka()
-    sasl, misled = (f"127.0.0.1:{port}" for port in node.free_ports(2))
-    plain = node.server_properties
-
-    def properties(*arguments: Any) -> str:
-        lines = []
-        for line in plain(*arguments).splitlines():
-            added = {
-                "listeners": f",SASL://{sasl},MISLED://{misled}",
-                "advertised.listeners": f",SASL://{sasl},MISLED://127.0.0.1:1",
-                "listener.security.protocol.map": ",SASL:SASL_PLAINTEXT,MISLED:PLAINTEXT",
-            }.get(line.partition("=")[0], "")
-            lines.append(line + added)
-        lines += [
-            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users=User:ANONYMOUS",
-            "listener.name.sasl.sasl.enabled.mechanisms=PLAIN",
-            "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain."
-            'PlainLoginModule required user_alice="secret";',
-        ]
-        return "\n".join(lines) + "\n"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node, "server_properties", properties)
-        with RealCluster() as cluster:
-            yield Secured(cluster, sasl, misled)
-
-
 def test_a_user_who_may_not_write_dead_letters_loses_none(
     secured: Secured, topic: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,77 +237,6 @@ def test_a_user_who_may_not_write_dead_letters_loses_none(
     eventually(lambda: member.position() == 4, 90.0)
     assert member.stop() == 0
     assert_clean(written, member.ledger, letters(secured.cluster, dlq, 2))
-
-
-def doctor(
-    capsys: pytest.CaptureFixture[str], conf: dict[str, Any], *arguments: object
-) -> dict[str, dict[str, str]]:
-    """Return the checks by name."""
-    settings = [part for name, value in conf.items() for part in ("-X", f"{name}={value}")]
-    ended = in_process(capsys, "doctor", *settings, *arguments, "--json")
-    result: dict[str, Any] = json.loads(ended.out)
-    assert ended.status == (0 if result["healthy"] else 3)
-    return {check["name"]: check for check in result["checks"]}
-
-
-def test_the_doctor_tells_what_a_user_may_not(
-    secured: Secured, topic: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dlq, group = f"{topic}.dlq", group_name()
-    for name in (topic, dlq):
-        secured.cluster.create_topic(name, 1)
-        secured.allow(ResourceType.TOPIC, name, AclOperation.DESCRIBE)
-    conf, named = secured.alice(group), ("-b", secured.sasl, "-t", topic, "--dlq", "auto")
-    found = doctor(capsys, conf, *named)
-    assert f"may not read '{topic}'" in found["topics"]["why"]
-    assert "authorization failed" in found["group"]["why"]
-    assert found["dlq"]["status"] == "skipped"
-    secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
-    secured.allow(ResourceType.GROUP, group, AclOperation.DESCRIBE)
-    found = doctor(capsys, conf, *named)
-    assert found["topics"]["status"] == "ok"
-    assert f"may not join group '{group}'" in found["group"]["why"]
-    assert f"may not write to '{dlq}'" in found["dlq"]["why"]
-    secured.allow(ResourceType.GROUP, group, AclOperation.READ)
-    secured.allow(ResourceType.TOPIC, dlq, AclOperation.WRITE)
-    found = doctor(capsys, conf, *named)
-    assert [check["name"] for check in found.values() if check["status"] == "fail"] == []
-    # Whether the brokers tell their settings is another right.
-    assert found["metadata"]["status"] == "skipped"
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"sasl.password": "guessed"}, "refuses these credentials"),
-        ({"security.protocol": "PLAINTEXT"}, "closed before there is an answer"),
-        ({"security.protocol": "SASL_SSL"}, "plain one"),
-    ],
-    ids=["wrong password", "no SASL", "TLS at a plain listener"],
-)
-def test_the_doctor_tells_a_wrong_connection(
-    secured: Secured,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    change: dict[str, str],
-    why: str,
-) -> None:
-    # The reason is there at once; half of the time is enough to hear it.
-    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 3.0)
-    found = doctor(capsys, {**secured.alice("g"), **change})
-    assert found["broker"]["status"] == "fail"
-    assert why in found["broker"]["why"]
-    assert found["topics"]["status"] == "skipped"
-
-
-def test_the_doctor_tells_an_address_that_leads_nowhere(
-    secured: Secured, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = doctor(capsys, {"bootstrap.servers": secured.misled})
-    assert found["broker"]["status"] == "fail"
-    assert "127.0.0.1:1, where none answers" in found["broker"]["why"]
-    assert "Connection refused" in found["broker"]["seen"] + found["broker"]["why"]
-    assert "advertised.listeners" in found["broker"]["cure"]
 
 
 # --- two instances that claim to be the same member ---

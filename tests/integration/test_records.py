@@ -197,13 +197,13 @@ def test_dlq_create_makes_the_topic(
     assert_clean(written, member.ledger, letters(real_cluster, f"{topic}.dlq", 2))
 
 
-def test_a_client_setting_that_does_not_exist_is_refused_by_name(
+def test_client_settings_that_do_not_fit_together_are_refused_by_name(
     embedded_cluster: Cluster, topic: str
 ) -> None:
     embedded_cluster.create_topic(topic, 1)
-    conf = client_conf(embedded_cluster, group_name(), no_such_setting=1)
+    conf = client_conf(embedded_cluster, group_name(), fetch_max_bytes=1_000)
     app = KeyShared(conf, [topic])
     app.handler(lambda record: None)
-    with pytest.raises(ConfigError, match=r"no\.such\.setting") as caught:
+    with pytest.raises(ConfigError, match=r"fetch\.max\.bytes") as caught:
         app.run()
     assert caught.value.exit_code == 2

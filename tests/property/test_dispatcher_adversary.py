@@ -13,9 +13,10 @@ from functools import lru_cache
 
 import pytest
 
-from kafka_keyshared.core import pressure, subscription
+from kafka_keyshared.core import keying, pressure, subscription
 from kafka_keyshared.core.routing.ring import VnodeRing
 from tests.support.adversary import Adversary
+from tests.support.keyed import KeyedAdversary
 
 STEPS = 300
 SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
@@ -46,15 +47,15 @@ def known_rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _table.cache_clear()
 
 
-def live(seeds: range) -> Counter[str]:
+def live(seeds: range, kind: type[Adversary] = Adversary) -> Counter[str]:
     """Run one life per seed; return the rare states that were reached."""
     reached: Counter[str] = Counter()
     for seed in seeds:
-        life = Adversary(seed)
+        life = kind(seed)
         try:
             life.run(STEPS)
         except Exception as error:
-            error.add_note(f"seed {seed}: Adversary({seed}).run({STEPS})")
+            error.add_note(f"seed {seed}: {kind.__name__}({seed}).run({STEPS})")
             raise
         reached += life.reached
     return reached
@@ -100,6 +101,27 @@ def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full(
     monkeypatch.setattr(pressure, "SET_BUDGET", SMALL_BUDGET)
     reached = live(range(5_000, 5_000 + 180 * SCALE))
     expect_reached(reached, "gate closed", "parked behind a gate", "revoked clean", "crashed")
+
+
+def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # So that keys of settled records are forgotten many times in a life this short.
+    monkeypatch.setattr(keying, "KEYS_SPARE", 0)
+    reached = live(range(20_000, 20_000 + 170 * SCALE), KeyedAdversary)
+    expect_reached(
+        reached,
+        "a key cannot be read yet",
+        "undecodable",
+        "undecodable dead-lettered",
+        "revoke while a key cannot be read",
+        "dead letter failed",
+        "set aside",
+        "revoked clean",
+        "stopped clean",
+        "crashed",
+        "worker evicted",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Get the parts of the test suites that pip cannot install, or say how to get them.
 
 ``python tests/setup/parts.py suites`` looks at the suites that exist under ``tests/`` and gets what
-they need: Kafka's own jars through Maven, and under ``CI=true`` as root the system packages
-below them. ``… parts.py kafka`` gets the same for one purpose and fails when it cannot.
+they need: Kafka's own jars through Maven, helm through Go, and under ``CI=true`` as root the system
+packages below them. ``… parts.py kafka`` gets the same for one purpose and fails when it cannot.
 
 Exit status: 0, or 2 when ``kafka`` was asked for and a part is missing.
 """
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.setup import helm
 from tests.setup.make_venv import apt_install, may_use_apt
 
 
@@ -52,6 +53,11 @@ MAVEN = Part("Maven (it fetches Kafka's jars once)", _jars_reachable, "maven")
 PROMTOOL = Part(
     "promtool (it checks the metrics)", lambda: shutil.which("promtool") is not None, "prometheus"
 )
+GO = Part(
+    "Go 1.21 or newer (it builds helm once)",
+    lambda: helm.find_helm() is not None or shutil.which("go") is not None,
+    "golang-go",
+)
 KAFKA = (JAVA, MAVEN)
 
 # What each suite needs. A suite that is not named here needs Python alone.
@@ -60,6 +66,7 @@ SUITES: dict[str, tuple[Part, ...]] = {
     "integration": KAFKA,
     "chaos": KAFKA,
     "web": (PROMTOOL,),
+    "helm": (GO,),
 }
 
 
@@ -103,6 +110,16 @@ def fetch_jars() -> bool:
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def fetch_helm() -> bool:
+    """Build helm unless it is in the cache; False, and the reason on stderr, when Go could not."""
+    try:
+        helm.build_helm()
+    except helm.HelmMissingError as missing:
+        print(missing, file=sys.stderr)
+        return False
+    return True
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve ``make test`` (``suites``) and ``make kafka`` (``kafka``)."""
     if list(arguments) == ["kafka"]:
@@ -112,9 +129,14 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     parts = needed(existing_suites(Path("tests")))
     elsewhere = "KEYSHARED_TEST_BOOTSTRAP" in os.environ
-    if parts and not elsewhere and not set(get(parts)) & set(KAFKA) and set(parts) & set(KAFKA):
-        # A failed download is shown by Maven itself, and the tests that need the jars say so again.
+    if elsewhere:
+        parts = [part for part in parts if part not in KAFKA]
+    missing = set(get(parts))
+    # What fails here is told by Maven and Go themselves, and again by the tests that need it.
+    if set(parts) & set(KAFKA) and not missing & set(KAFKA):
         fetch_jars()
+    if GO in parts and GO not in missing:
+        fetch_helm()
     return 0
 
 

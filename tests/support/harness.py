@@ -39,7 +39,7 @@ class Harness:
         self.seen: list[ev.Command] = []
         self._acts: dict[type[Any], Callable[[Any], object]] = {
             ev.Lease: lambda command: self.pool.submit(command.slice),
-            ev.Fence: self.pool.fence,
+            ev.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
             ev.Recall: lambda c: self.tell(self.pool.recall(c.subscription, c.worker)),
             ev.Publish: self.publishes.append,
             ev.Commit: self.send,

@@ -62,6 +62,10 @@ class Oracle:
         self.stopped = False
         self.member_starts()
 
+    def lane(self, sub: str, record: FakeRecord) -> Lane:
+        """The lane in which the record has to be in order."""
+        return lane_of(record, self.subs[sub].order_scope)
+
     # --- the member's life ---
 
     def member_starts(self) -> None:
@@ -109,12 +113,11 @@ class Oracle:
 
     def delivered(self, records: Sequence[FakeRecord]) -> None:
         """A chunk was given to the member."""
-        for sub, settings in self.subs.items():
-            lanes = self.open[sub]
+        for sub, lanes in self.open.items():
             for record in records:
                 partition, offset = place_of(record)
                 if offset not in self.covered[sub, partition]:
-                    lane = lane_of(record, settings.order_scope)
+                    lane = self.lane(sub, record)
                     lanes.setdefault((partition, lane), []).append(offset)
 
     def current(self, record: FakeRecord) -> bool:
@@ -126,7 +129,7 @@ class Oracle:
         """A handler was called."""
         settings = self.subs[sub]
         partition, offset = place = place_of(record)
-        lane = lane_of(record, settings.order_scope)
+        lane = self.lane(sub, record)
         assert not self.stopped, f"{record} started after the stop"
         assert partition not in self.closing, f"{record} started although being revoked"
         assert self.current(record), f"{record} of epoch {record.epoch} started when forgotten"
@@ -145,8 +148,7 @@ class Oracle:
 
     def ended(self, sub: str, record: FakeRecord, verdict: Verdict) -> None:
         """A handler returned."""
-        settings = self.subs[sub]
-        lane = lane_of(record, settings.order_scope)
+        lane = self.lane(sub, record)
         if self.running[sub].get(lane) is record:
             del self.running[sub][lane]
         if not isinstance(verdict, Failure):
@@ -178,7 +180,7 @@ class Oracle:
         place = place_of(record)
         self.done[sub].add(place)
         if self.current(record):
-            lane = lane_of(record, self.subs[sub].order_scope)
+            lane = self.lane(sub, record)
             ahead = self.open[sub][place[0], lane]
             assert ahead[0] == place[1], f"{record} settled, ahead of it: {ahead[:5]}"
             ahead.pop(0)

@@ -24,7 +24,7 @@ from kafka_keyshared.core.events import (
     SetAside,
     Slice,
 )
-from kafka_keyshared.core.lanes import Lane, OrderScope, is_keyless, lane_of
+from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.runtime.pool import Handover, _Stop
 from tests.support.records import failure
@@ -43,11 +43,10 @@ def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Verdict) -> N
 class FakeWorker:
     """One worker, stepped by hand."""
 
-    def __init__(self, pool: FakePool, sub: str, index: int, scope: OrderScope) -> None:
+    def __init__(self, pool: FakePool, sub: str, index: int) -> None:
         self.pool = pool
         self.sub = sub
         self.index = index
-        self.scope = scope
         self.inbox: deque[Handover | Fence] = deque()
         self.given: dict[Slice, Handover] = {}
         self.current: Handover | None = None
@@ -73,7 +72,7 @@ class FakeWorker:
             share = self.current.slice
             self.current = None
             self._end(share)
-        elif lane_of(item, self.scope) in self.failed_lanes:
+        elif self.current.slice.lane_of(item) in self.failed_lanes:
             self.pool.post(SetAside(self.current.slice, item))
         else:
             self.running = item
@@ -100,7 +99,7 @@ class FakeWorker:
         if isinstance(verdict, Drop):
             handover.slice.dropped.append(item)
         elif verdict is not None:
-            lane = lane_of(item, self.scope)
+            lane = handover.slice.lane_of(item)
             if not is_keyless(lane):
                 self.failed_lanes.add(lane)
             self.pool.post(Failed(handover.slice, item, verdict))
@@ -144,7 +143,7 @@ class FakePool:
         self.seconds = 0.001
         self.replaceable = True
         self.workers = {
-            (name, worker.index): FakeWorker(self, name, worker.index, sub.settings.order_scope)
+            (name, worker.index): FakeWorker(self, name, worker.index)
             for name, sub in core.subscriptions.items()
             for worker in sub.workers
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.subscription import Subscription
 from tests.support.harness import Harness
 
@@ -55,11 +55,11 @@ def _overtaken(member: Harness, event: ev.Reported) -> bool:
     """Whether a failed record has later ones of its lane leased behind it."""
     for report in event.reports:
         if isinstance(report, ev.Failed):
-            scope = member.sub(report.slice.subscription).settings.order_scope
-            lane = lane_of(report.record, scope)
+            lane_of = report.slice.lane_of
+            lane = lane_of(report.record)
             worker = member.worker(report.slice.worker, report.slice.subscription)
             return any(
-                lane_of(each, scope) == lane and each.offset() > report.record.offset()
+                lane_of(each) == lane and each.offset() > report.record.offset()
                 for share in worker.given
                 for each in share.records
             )

@@ -16,7 +16,7 @@ P1 = TopicPartition(TOPIC, 1)
 class FakeRecord:
     """The read methods of a message. ``epoch`` is the test's own mark of who received it when."""
 
-    __slots__ = ("_error", "_key", "_offset", "_partition", "_size", "_topic", "epoch")
+    __slots__ = ("_error", "_headers", "_key", "_offset", "_partition", "_size", "_topic", "epoch")
 
     def __init__(
         self,
@@ -27,12 +27,14 @@ class FakeRecord:
         size: int = 10,
         error: object = None,
         epoch: int = 0,
+        headers: list[tuple[str, Any]] | None = None,
     ) -> None:
         self._topic, self._partition = partition
         self._offset = offset
         self._key = key
         self._size = size
         self._error = error
+        self._headers = headers
         self.epoch = epoch
 
     def topic(self) -> str:
@@ -51,7 +53,7 @@ class FakeRecord:
         return b"v" * self._size
 
     def headers(self) -> list[tuple[str, Any]] | None:
-        return None
+        return self._headers
 
     def timestamp(self) -> tuple[int, int]:
         return (1, self._offset)

@@ -14,13 +14,12 @@ from typing import Literal
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome
-from kafka_keyshared.core.lanes import Lane, lane_of
+from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.model import Drop, Record, TopicPartition
-from kafka_keyshared.runtime.pool import _Stop
 from tests.support.harness import Harness
-from tests.support.oracle import Oracle
+from tests.support.oracle import Oracle, partition_of
 from tests.support.pool import FakeWorker, Verdict
 from tests.support.rare import note
 from tests.support.records import FakeRecord, failure
@@ -91,12 +90,14 @@ class Member(Harness):
 
     def _assert_one_lease_per_lane(self, worker: FakeWorker) -> None:
         lanes: Counter[Lane] = Counter()
+        oracle = self.world.oracle
         for handover in worker.given.values():
             lanes.update(
-                lane_of(r, worker.scope) for r in handover.todo if not isinstance(r, _Stop)
+                oracle.lane(worker.sub, r) for r in handover.todo if isinstance(r, FakeRecord)
             )
         if worker.running is not None:
-            lanes[lane_of(worker.running, worker.scope)] += 1
+            assert isinstance(worker.running, FakeRecord)
+            lanes[oracle.lane(worker.sub, worker.running)] += 1
         assert all(count == 1 for count in lanes.values()), f"leased more than once: {lanes}"
 
 
@@ -107,8 +108,8 @@ class World:
         self.rng = rng = Random(seed)
         self.reached: Counter[str] = Counter()
         names = ["default", "audit"][: rng.choice([1, 1, 2])]
-        self.settings = [random_settings(rng, name) for name in names]
-        self.oracle = Oracle(self.settings)
+        self.settings = [self.random_settings(name) for name in names]
+        self.oracle = self.make_oracle()
         self.partitions = [
             TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)
             for number in range(rng.randint(1, 4))
@@ -120,6 +121,24 @@ class World:
         self.bare: set[TopicPartition] = set()  # its set was refused in this epoch
         self.fail_share = rng.choice([0.0, 0.05, 0.2, 0.5])
         self.member = Member(self)
+
+    # --- what a world of another kind has otherwise ---
+
+    def random_settings(self, name: str) -> SubscriptionSettings:
+        """The settings of a subscription."""
+        return random_settings(self.rng, name)
+
+    def make_oracle(self) -> Oracle:
+        """The books."""
+        return Oracle(self.settings)
+
+    def write(self, partition: TopicPartition, offset: int, key: bytes | None) -> FakeRecord:
+        """A record of the log."""
+        return FakeRecord(partition, offset, key)
+
+    def receive(self, written: FakeRecord, size: int) -> FakeRecord:
+        """What the member receives of it."""
+        return FakeRecord(partition_of(written), written.offset(), written.key(), size=size)
 
     # --- the log and the broker ---
 
@@ -133,7 +152,7 @@ class World:
             partition = rng.choice(self.partitions)
             at[partition] += 1 if rng.random() < 0.9 else rng.randint(2, 9)
             key = None if rng.random() < nulls else b"key-%d" % rng.randrange(keys)
-            log[partition].append(FakeRecord(partition, at[partition], key))
+            log[partition].append(self.write(partition, at[partition], key))
         self.oracle.log.update({p: [each.offset() for each in log[p]] for p in log})
         return log
 
@@ -207,7 +226,7 @@ class World:
             ahead = [r for r in self.queue[partition] if r.offset() >= self.received[partition]]
             taken = ahead[: rng.randint(0, min(room - len(chunk), 30))]
             for each in taken:
-                fresh = FakeRecord(partition, each.offset(), each.key(), size=rng.randint(0, 40))
+                fresh = self.receive(each, rng.randint(0, 40))
                 fresh.epoch = oracle.epochs[partition]
                 chunk.append(fresh)
             if taken:

@@ -104,7 +104,7 @@ def test_a_handler_that_cannot_be_used(
         ((*COMPLETE, "-X", "enable.auto.commit=true"), "'enable.auto.commit' is 'true'"),
         ((*COMPLETE, "-X", "enable.auto.offset.store=1"), "'enable.auto.offset.store'"),
         ((*COMPLETE, "-X", "no-equals-sign"), "-X no-equals-sign: give KEY=VALUE"),
-        ((*COMPLETE, "-X", "=value"), "-X =value: give KEY=VALUE"),
+        ((*COMPLETE, "-X", "=value"), "-X =…: give KEY=VALUE"),
         ((*COMPLETE, "-X", "no.such.setting=1"), '"no.such.setting"'),
         ((*COMPLETE, "-X", "session.timeout.ms=soon"), "session.timeout.ms"),
         ((*COMPLETE, "-X", "max.poll.interval.ms=8000"), "revoke_deadline"),
@@ -128,7 +128,7 @@ def test_a_flag_that_is_missing_or_wrong(
         ('window_records = "many"', "window_records"),
         ("topics = 'orders'", "topics"),
         ("[retry]\nattemps = 3", "attemps"),
-        ("[retry]\nattempts = 'three'", "$.retry.attempts"),
+        ("[retry]\nattempts = 'three'", "retry.attempts='three': give a whole number"),
         ("workers = ", "not TOML"),
         ("workers = 0", "at least 1 worker"),
         ('[kafka]\n"enable.auto.commit" = true', "'enable.auto.commit' is True"),
@@ -145,8 +145,7 @@ def test_a_file_with_a_mistake_in_it(
     assert ended.status == 2
     assert said in ended.err
     assert ended.out == ""
-    if "not TOML" in said or "wrkers" in said or "$" in said:
-        assert "settings.toml" in ended.err
+    assert "settings.toml" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -200,20 +199,18 @@ def test_a_mistyped_client_setting_is_guessed(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"wrkers": 8}, "did you mean 'workers'"),
-        ({"window_records": "many"}, "window_records"),
-        ({"retry": {"attemps": 3}}, "did you mean 'attempts'"),
-        ({"on_stuck": "explode"}, "on_stuck"),
-        ({"poison": "drp"}, "poison"),
-        ({"commit_interval": "soon"}, "commit_interval"),
+        ({"wrkers": 8}, "did you mean 'workers'.*; the settings are workers, dlq"),
+        ({"window_records": "many"}, "window_records='many': give a whole number of at least 1"),
+        ({"retry": {"attemps": 3}}, "did you mean 'attempts'.*; the settings are attempts, backo"),
+        ({"on_stuck": "explode"}, "on_stuck='explode': give 'exit' or 'hold'"),
+        ({"poison": "drp"}, "poison='drp': give 'block' or 'dead_letter' or 'drop'"),
+        ({"commit_interval": "soon"}, "commit_interval='soon': give a number above 0"),
     ],
 )
 def test_the_constructor_refuses_what_it_does_not_know(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         KeyShared({"bootstrap.servers": "x:1", "group.id": "g"}, ["t"], **options)
     assert caught.value.exit_code == 2
-    listed = "the settings are " + ("attempts, backoff" if "retry" in options else "workers, dlq")
-    assert listed in str(caught.value)
 
 
 def test_a_pattern_that_is_no_expression_is_named(

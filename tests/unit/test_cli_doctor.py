@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,7 +61,8 @@ def doctor(
     found = result["checks"]
     assert [check["name"] for check in found] == ORDER
     for check in found:
-        assert sorted(check) == ["cure", "name", "seen", "status", "why"]
+        assert list(check) == ["name", "status", "seen", "why", "cure", "page"]
+        assert check["page"].startswith("reference/doctor.md#")
         assert bool(check["why"]) == bool(check["cure"]) == (check["status"] in ("warn", "fail"))
     failed = [check["name"] for check in found if check["status"] == "fail"]
     assert result["healthy"] is not failed
@@ -159,6 +161,33 @@ def test_a_wrong_configuration_fails_before_anybody_is_asked(
     assert said in found["configuration"]["why"]
 
 
+def test_all_that_is_wrong_with_a_configuration_is_told_at_once(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found, _ = doctor(
+        capsys, "-b", "x:1", "-X", "sesion.timeout.ms=9000", "-X", "enable.auto.commit=true"
+    )
+    check = found["configuration"]
+    assert check["page"] == "reference/doctor.md#setting-refused"
+    for text in ("'session.timeout.ms'", "commit records that are not done", "from -X"):
+        assert text in check["why"]
+
+
+def test_the_environment_counts_and_can_be_wrong(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    embedded_cluster: Cluster,
+) -> None:
+    monkeypatch.setenv("KEYSHARED_BOOTSTRAP", embedded_cluster.bootstrap)
+    _, found, _ = doctor(capsys)
+    assert found["broker"]["status"] == "ok"
+    monkeypatch.setenv("KEYSHARED_WORKERS", "many")
+    _, found, _ = doctor(capsys)
+    assert found["configuration"]["status"] == "fail"
+    assert "from KEYSHARED_WORKERS" in found["configuration"]["why"]
+
+
 def test_a_cluster_that_is_not_there_fails_once(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,9 +235,54 @@ def test_a_person_gets_a_table_with_reason_and_cure(
     arguments = ("doctor", "-b", embedded_cluster.bootstrap, "-t", "^nix[0-9]")
     ended = in_process(capsys, *arguments)
     assert ended.status == 0, "a warning is no failure"
-    for text in ("broker", "warn", "why: pattern", "cure: mend the pattern", "^nix[0-9]"):
+    for text in (
+        "broker",
+        "warn",
+        "why: pattern",
+        "cure: mend the pattern",
+        "^nix[0-9]",
+        "#pattern",
+    ):
         assert text in ended.out
     assert ended.err == ""
     ended = in_process(capsys, *arguments, "-o", "yaml")
     assert ended.status == 0
     assert ended.out.startswith('healthy: true\nchecks:\n  - name: "handler"\n')
+
+
+@pytest.mark.parametrize(
+    ("servers", "first"),
+    [
+        ("kafka:9093,other:9092", ("kafka", 9093)),
+        ("SASL_SSL://kafka:9093", ("kafka", 9093)),
+        ("kafka", ("kafka", 9092)),
+        ("[::1]:9093", ("::1", 9093)),
+        ("[::1]", ("::1", 9092)),
+    ],
+)
+def test_the_listener_that_is_tried_for_tls_is_the_first(
+    servers: str, first: tuple[str, int]
+) -> None:
+    assert survey._first_address(servers) == first
+
+
+def test_only_what_was_written_after_the_first_look_is_a_stamp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An old record has an old time, which says nothing of a clock."""
+    asked = survey.Survey({"bootstrap.servers": "127.0.0.1:1"})
+    newest = {0: (4, 1_000), 1: (5, 2_000), 2: (-1, -1)}
+
+    def offsets(partitions: list[ClientPartition], _which: str) -> dict[ClientPartition, Any]:
+        return {each: SimpleNamespace(**_answer(*newest[each.partition])) for each in partitions}
+
+    monkeypatch.setattr(asked, "_offsets", offsets)
+    monkeypatch.setattr(asked, "now_ms", lambda: 3_000)
+    look = survey.Look(2_500, {("log", number): 5 for number in newest})
+    assert asked.stamps(look, 0.0) == [(2_500, 2_000, 3_000)]
+    assert asked.stamps(survey.Look(2_500, {}), 60.0) == [], "there is nothing to wait for"
+    asked.close()
+
+
+def _answer(offset: int, timestamp: int) -> dict[str, int]:
+    return {"offset": offset, "timestamp": timestamp}

@@ -7,18 +7,26 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.cli import checks, client_checks
-from kafka_keyshared.cli.checks import (
+from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
+from kafka_keyshared.cli.findings import (
     Check,
     Finding,
-    GroupFacts,
-    PartitionFacts,
+    Kind,
     Status,
-    TopicFacts,
+    conclude,
+    is_healthy,
+    page_of,
+    skipped,
 )
 
 ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))
 DLQ = TopicFacts("orders.dlq", 2, 1_000_000, "delete", frozenset({"WRITE"}))
 THERE = {"orders": ORDERS, "orders.dlq": DLQ}
+
+
+def plain() -> bool:
+    """A listener that speaks no TLS."""
+    return False
 
 
 def explained(check: Check) -> bool:
@@ -27,18 +35,20 @@ def explained(check: Check) -> bool:
 
 
 def test_the_worst_finding_decides_and_all_are_told_once() -> None:
-    warn, fail = Finding(Status.WARN, "a", "mend a"), Finding(Status.FAIL, "b", "mend b")
-    assert checks.conclude("n", "seen", []) == Check("n", Status.OK, "seen")
-    assert checks.conclude("n", "s", [warn]).status is Status.WARN
-    assert checks.conclude("n", "s", [warn, fail, warn]) == Check(
-        "n", Status.FAIL, "s", "a; b", "mend a; mend b"
+    warn = Finding(Kind.DLQ_COMPACTED, Status.WARN, "a", "mend a")
+    fail = Finding(Kind.DLQ_MISSING, Status.FAIL, "b", "mend b")
+    assert conclude("dlq", "s") == Check("dlq", Status.OK, "s", "", "", page_of("dlq"))
+    assert conclude("dlq", "s", [warn]).page == page_of("dlq-compacted")
+    assert conclude("dlq", "s", [warn, fail, warn]) == Check(
+        "dlq", Status.FAIL, "s", "a; b", "mend a; mend b", "reference/doctor.md#dlq-missing"
     )
 
 
 def test_only_a_failure_is_unhealthy() -> None:
-    fine = [Check("n", status, "") for status in (Status.OK, Status.WARN, Status.SKIPPED)]
-    assert checks.is_healthy(fine)
-    assert not checks.is_healthy([*fine, Check("n", Status.FAIL, "")])
+    warn = Finding(Kind.DLQ_COMPACTED, Status.WARN, "", "")
+    fine = [conclude("n", ""), conclude("n", "", [warn]), skipped("n", "")]
+    assert is_healthy(fine)
+    assert not is_healthy([*fine, conclude("n", "", [warn._replace(status=Status.FAIL)])])
 
 
 # --- the client's settings and the brokers ---
@@ -95,26 +105,41 @@ def test_settings_that_the_client_takes_although_they_are_dangerous(
         ("SSL handshake failed: error:0A000086: certificate verify failed", "TLS handshake"),
         ("SASL authentication error: Authentication failed: Invalid username", "credentials"),
         ("0/2 brokers are down", "closed before there is an answer"),
+        ("Failed to get metadata: Local: Required feature not supported by broker", "no broker"),
         ("Connection setup timed out in state APIVERSION_QUERY", "no answer"),
         ("something new", "no broker answers"),
     ],
 )
 def test_the_clients_reason_is_explained(reason: str, why: str) -> None:
-    check = client_checks.unanswered("there:9092", reason)
+    check = client_checks.unanswered("there:9092", reason, plain)
     assert check.status is Status.FAIL
     assert check.seen == f"there:9092: {reason}"
     assert why in check.why
     assert check.cure
 
 
+def test_a_listener_that_closes_is_tried_for_tls_and_no_other_is() -> None:
+    tried: list[str] = []
+
+    def tls() -> bool:
+        tried.append("tls")
+        return True
+
+    check = client_checks.unanswered("there:9092", "1/1 brokers are down", tls)
+    assert check.page == page_of("tls-listener")
+    assert "wants TLS" in check.why
+    client_checks.unanswered("there:9092", "Connect to there:9092 failed: Connection refused", tls)
+    assert tried == ["tls"]
+
+
 @pytest.mark.parametrize("scheme", ["", "sasl_ssl://"])
 def test_an_address_that_the_cluster_gave_is_told_from_the_one_that_was_given(scheme: str) -> None:
     failed = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
-    check = client_checks.unanswered("there:9092", f"{scheme}kafka-0:9092/1: {failed}")
+    check = client_checks.unanswered("there:9092", f"{scheme}kafka-0:9092/1: {failed}", plain)
     assert check.status is Status.FAIL
     assert "a broker is at kafka-0:9092, where none answers: nothing listens there" in check.why
     assert "advertised.listeners" in check.cure
-    check = client_checks.unanswered("there:9092", f"{scheme}there:9092/bootstrap: {failed}")
+    check = client_checks.unanswered("there:9092", f"{scheme}there:9092/bootstrap: {failed}", plain)
     assert check.why == "nothing listens there"
 
 
@@ -212,7 +237,22 @@ def test_lag_is_told_per_topic() -> None:
         PartitionFacts("b", 0, 5, 9, 9),
     ]
     check = checks.positions(partitions, {})
-    assert check == Check("positions", Status.OK, "a: lag 1,000; b: lag 0")
+    assert check == conclude("positions", "a: lag 1,000; b: lag 0")
+
+
+def test_a_partition_that_is_not_known_hides_no_other() -> None:
+    partitions = [
+        PartitionFacts("a", 0, 0, 1_500, 500),
+        PartitionFacts("a", 1, 0, 0, None, "Broker: Leader not available"),
+        PartitionFacts("b", 0, 0, 0, None, "Broker: Leader not available"),
+    ]
+    check = checks.positions(partitions, {"auto.offset.reset": "latest"})
+    assert (check.status, check.seen) == (Status.WARN, "a: lag 1,000; b: not known")
+    assert check.why.startswith("a-1, b-0: not looked at")
+    assert check.why.endswith("Leader not available")
+    assert check.page == page_of("partition-unknown")
+    check = checks.retention(partitions)
+    assert (check.status, check.seen) == (Status.OK, "1 committed position looked at")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +285,7 @@ def test_partitions_without_a_position(
         (0, 10, None, None),
         (6, 10, 5, "a-0: from the committed position 5 on, 1 record"),
         (10, 10, 0, "on, 10 records were deleted"),
-        (0, 10, 11, "committed position 11 is behind the end 10"),
+        (0, 10, 11, "committed position 11 is beyond the end 10"),
     ],
 )
 def test_what_retention_took_before_it_was_read(
@@ -312,7 +352,37 @@ def test_metadata_that_a_settled_set_does_not_fit_into() -> None:
 )
 def test_a_clock_that_is_behind_a_records_time(ahead_ms: int, status: Status, said: str) -> None:
     now = 1_800_000_000_000
-    check = checks.clock({"orders": now + ahead_ms, "old": now - 10**9}, now)
+    check = checks.clock({"orders": now + ahead_ms, "old": now - 10**9}, [], now)
     assert check.status is status
     assert said in check.seen + check.why
     assert explained(check)
+
+
+NOW = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("stamped", "page", "said"),
+    [
+        (NOW - 300, "clock", "agree"),
+        # Written before the doctor looked first, by the broker's clock.
+        (NOW - 5_900, "clock", "agree"),
+        (NOW - 66_000, "clock-ahead", "65 s ahead of that of a broker"),
+        (NOW + 4_000, "clock", "agree"),
+        (NOW + 65_000, "clock-behind", "65 s behind that of a broker"),
+    ],
+)
+def test_what_a_broker_writes_meanwhile_shows_a_clock_either_way(
+    stamped: int, page: str, said: str
+) -> None:
+    stamps = [Stamp(NOW - 1_000, NOW - 500, NOW), Stamp(NOW - 1_000, stamped, NOW)]
+    check = checks.clock({}, stamps, NOW)
+    assert check.page == page_of(page)
+    assert said in check.seen + check.why
+    assert explained(check)
+
+
+def test_without_a_brokers_time_nothing_is_said_of_a_clock_that_is_ahead() -> None:
+    check = checks.clock({"orders": NOW - 60_000}, [], NOW)
+    assert check.status is Status.OK
+    assert "no broker wrote a time meanwhile that would show a clock that is ahead" in check.seen

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq import publish as module
-from kafka_keyshared.dlq.publish import DeadLetterPublisher, producer_conf
+from kafka_keyshared.dlq.avro import decode
+from kafka_keyshared.dlq.publish import DeadLetterPublisher, Form, producer_conf
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.local.cluster import Cluster
@@ -243,20 +244,45 @@ def test_a_letter_that_cannot_even_be_sent_is_told_and_not_lost(
     assert desk.publisher.pending() == 0
 
 
-def test_headers_that_cannot_be_read_are_told_and_not_lost(desk: Desk) -> None:
+NULL_NAME = type("Pair", (), {"__repr__": lambda self: "(<NULL>, b'v')"})()
+"""What the client returns when it is asked again for a name that it could not read."""
+
+
+@pytest.mark.parametrize("form", ["headers", "avro"])
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_headers_that_cannot_be_read_are_told_and_not_lost(
+    desk: Desk, form: Form, asked_before: bool
+) -> None:
     class Unreadable:
+        def headers(self) -> list[Any]:
+            if not asked_before:
+                raise SystemError("<method 'headers'> returned a result with an exception set")
+            return [("fine", b"v"), NULL_NAME]
+
         def __getattr__(self, name: str) -> Callable[[], Any]:
-            if name == "headers":
-                raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
             return lambda: "orders"
 
     source: Any = Unreadable()
     whole = letter([])
     sent = Publish("default", whole.lane, source, 1, whole.first, whole.last)
-    desk.publisher.publish(sent)
+    publisher = DeadLetterPublisher({}, lambda topic: f"{topic}.dlq", desk.told.append, form=form)
+    publisher.publish(sent)
     (told,) = desk.told
-    assert "UnicodeDecodeError" in str(told.error)
-    assert desk.publisher.pending() == 0
+    assert told.publish is sent
+    assert "a header has a name that is not UTF-8" in str(told.error)
+    assert publisher.pending() == 0
+
+
+def test_in_the_avro_form_the_key_stays_and_the_value_has_all_the_rest(desk: Desk) -> None:
+    publisher = DeadLetterPublisher(
+        {"group.id": "g"}, lambda topic: f"{topic}.dlq", desk.told.append, form="avro"
+    )
+    publisher.publish(letter([("h", b"1")]))
+    line: Any = publisher._lines[0].producer
+    ((topic, what, _),) = line.waiting
+    assert (topic, what["key"]) == ("orders.dlq", b"k")
+    assert what["headers"] == [("keyshared.content", b"avro")]
+    assert decode(what["value"])["headers"] == [{"name": "h", "value": b"1"}]
 
 
 def test_one_producer_is_made_for_the_first_letter_and_flushed_at_the_end(desk: Desk) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from kafka_keyshared.cli.options import Bootstrap, JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
+
+
+class KeyPlace(StrEnum):
+    """Where a record's key is."""
+
+    RECORD = "record"
+    HEADER = "header"
+
 
 verbs = typer.Typer(
     help="Measure this package beside the bare consume loop.",
@@ -28,6 +37,12 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
     null_share: Annotated[float, typer.Option(help="Part of the records without a key.")] = 0.0,
     fail_every: Annotated[int, typer.Option(help="One record in so many fails once.")] = 0,
     max_leases_per_key: Annotated[int | None, typer.Option(help="1, or no limit.")] = None,
+    key: Annotated[
+        KeyPlace, typer.Option(help="Where the key is: the record's own, or a header.")
+    ] = KeyPlace.RECORD,
+    bare_reads: Annotated[
+        bool, typer.Option(help="Whether the bare loop reads the header, too.")
+    ] = True,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -45,6 +60,8 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
         null_share=null_share,
         fail_every=fail_every,
         max_leases_per_key=max_leases_per_key,
+        key=key.value,
+        bare_reads=bare_reads,
     )
     return noop_verb(plan, bootstrap_server, Output.JSON if json else output)
 

@@ -1,0 +1,56 @@
+"""Before: a poll loop, one record after the other, however many keys there are.
+
+Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python poll_loop.py
+"""
+
+import os
+import signal
+import time
+
+from confluent_kafka import Consumer
+
+running = True
+
+
+def stop(*_):
+    global running
+    running = False
+
+
+def bill(record, out):
+    time.sleep(0.005)  # stands for a call of the payment provider
+    out.write(f"{record.partition()} {record.offset()} {record.key().decode()}\n")
+    out.flush()
+
+
+def loop(consumer, out):
+    while running:
+        record = consumer.poll(0.5)
+        if record is None:
+            continue
+        if record.error():
+            print("poll:", record.error())
+            continue
+        bill(record, out)
+        consumer.commit(message=record)
+
+
+def main():
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": os.environ["KAFKA"],
+            "group.id": os.environ["GROUP"],
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([os.environ["TOPIC"]])
+    with open(os.environ["OUT"], "a") as out:
+        loop(consumer, out)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""What the command line says of a run, and the options by which it says so.
+
+They are declared once, so that ``run``, ``doctor`` and ``config`` cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, get_type_hints
+
+from kafka_keyshared.cli.options import (
+    AppDir,
+    Bootstrap,
+    ClientSettings,
+    ConfigFile,
+    DeadLetters,
+    DeadLettersCreate,
+    Group,
+    Handler,
+    HttpPort,
+    RunKey,
+    RunWorkers,
+    Topics,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunArguments:
+    """What the command line said; None and empty where it said nothing."""
+
+    handler: str | None = None
+    bootstrap: str | None = None
+    topics: list[str] = field(default_factory=list)
+    group: str | None = None
+    workers: str | None = None
+    key: str | None = None
+    dlq: str | None = None
+    dlq_create: bool = False
+    http_port: int | None = None
+    config: Path | None = None
+    app_dir: Path = Path()
+    client: list[str] = field(default_factory=list)
+
+
+_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "bootstrap": (Bootstrap, None),
+    "topics": (Topics, None),
+    "group": (Group, None),
+    "workers": (RunWorkers, None),
+    "key": (RunKey, None),
+    "dlq": (DeadLetters, None),
+    "dlq_create": (DeadLettersCreate, False),
+    "http_port": (HttpPort, None),
+    "config": (ConfigFile, None),
+    "app_dir": (AppDir, Path()),
+    "client": (ClientSettings, None),
+}
+
+Verb: TypeAlias = Callable[..., int]
+
+
+def takes_settings(handler: Any) -> Callable[[Verb], Verb]:
+    """Give a verb the argument ``handler`` and the options that say what to run with.
+
+    The verb gets them as one :class:`RunArguments`, its first parameter.
+    """
+    needed = handler is Handler
+    settings = {"handler": (handler, inspect.Parameter.empty if needed else None), **_OPTIONS}
+
+    def decorate(verb: Verb) -> Verb:
+        hints = get_type_hints(verb, include_extras=True)
+        _, *own = inspect.signature(verb).parameters.values()
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [
+            inspect.Parameter(name, kind, default=default, annotation=option)
+            for name, (option, default) in settings.items()
+        ]
+        parameters += [each.replace(annotation=hints[each.name]) for each in own]
+
+        @functools.wraps(verb)
+        def taking(**given: Any) -> int:
+            said = {name: given.pop(name) for name in settings}
+            said = {name: value for name, value in said.items() if value is not None}
+            return verb(RunArguments(**said), **given)
+
+        # These two are where typer looks for the options of a command.
+        taking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        taking.__annotations__ = {each.name: each.annotation for each in parameters}
+        return taking
+
+    return decorate

@@ -1,0 +1,129 @@
+"""What ``keyshared config`` does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
+from kafka_keyshared.cli.reach import outsider
+from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app
+from kafka_keyshared.cli.settings import load_object
+from kafka_keyshared.config import Fault, SettingsError
+from kafka_keyshared.config.client import without_effect
+from kafka_keyshared.config.schema import schema
+from kafka_keyshared.config.show import in_force, of_program
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.service import KeyShared
+
+
+def schema_verb() -> int:
+    """Print the schema."""
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
+    return 0
+
+
+def show_verb(arguments: RunArguments, output: Output) -> int:
+    """Print every setting in force and its origin; raise what a run would be refused for."""
+    target = _target(arguments)
+    if isinstance(target, KeyShared):
+        origin = str(arguments.handler)
+        layers = of_program(target.options, target.conf, target.topics, origin)
+    else:
+        layers = gather(arguments)
+        layers.check()
+    settings, client = in_force(layers)
+    parts = {"settings": settings, "kafka": client}
+    if output is not Output.TABLE:
+        result = {
+            part: {name: each._asdict() for name, each in values.items()}
+            for part, values in parts.items()
+        }
+        write_result(result, output, "config")
+        return 0
+    for part, values in parts.items():
+        rows = [(name, _text(each.value), each.origin) for name, each in values.items()]
+        write_table(part, {"name": "left", "value": "left", "from": "left"}, rows)
+    return 0
+
+
+def _text(value: Any) -> str:
+    if value in (None, []):
+        return "not set"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _target(arguments: RunArguments) -> Any:
+    """Return what the command line names, None for nothing."""
+    if arguments.handler is None:
+        return None
+    # What the module prints when it is imported is not this command's result.
+    with contextlib.redirect_stdout(sys.stderr):
+        target = load_object(arguments.handler, arguments.app_dir)
+    if isinstance(target, KeyShared):
+        refuse_flags_beside_app(arguments)
+    return target
+
+
+def check_verb(arguments: RunArguments, output: Output) -> int:
+    """Print everything that a run would refuse; return 0 for nothing, else 2."""
+    faults, conf = _found(arguments)
+    notes = [f"{name} is heeded by producers only" for name in without_effect(conf)]
+    if output is not Output.TABLE:
+        told = [
+            {"settings": list(each.settings), "text": each.text, "origins": dict(each.origins)}
+            for each in faults
+        ]
+        write_result({"ok": not faults, "faults": told, "notes": notes}, output, "config check")
+    elif faults:
+        write_error(str(SettingsError(faults)))
+    else:
+        sys.stdout.write("ok: a run would start, as far as can be told without a broker\n")
+    for note in notes:
+        write_note(f"note: {note}")
+    return ConfigError.exit_code if faults else 0
+
+
+def _found(arguments: RunArguments) -> tuple[list[Fault], Mapping[str, Any]]:
+    faults: list[Fault] = []
+    target = _caught(faults, lambda: _target(arguments), ("handler",))
+    if isinstance(target, KeyShared):
+        _caught(faults, lambda: _make_client(target.conf))
+        return faults, target.conf
+    layers = _caught(faults, lambda: gather(arguments))
+    if layers is not None:
+        _caught(faults, layers.check)
+        faults += missing(layers)
+    if target is not None:
+        _caught(faults, lambda: maker(target), ("handler",))
+    if layers is None or faults:
+        return faults, {} if layers is None else layers.conf
+    app = _caught(faults, lambda: build(layers))
+    if app is not None:
+        told: list[Fault] = []
+        _caught(told, lambda: _make_client(app.conf))
+        faults += map(layers.explained, told)
+    return faults, layers.conf
+
+
+def _caught(faults: list[Fault], act: Callable[[], Any], settings: tuple[str, ...] = ()) -> Any:
+    try:
+        return act()
+    except SettingsError as error:
+        faults += error.faults
+    except ConfigError as error:
+        faults.append(Fault(settings, str(error)))
+    return None
+
+
+def _make_client(conf: Mapping[str, Any]) -> None:
+    """Make a client that knows no broker: certificates and mechanisms are looked at only then."""
+    addresses = ("bootstrap.servers", "metadata.broker.list")
+    outsider({name: conf[name] for name in conf if name not in addresses}, []).close()

@@ -1,0 +1,137 @@
+"""What the doctor says: a check with its status, the findings behind it, and where to read on.
+
+Every kind of finding has a section of its name in ``docs/reference/doctor.md``, under the section
+of its check.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PAGE = "reference/doctor.md"
+"""Where the findings are explained, below the folder of the documents."""
+
+
+class Status(enum.StrEnum):
+    """How a check ended; ``skipped``: nothing is known, because it could not be looked at."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIPPED = "skipped"
+
+
+class Kind(enum.StrEnum):
+    """What can be found; the value is the heading of its section in the reference."""
+
+    HANDLER_IMPORT = "handler-import"
+    HANDLER_UNUSABLE = "handler-unusable"
+
+    SETTING_REFUSED = "setting-refused"
+    SETTING_DANGEROUS = "setting-dangerous"
+    NO_SUCH_PORT = "no-such-port"
+
+    HOST_UNKNOWN = "host-unknown"
+    NOBODY_LISTENS = "nobody-listens"
+    PLAIN_LISTENER = "plain-listener"
+    TLS_LISTENER = "tls-listener"
+    OTHER_PROTOCOL = "other-protocol"
+    TLS_REFUSED = "tls-refused"
+    CREDENTIALS_REFUSED = "credentials-refused"
+    CONNECTION_CLOSED = "connection-closed"
+    NOT_A_BROKER = "not-a-broker"
+    NO_ANSWER = "no-answer"
+    MISLEADING_ADDRESS = "misleading-address"
+
+    TOPIC_MISSING = "topic-missing"
+    TOPIC_READ_DENIED = "topic-read-denied"
+    PATTERN_INVALID = "pattern-invalid"
+    PATTERN_MATCHES_NOTHING = "pattern-matches-nothing"
+
+    GROUP_UNKNOWN = "group-unknown"
+    GROUP_DENIED = "group-denied"
+    OTHER_GROUP_PROTOCOL = "other-group-protocol"
+    OTHER_ASSIGNOR = "other-assignor"
+
+    POSITIONS_UNKNOWN = "positions-unknown"
+    PARTITION_UNKNOWN = "partition-unknown"
+    STARTS_AT_END = "starts-at-end"
+
+    DELETED_UNREAD = "deleted-unread"
+    POSITION_BEYOND_END = "position-beyond-end"
+
+    DLQ_MISSING = "dlq-missing"
+    DLQ_CONSUMED = "dlq-consumed"
+    DLQ_WRITE_DENIED = "dlq-write-denied"
+    DLQ_TOO_SMALL = "dlq-too-small"
+    DLQ_COMPACTED = "dlq-compacted"
+
+    METADATA_TOO_SMALL = "metadata-too-small"
+
+    RECORD_FROM_FUTURE = "record-from-future"
+    CLOCK_BEHIND = "clock-behind"
+    CLOCK_AHEAD = "clock-ahead"
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be."""
+
+    kind: Kind
+    status: Status
+    why: str
+    cure: str
+
+
+class Check(NamedTuple):
+    """A check: what was seen, and for ``warn`` and ``fail`` why that matters and what to do.
+
+    ``page`` is where that is explained, below the folder of the documents, with an anchor.
+    """
+
+    name: str
+    status: Status
+    seen: str
+    why: str
+    cure: str
+    page: str
+
+
+def page_of(section: str) -> str:
+    """Return the page and anchor of a check's or a finding's section."""
+    return f"{PAGE}#{section}"
+
+
+def skipped(name: str, seen: str) -> Check:
+    """Return the check of which nothing is known, and why."""
+    return Check(name, Status.SKIPPED, seen, "", "", page_of(name))
+
+
+def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
+    """Return the check with the worst status of its findings, and all their reasons."""
+    found = list(findings)
+    if not found:
+        return Check(name, Status.OK, seen, "", "", page_of(name))
+    failures = [each for each in found if each.status is Status.FAIL]
+    worst = (failures or found)[0]
+    why = "; ".join(dict.fromkeys(each.why for each in found))
+    cure = "; ".join(dict.fromkeys(each.cure for each in found))
+    return Check(name, worst.status, seen, why, cure, page_of(worst.kind))
+
+
+def is_healthy(checks: Iterable[Check]) -> bool:
+    """Say whether no check failed."""
+    return all(check.status is not Status.FAIL for check in checks)
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """Return the first few names, and how many there are beyond."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return (", ".join(every[:most]) or "none") + more

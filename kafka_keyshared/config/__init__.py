@@ -1,0 +1,38 @@
+"""What a user may set: one typed structure, where its values come from, and what is refused."""
+
+from __future__ import annotations
+
+from kafka_keyshared.config.client import DEFAULTS, check_deadlines, client_conf
+from kafka_keyshared.config.environment import ours
+from kafka_keyshared.config.faults import Fault, SettingsError, refuse
+from kafka_keyshared.config.layers import (
+    Layers,
+    from_flags,
+    layered,
+    load_file,
+    make_options,
+    merge,
+    sources,
+)
+from kafka_keyshared.config.options import POOLS, FileConfig, Options, RetryOptions
+
+__all__ = [
+    "DEFAULTS",
+    "POOLS",
+    "Fault",
+    "FileConfig",
+    "Layers",
+    "Options",
+    "RetryOptions",
+    "SettingsError",
+    "check_deadlines",
+    "client_conf",
+    "from_flags",
+    "layered",
+    "load_file",
+    "make_options",
+    "merge",
+    "ours",
+    "refuse",
+    "sources",
+]

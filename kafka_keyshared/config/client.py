@@ -1,0 +1,165 @@
+"""The Kafka client's configuration: our defaults, and what the client may not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+
+from kafka_keyshared.config.faults import Fault, guess, refuse
+from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.properties import CALLBACKS, CONSUMER, PRODUCER
+from kafka_keyshared.config.refused import REFUSED
+from kafka_keyshared.config.secrets import MASK, is_secret, scrubbed
+from kafka_keyshared.errors import ConfigError
+
+_COMMITS = "this package commits what is safe"
+DEFAULTS_AND_REASONS: Mapping[str, tuple[Any, str]] = {
+    "enable.auto.commit": (False, _COMMITS),
+    "enable.auto.offset.store": (False, _COMMITS),
+    "fetch.queue.backoff.ms": (
+        5,
+        "the client's own 1000 ends the fetching of a busy partition for up to a second",
+    ),
+    "fetch.wait.max.ms": (50, "a partition that was paused delivers again after this at worst"),
+    "statistics.interval.ms": (15_000, "what the metrics know of the client comes from them"),
+}
+DEFAULTS: Mapping[str, Any] = {name: value for name, (value, _) in DEFAULTS_AND_REASONS.items()}
+
+MAX_POLL_INTERVAL_MS = 300_000
+SESSION_TIMEOUT_MS = 45_000
+_ASKED_LAST = "keyshared.is.asking"
+_NOT_ASKED = ("plugin.library.paths",)
+"""The client would load what they name when it is asked."""
+
+_BY_THE_BROKER = {
+    "session.timeout.ms": "the broker's group.consumer.session.timeout.ms counts",
+    "heartbeat.interval.ms": "the broker's group.consumer.heartbeat.interval.ms counts",
+    "partition.assignment.strategy": "the broker assigns, see group.remote.assignor",
+    "group.protocol.type": "that protocol has no types",
+}
+
+
+def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the client's configuration with our defaults below the user's.
+
+    Raises :class:`ConfigError` for what is missing, what the client does not know or does not take,
+    and what would break the contract: all of it, not only the first.
+    """
+    if not isinstance(conf, Mapping):
+        raise ConfigError(f"conf is a {type(conf).__name__}: give the dict of client settings")
+    own = {**DEFAULTS, **conf}
+    faults = []
+    if not (own.get("bootstrap.servers") or own.get("metadata.broker.list")):
+        text = "'bootstrap.servers' is missing: give the address of a broker, host:port"
+        faults.append(Fault(("bootstrap.servers",), text))
+    if not own.get("group.id"):
+        text = "'group.id' is missing: give the consumer group's name"
+        faults.append(Fault(("group.id",), text))
+    faults += filter(None, (setting_fault(name, value) for name, value in conf.items()))
+    refuse(faults or conflicts(own))
+    return own
+
+
+def ask(conf: Mapping[str, Any]) -> str | None:
+    """Return what the installed client has against settings; None: it takes each of them.
+
+    No client is made: settings are read one after the other, and the last one is always refused.
+    """
+    try:
+        made = Consumer({"group.id": "unused", **conf, _ASKED_LAST: ""})
+    except KafkaException as error:
+        text = str(error.args[0].str())
+    except (TypeError, ValueError, AttributeError) as error:
+        text = str(error)
+    else:
+        made.close()
+        return None
+    return None if _ASKED_LAST in text else text.strip()
+
+
+def setting_fault(name: str, value: Any, *, injected: bool = False) -> Fault | None:
+    """Return what is wrong with one setting of the client, None when nothing is.
+
+    ``injected`` says that it comes from the environment or a flag.
+    """
+    text = str(value).lower()
+    for refused in REFUSED:
+        if name == refused.setting and refused.is_meant(text) and injected >= refused.injected:
+            return _fault(name, value, f": {refused.why}; {refused.cure}")
+    if name in CALLBACKS and not isinstance(value, str | int | float):
+        return None
+    if (why := _no_value(name, value)) is not None:
+        return Fault((name,), why)
+    if name in _NOT_ASKED or (said := ask({name: value})) is None:
+        return None
+    if said.startswith("No such configuration property"):
+        meant = guess(name, CONSUMER) or guess(name, PRODUCER)
+        return Fault((name,), f'"{name}" is no setting of the Kafka client{meant}')
+    return _fault(name, value, f", which the client refuses: {said}")
+
+
+def _no_value(name: str, value: Any) -> str | None:
+    if name in CALLBACKS:
+        return f"{name!r} takes a function of Python: give it to KeyShared in a program"
+    if name.endswith("_cb"):
+        return f"{name!r} is for programs in C; of callbacks there are {', '.join(CALLBACKS)}"
+    if isinstance(value, Mapping | list | tuple | set | bytes):
+        return f"{name!r} is a {type(value).__name__}: give text, a number, true or false"
+    return None
+
+
+def _fault(name: str, value: Any, what: str) -> Fault:
+    told = MASK if is_secret(name, value) else repr(value)
+    return Fault((name,), f"{name!r} is {told}{scrubbed(what, {name: value})}")
+
+
+def conflicts(conf: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield settings of the client that each would work, but not together."""
+    if str(conf.get("group.protocol", "")).lower() == "consumer":
+        for name, why in _BY_THE_BROKER.items():
+            if name in conf:
+                text = (
+                    f"{name!r} cannot be given with 'group.protocol'=consumer: {why}; leave it out"
+                )
+                yield Fault((name, "group.protocol"), text)
+        return
+    session = _number(conf, "session.timeout.ms", SESSION_TIMEOUT_MS)
+    interval = _number(conf, "max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
+    if interval < session:
+        text = (
+            f"'max.poll.interval.ms' is {interval:g} and below 'session.timeout.ms', {session:g}: "
+            "raise the first or lower the second"
+        )
+        yield Fault(("max.poll.interval.ms", "session.timeout.ms"), text)
+
+
+def deadline_faults(options: Options, conf: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a revoke deadline that could outlast the client's poll interval."""
+    interval = _number(conf, "max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
+    most = interval / 2_000 - 0.5
+    if options.revoke_deadline > most:
+        text = (
+            f"revoke_deadline={options.revoke_deadline:g} s is above {most:g} s, half of "
+            f"'max.poll.interval.ms', {interval:g}, less 0.5 s: lower it or raise that"
+        )
+        yield Fault(("revoke_deadline", "max.poll.interval.ms"), text)
+
+
+def check_deadlines(options: Options, conf: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` when a revoke could outlast the client's poll interval."""
+    refuse(deadline_faults(options, conf))
+
+
+def _number(conf: Mapping[str, Any], name: str, default: float) -> float:
+    value = conf.get(name, default)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name!r} is {value!r}: give a number of milliseconds") from error
+
+
+def without_effect(conf: Mapping[str, Any]) -> list[str]:
+    """Return the given settings that only a producer heeds: the client logs a line for each."""
+    return [name for name in conf if name in PRODUCER]

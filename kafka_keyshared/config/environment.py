@@ -1,0 +1,91 @@
+"""Settings from the environment: which variable is which setting, and which are not ours.
+
+``KEYSHARED_RETRY_ATTEMPTS`` is the setting ``retry.attempts``, ``KEYSHARED_KAFKA_SASL_PASSWORD``
+the client's ``sasl.password``, ``KEYSHARED_CONFIG`` the file. An empty value is none. A variable
+that is none of these is refused, because a mistyped setting would otherwise have no effect and
+nobody would hear of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from kafka_keyshared.config.faults import Fault, guess
+from kafka_keyshared.config.fields import PREFIX, Field, fields
+from kafka_keyshared.config.properties import CONSUMER, PRODUCER
+
+CONFIG = f"{PREFIX}CONFIG"
+CLIENT = f"{PREFIX}KAFKA_"
+
+RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS")
+"""Of this project's own tests and tools: how many seeds, and where the broker's jars are."""
+
+RESERVED_PREFIXES = (f"{PREFIX}TEST_",)
+
+# A cluster of Kubernetes gives every container the addresses of its services under their names, so
+# a service called keyshared, or keyshared-http, makes variables that look like settings.
+_SERVICE = re.compile(
+    rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)\w*)"
+)
+_SERVICE_PORT = re.compile(r"(?:tcp|udp|sctp)://")
+
+
+@cache
+def variables() -> Mapping[str, Field]:
+    """Return the setting of each variable, the client's settings apart."""
+    return {field.env: field for field in fields().values() if field.env is not None}
+
+
+@cache
+def _client_names() -> Mapping[str, str]:
+    return {CLIENT + each.upper().replace(".", "_"): each for each in (*CONSUMER, *PRODUCER)}
+
+
+def client_name(variable: str) -> str:
+    """Return which setting of the client a variable is.
+
+    An underscore stands for a dot, except in the few names that have one, such as ``log_level``.
+    """
+    known = _client_names().get(variable)
+    return known or variable.removeprefix(CLIENT).lower().replace("_", ".")
+
+
+def ours(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that mean to be settings."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(PREFIX)
+        and value
+        and name not in RESERVED
+        and not name.startswith(RESERVED_PREFIXES)
+        and not _SERVICE.fullmatch(name)
+        and not (name.endswith("_PORT") and _SERVICE_PORT.match(value))
+    }
+
+
+def config_file(environ: Mapping[str, str]) -> Path | None:
+    """Return the file that the environment names."""
+    return Path(environ[CONFIG]) if environ.get(CONFIG) else None
+
+
+def unknown(variable: str) -> Fault:
+    """Return the fault of a variable that is no setting, without its value: it may be secret."""
+    rest = variable.removeprefix(PREFIX)
+    names = [*variables(), CONFIG, *_client_names()]
+    # The prefix, which all share, would make everything look alike.
+    meant = CLIENT + rest
+    hint = f"; did you mean {meant!r}?" if meant in names else _near(rest, names)
+    text = (
+        f"the environment variable {variable} is no setting{hint}; give KEYSHARED_<SETTING>, or "
+        f"{CLIENT}<SETTING> for the client"
+    )
+    return Fault((variable,), text)
+
+
+def _near(rest: str, names: list[str]) -> str:
+    near = guess(rest, [name.removeprefix(PREFIX) for name in names])
+    return near.replace("'", f"'{PREFIX}", 1)

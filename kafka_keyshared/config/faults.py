@@ -1,0 +1,45 @@
+"""What is wrong with a configuration: which settings, where they came from, what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from kafka_keyshared.errors import ConfigError
+
+
+class Fault(NamedTuple):
+    """One thing that cannot work. ``origins`` says for each of the settings where it is from."""
+
+    settings: tuple[str, ...]
+    text: str
+    origins: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        """Return the sentence, with the origins behind it."""
+        told = [f"{name} is {origin}" for name, origin in self.origins.items()]
+        return f"{self.text} ({', '.join(told)})" if told else self.text
+
+
+class SettingsError(ConfigError):
+    """Settings that cannot be used: all that were found, not only the first."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        lines = [str(fault) for fault in self.faults]
+        if len(lines) > 1:
+            lines = [f"{len(lines)} settings cannot be used:", *(f"  {line}" for line in lines)]
+        super().__init__("\n".join(lines))
+
+
+def refuse(faults: Iterable[Fault]) -> None:
+    """Raise :class:`SettingsError` if there is a fault."""
+    if faults := tuple(faults):
+        raise SettingsError(faults)
+
+
+def guess(name: str, names: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for a name that is near one of those, else nothing."""
+    near = get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,219 @@
+"""The structure of :mod:`.options`, read field by field.
+
+Whatever is said about a setting, wherever its value came from, is derived here from its type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from kafka_keyshared.config.faults import Fault, guess
+from kafka_keyshared.config.options import FileConfig
+
+PREFIX = "KEYSHARED_"
+NOTHING = "none"
+"""As text: what a setting is that may be left out."""
+
+_SHOWN = 80
+
+
+class Field(NamedTuple):
+    """A setting. ``name`` has a dot where it is in a table; ``client`` is its name to the client.
+
+    ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none.
+    """
+
+    name: str
+    type: Any
+    info: inspect.Type
+    default: Any
+    meaning: str
+    unit: str | None
+    allowed: str
+    env: str | None
+    flag: str | None
+    client: str | None
+
+
+@cache
+def fields(struct: type[msgspec.Struct] = FileConfig) -> Mapping[str, Field]:
+    """Return every setting of a structure by its name, those of tables included."""
+    return {field.name: field for field in _fields(struct, "")}
+
+
+def _fields(struct: type[msgspec.Struct], before: str) -> Iterator[Field]:
+    hints = get_type_hints(struct, include_extras=True)
+    info = inspect.type_info(struct)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(f"{struct} is no structure")
+    for each in info.fields:
+        own, extra, meaning = _unwrapped(each.type)
+        name = before + each.name
+        if isinstance(own, inspect.StructType):
+            yield from _fields(own.cls, f"{name}.")
+            continue
+        given_by_name = not isinstance(own, inspect.DictType)
+        yield Field(
+            name=name,
+            type=hints[each.name],
+            info=own,
+            default=each.default_factory() if each.default is msgspec.NODEFAULT else each.default,
+            meaning=meaning,
+            unit=extra.get("unit"),
+            allowed=extra.get("allowed") or allowed(own, _UNITS.get(extra.get("unit", ""), "")),
+            env=PREFIX + name.upper().replace(".", "_") if given_by_name else None,
+            flag=extra.get("flag"),
+            client=extra.get("client"),
+        )
+
+
+def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any], str]:
+    if not isinstance(info, inspect.Metadata):
+        return info, {}, ""
+    return info.type, info.extra or {}, (info.extra_json_schema or {}).get("description", "")
+
+
+_UNITS = {"s": ", in seconds", "bytes": ", in bytes"}
+
+
+def allowed(info: inspect.Type, unit: str = "") -> str:
+    """Return what a value of a type may be, as "give …" goes on."""
+    info, _, _ = _unwrapped(info)
+    if isinstance(info, inspect.UnionType):
+        kinds = [allowed(each) for each in info.types if not isinstance(each, inspect.NoneType)]
+        left_out = [", or leave it out"] if len(kinds) < len(info.types) else []
+        return "".join([" or ".join(kinds), unit, *left_out])
+    if isinstance(info, inspect.LiteralType):
+        return " or ".join(repr(value) for value in info.values if value is not None)
+    if isinstance(info, inspect.ListType):
+        return f"a list, each {allowed(info.item_type)}"
+    if isinstance(info, inspect.IntType | inspect.FloatType):
+        kind = "a whole number" if isinstance(info, inspect.IntType) else "a number"
+        return " ".join([kind, *_bounds(info)]) + unit
+    if isinstance(info, inspect.StrType):
+        return "text" if not info.min_length else "text that is not empty"
+    return "true or false" if isinstance(info, inspect.BoolType) else "a table"
+
+
+def _bounds(info: inspect.IntType | inspect.FloatType) -> Iterator[str]:
+    if info.ge is not None and info.le is not None:
+        yield f"from {info.ge:.15g} to {info.le:.15g}"
+        return
+    for word, bound in (("of at least", info.ge), ("above", info.gt), ("up to", info.le)):
+        if bound is not None:
+            yield f"{word} {bound:.15g}"
+    if info.lt is not None:
+        yield f"below {info.lt:.15g}"
+
+
+# --- values ---
+
+
+def from_text(text: str, info: inspect.Type) -> Any:
+    """Return what a text means for a type; the text itself where it means nothing else.
+
+    >>> from_text("16", inspect.type_info(int | str))
+    16
+    """
+    info, _, _ = _unwrapped(info)
+    if isinstance(info, inspect.ListType):
+        return [from_text(part.strip(), info.item_type) for part in text.split(",")]
+    kinds = info.types if isinstance(info, inspect.UnionType) else (info,)
+    possible = {_kind(kind) for kind in kinds}
+    if bool in possible and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    # A group may be called "none".
+    if type(None) in possible and str not in possible and text == NOTHING:
+        return None
+    for kind in (int, float):
+        if kind in possible and _NUMBERS[kind].fullmatch(text):
+            return kind(text)
+    return text
+
+
+_NUMBERS: Mapping[type, re.Pattern[str]] = {
+    int: re.compile(r"[+-]?[0-9]{1,18}"),
+    float: re.compile(r"[+-]?(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"),
+}
+
+
+def _kind(info: inspect.Type) -> type | None:
+    info, _, _ = _unwrapped(info)
+    if isinstance(info, inspect.LiteralType):
+        return type(info.values[0])
+    kinds: dict[type[inspect.Type], type] = {
+        inspect.NoneType: type(None),
+        inspect.BoolType: bool,
+        inspect.IntType: int,
+        inspect.FloatType: float,
+        inspect.StrType: str,
+    }
+    return kinds.get(type(info))
+
+
+def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
+    """Return the value as the field's type has it; UNSET and one more fault if it does not fit."""
+    try:
+        return msgspec.convert(value, field.type)
+    except msgspec.ValidationError:
+        text = f"{field.name}={shown(value)}: give {field.allowed}"
+        faults.append(Fault((field.name,), text, {field.name: origin} if origin else {}))
+        return msgspec.UNSET
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it, not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def flattened(
+    values: Mapping[str, Any],
+    struct: type[msgspec.Struct],
+    faults: list[Fault],
+    origin: str = "",
+    before: str = "",
+) -> Iterator[tuple[Field, Any]]:
+    """Yield each given field with its value; a name that is none becomes a fault."""
+    known = fields(struct)
+    for name, given in values.items():
+        full = before + str(name)
+        value = msgspec.structs.asdict(given) if isinstance(given, msgspec.Struct) else given
+        inner = [each for each in known if each.startswith(f"{full}.")]
+        if full in known:
+            yield known[full], value
+        elif inner and isinstance(value, Mapping):
+            yield from flattened(value, struct, faults, origin, f"{full}.")
+        else:
+            origins = {full: origin} if origin else {}
+            if inner:
+                text = f"{full}={shown(value)}: give a table with {_listed(inner)}"
+            else:
+                siblings = [each for each in known if each.startswith(before)]
+                short = list(dict.fromkeys(_last(each, before) for each in siblings))
+                text = f"{full!r} is no setting{guess(str(name), short)}"
+                text += f"; the settings are {', '.join(short)}"
+            faults.append(Fault((full,), text, origins))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(name.rpartition(".")[2] for name in names)
+
+
+def _last(name: str, before: str) -> str:
+    return name.removeprefix(before).partition(".")[0]
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted names as tables: ``retry.attempts`` as ``attempts`` in ``retry``."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        table, dot, last = name.rpartition(".")
+        (result.setdefault(table, {}) if dot else result)[last] = value
+    return result

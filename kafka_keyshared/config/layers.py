@@ -1,0 +1,258 @@
+"""Where settings come from: default < file < environment < flag, each checked as it comes.
+
+What is wrong in a layer is wrong even where a higher layer gives another value: a file is right or
+it is not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.config import environment
+from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
+from kafka_keyshared.config.faults import Fault, SettingsError, refuse
+from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
+from kafka_keyshared.config.options import FileConfig, Options
+from kafka_keyshared.config.properties import ALIASES
+from kafka_keyshared.config.secrets import scrubbed
+from kafka_keyshared.errors import ConfigError
+
+KAFKA = "kafka"
+
+
+@dataclass(slots=True)
+class Layer:
+    """What one source gives, by the setting's name; ``client`` has the client's own settings."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    client: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def put(self, name: str, value: Any, origin: str) -> None:
+        """Take a value for a setting of the structure."""
+        known = fields()[name]
+        fits = accepted(known, value, self.faults, f"from {origin}")
+        if fits is msgspec.UNSET:
+            return
+        if known.client is not None:
+            self.put_client(known.client, fits, origin)
+        else:
+            self.settings[name], self.origins[name] = fits, origin
+
+    def put_client(self, name: str, value: Any, origin: str, *, injected: bool = False) -> None:
+        """Take a value for a setting of the client."""
+        fault = setting_fault(name, value, injected=injected)
+        if fault is not None:
+            self.faults.append(fault._replace(origins={name: f"from {origin}"}))
+        own = ALIASES.get(name, name)
+        if self.client.get(own, value) != value:
+            text = f"{own!r} is given twice, with different values: leave one out"
+            told = {own: f"from {self.origins[own]} and from {origin}"}
+            self.faults.append(Fault((own,), text, told))
+        self.client[own], self.origins[own] = value, origin
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """All sources put together; ``origins`` says where each setting that was given came from.
+
+    ``faults`` are those of the single sources; what does not fit together is found by
+    :meth:`check`.
+    """
+
+    conf: dict[str, Any]
+    topics: list[str]
+    options: dict[str, Any]
+    origins: dict[str, str]
+    faults: tuple[Fault, ...] = ()
+
+    def check(self) -> None:
+        """Raise :class:`SettingsError` with everything that cannot be used."""
+        # Values that are wrong by themselves would only be told a second time.
+        refuse(self.explained(each) for each in self.faults or self._between())
+
+    def _between(self) -> Iterator[Fault]:
+        yield from conflicts(self.conf)
+        try:
+            options = make_options(self.options)
+            yield from deadline_faults(options, self.conf)
+            options.subscription()
+            options.commit_policy()
+        except SettingsError as error:
+            yield from error.faults
+        except ConfigError as error:
+            yield Fault((), str(error))
+
+    def told(self, error: ConfigError) -> ConfigError:
+        """Return the error with the origin of the settings that it names, and without secrets."""
+        if isinstance(error, SettingsError):
+            return SettingsError(map(self.explained, error.faults))
+        return type(error)(str(self.explained(Fault((), str(error)))))
+
+    def explained(self, fault: Fault) -> Fault:
+        """Return the fault with the origins of its settings, and without secrets."""
+        named = fault.settings or [name for name in self.origins if _names(fault.text, name)]
+        default = "the default"
+        origins = fault.origins or {
+            name: f"from {self.origins[name]}" if name in self.origins else default
+            for name in named
+        }
+        # One setting that nobody has given is missing, which the text says already.
+        if list(origins.values()) == [default]:
+            origins = {}
+        return fault._replace(text=scrubbed(fault.text, self.conf), origins=origins)
+
+
+def _names(text: str, setting: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(setting)}(?![\w.])", text) is not None
+
+
+def merge(layers: Iterable[Layer]) -> Layers:
+    """Put sources together; a later one wins."""
+    conf: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    faults: list[Fault] = []
+    for layer in layers:
+        conf |= layer.client
+        settings |= layer.settings
+        origins |= layer.origins
+        faults += layer.faults
+    topics = settings.pop("topics", [])
+    return Layers(conf, topics, nested(settings), origins, tuple(faults))
+
+
+# --- the sources ---
+
+
+def from_file(path: Path) -> Layer:
+    """Return what a TOML file gives; raise :class:`ConfigError` for one that cannot be read."""
+    layer = Layer()
+    values = _read(path)
+    kafka = values.pop(KAFKA, {})
+    for known, value in flattened(values, FileConfig, layer.faults, f"from {path}"):
+        table = known.name.rpartition(".")[0]
+        layer.put(known.name, value, f"[{table}] in {path}" if table else str(path))
+    if not isinstance(kafka, Mapping):
+        text = f"kafka={shown(kafka)}: give a table with settings of the client"
+        layer.faults.append(Fault((KAFKA,), text, {KAFKA: f"from {path}"}))
+        return layer
+    for name, value in _dotted(kafka):
+        layer.put_client(name, value, f"[{KAFKA}] in {path}")
+    return layer
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """Return what the environment gives."""
+    layer = Layer()
+    for variable, text in environment.ours(environ).items():
+        if (known := environment.variables().get(variable)) is not None:
+            layer.put(known.name, from_text(text.strip(), known.info), variable)
+        elif variable.startswith(environment.CLIENT):
+            name = environment.client_name(variable)
+            layer.put_client(name, text, variable, injected=True)
+            if text.endswith("\n") and "-----END" not in text:
+                why = f"{name!r} ends with a line break, as `echo` without -n makes one: remove it"
+                layer.faults.append(Fault((name,), why, {name: f"from {variable}"}))
+        elif variable != environment.CONFIG:
+            layer.faults.append(environment.unknown(variable))
+    return layer
+
+
+def from_flags(
+    given: Mapping[str, tuple[Any, str]], client: Mapping[str, str], flag: str = "-X"
+) -> Layer:
+    """Return what flags give: name → (value, flag); a value None was not given."""
+    layer = Layer()
+    for name, (value, named) in given.items():
+        if value is not None:
+            typed = from_text(value, fields()[name].info) if isinstance(value, str) else value
+            layer.put(name, typed, named)
+    for name, text in client.items():
+        layer.put_client(name, text, flag, injected=True)
+    return layer
+
+
+def sources(path: str | Path | None, environ: Mapping[str, str] | None = None) -> list[Layer]:
+    """Return the file and the environment, the lower one first.
+
+    The file is ``path``, else the one that ``KEYSHARED_CONFIG`` names, else none; ``environ`` is
+    the process's own unless another is given.
+    """
+    environ = os.environ if environ is None else environ
+    path = environment.config_file(environ) if path is None else Path(path)
+    return [*([] if path is None else [from_file(path)]), from_environment(environ)]
+
+
+def layered(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Layers:
+    """Return the settings of a file and of the environment, for a program to start from.
+
+    Raises :class:`ConfigError` with everything that cannot be used and where it is from. Example::
+
+        settings = layered("keyshared.toml")
+        app = KeyShared(settings.conf, settings.topics, **settings.options)
+    """
+    found = merge(sources(path, environ))
+    found.check()
+    return found
+
+
+def load_file(path: str | Path) -> Layers:
+    """Return what a TOML file gives; raise :class:`ConfigError` with all that is wrong in it."""
+    found = merge([from_file(Path(path))])
+    found.check()
+    return found
+
+
+def make_options(values: Mapping[str, Any]) -> Options:
+    """Return checked options; raise :class:`ConfigError` with every wrong one."""
+    faults: list[Fault] = []
+    fit = {
+        known.name: accepted(known, value, faults)
+        for known, value in flattened(values, Options, faults)
+    }
+    refuse(faults)
+    options = msgspec.convert(nested(fit), Options)
+    refuse(_without_topic(options))
+    return options
+
+
+def _without_topic(options: Options) -> Iterator[Fault]:
+    if options.dlq is not False:
+        return
+    cure = "give dlq=True or dlq='name'"
+    if options.poison == "dead_letter":
+        text = f"poison='dead_letter' needs a dead-letter topic, dlq is not set: {cure}"
+        yield Fault(("poison", "dlq"), text)
+    if options.dlq_create:
+        text = f"dlq_create=True makes a dead-letter topic, dlq is not set: {cure}"
+        yield Fault(("dlq_create", "dlq"), text)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; give the path of a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not TOML, which is text in UTF-8: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _dotted(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the client's settings; ``sasl.password`` without quotes is a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{before}{name}.")
+        else:
+            yield before + name, value

@@ -1,0 +1,325 @@
+"""What a user may set, in one typed place, and how it becomes the core's settings.
+
+The structure is the source of everything that is said about settings: what is accepted, the JSON
+schema, the environment's names, the reference page. So each field carries its meaning
+(``description``), its unit and its flag (``extra``) and its bounds. Times are in seconds, sizes in
+bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError
+
+POOLS = ("thread", "split")
+PULL = "pull"
+PULL_LEASE_SECONDS = 30.0
+_WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
+# What a broker takes for a topic's name.
+_TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+_KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
+_WEEK = 7 * 86_400
+
+AUTO = "auto"
+"""As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
+
+
+class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often and how soon a failed record runs again."""
+
+    attempts: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(description="How often a record is tried, the first time included."),
+    ] = 5
+    backoff: Annotated[
+        Annotated[float, Meta(ge=0, le=_WEEK)],
+        Meta(description="How long a record waits after its first failure.", extra={"unit": "s"}),
+    ] = 0.1
+    factor: Annotated[
+        Annotated[float, Meta(ge=1, le=1e9)],
+        Meta(description="By what the wait grows with each further failure."),
+    ] = 2.0
+    backoff_max: Annotated[
+        Annotated[float, Meta(ge=0, le=_WEEK)],
+        Meta(description="The longest wait.", extra={"unit": "s"}),
+    ] = 30.0
+    jitter: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)],
+        Meta(description="By which share of itself each wait is made longer or shorter by chance."),
+    ] = 0.2
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything but the Kafka client's own configuration."""
+
+    workers: Annotated[
+        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=_WORKERS)],
+        Meta(
+            description="How many workers run handlers, and in what pool.",
+            extra={
+                "flag": "--workers",
+                "allowed": "a number of threads such as 16 or 'thread:16', at least 1 worker, or "
+                "'pull' for members that ask for records",
+            },
+        ),
+    ] = 16
+    dlq: Annotated[
+        bool | Annotated[str, Meta(pattern=_TOPIC)],
+        Meta(
+            description="Where dead letters go: true or 'auto' is the topic `<topic>.dlq`, a name "
+            "is that topic, false nowhere.",
+            extra={"flag": "--dlq", "allowed": "true, false, 'auto' or the name of a topic"},
+        ),
+    ] = False
+    dlq_create: Annotated[
+        bool,
+        Meta(
+            description="Make the dead-letter topic when it is missing; otherwise the start is "
+            "refused.",
+            extra={"flag": "--dlq-create"},
+        ),
+    ] = False
+    dlq_format: Annotated[
+        Literal["headers", "avro"],
+        Meta(
+            description="How a dead letter says what happened: in headers beside the record, or "
+            "in an Avro envelope around it."
+        ),
+    ] = "headers"
+    poison: Annotated[
+        PoisonPolicy | None,
+        Meta(
+            description="What becomes of a record whose attempts are used up. Not set: "
+            "dead_letter with a dead-letter topic, block without."
+        ),
+    ] = None
+    retry: Annotated[RetryOptions, Meta(description="When a failed record runs again.")] = (
+        RetryOptions()
+    )
+    order_scope: Annotated[
+        Literal["topic", "partition", "subscription"],
+        Meta(description="Records of one key are in order within this."),
+    ] = "topic"
+    key: Annotated[
+        Annotated[str, Meta(pattern=_KEY)],
+        Meta(
+            description="What the key of a record is: its own (`record`), a header "
+            "(`header:NAME`), a place in a value of JSON (`json:/a/b`) or a field of a value of "
+            "Avro (`avro:field.path`). In Python also a function of the record.",
+            extra={
+                "flag": "--key",
+                "allowed": "'record', 'header:NAME', 'json:/POINTER' or 'avro:FIELD'",
+            },
+        ),
+    ] = "record"
+    key_schema: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="For `avro:`: a file with the schema of bare Avro, or a folder whose files "
+            "`<id>.avsc` are the schemas of Confluent's wire format.",
+            extra={"allowed": "the path of a file or a folder"},
+        ),
+    ] = None
+    null_keys: Annotated[
+        NullKeys,
+        Meta(
+            description="What a null key means: each such record for itself (any), all of them in "
+            "order (one-lane), or undecodable (reject)."
+        ),
+    ] = "any"
+    undecodable: Annotated[
+        UndecodablePolicy | None,
+        Meta(
+            description="What becomes of a record whose key cannot be read. Not set: dead_letter "
+            "with a dead-letter topic, block without."
+        ),
+    ] = None
+    window_records: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(
+            description="The most records that are received and not settled.",
+            extra={"unit": "records"},
+        ),
+    ] = 10_000
+    window_bytes: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(description="The most bytes of such records.", extra={"unit": "bytes"}),
+    ] = 64 << 20
+    leases_per_worker: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(
+            description="The most records that one worker holds, running or next.",
+            extra={"unit": "records"},
+        ),
+    ] = 1_000
+    max_leases_per_key: Annotated[
+        Literal[1] | None,
+        Meta(
+            description="1: a worker holds one record of a key at a time. Not set: as many as fit."
+        ),
+    ] = None
+    commit_interval: Annotated[
+        Annotated[float, Meta(gt=0, le=_WEEK)],
+        Meta(description="How often is committed while there is work.", extra={"unit": "s"}),
+    ] = 1.0
+    stop_timeout: Annotated[
+        Annotated[float, Meta(gt=0, le=_WEEK)],
+        Meta(
+            description="How long a stop waits for running records; those left are named and run "
+            "again.",
+            extra={"unit": "s"},
+        ),
+    ] = 25.0
+    revoke_deadline: Annotated[
+        Annotated[float, Meta(ge=0, le=_WEEK)],
+        Meta(
+            description="How long a rebalance waits for running records of partitions that go. At "
+            "most half of `max.poll.interval.ms`, less 0.5 s.",
+            extra={"unit": "s"},
+        ),
+    ] = 5.0
+    ack_timeout: Annotated[
+        Annotated[float, Meta(gt=0, le=_WEEK)] | None,
+        Meta(
+            description="After how long a running record counts as stuck. Not set: never, a "
+            "warning names it after 30 s.",
+            extra={"unit": "s"},
+        ),
+    ] = None
+    on_stuck: Annotated[
+        Literal["hold", "exit"],
+        Meta(description="What a stuck record does: hold its lane, or end the instance."),
+    ] = "hold"
+    http_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        Meta(
+            description="Where `/metrics`, `/livez` and `/readyz` are served; 0 is any free port. "
+            "Not set: nowhere.",
+            extra={"flag": "--http-port"},
+        ),
+    ] = None
+    http_host: Annotated[
+        Annotated[str, Meta(min_length=1)],
+        Meta(description="The address to serve on; 0.0.0.0 is every one of this machine."),
+    ] = "127.0.0.1"
+    partition_metrics: Annotated[
+        bool, Meta(description="Whether metrics with one sample per partition are served.")
+    ] = True
+
+    @property
+    def pool(self) -> str:
+        """Return how workers run: ``thread``, or ``pull`` or ``split``: members ask for records.
+
+        Raises :class:`ConfigError` for anything else.
+        """
+        return PULL if self.workers == PULL else self._counted()[0]
+
+    def _counted(self) -> tuple[str, int]:
+        match = re.fullmatch(_WORKERS, str(self.workers))
+        if match is None or match[2] is None:
+            raise ConfigError(
+                f"workers={self.workers!r}: give a number of threads such as 16 or 'thread:16', at "
+                "least 1 worker, or 'pull' for members that ask for records"
+            )
+        return match[1] or POOLS[0], int(match[2])
+
+    @property
+    def lease_timeout(self) -> float | None:
+        """Return for how many seconds a member may have a record; None: as long as it likes."""
+        if self.ack_timeout is None and self.pool == PULL:
+            return PULL_LEASE_SECONDS
+        return self.ack_timeout
+
+    def worker_names(self) -> tuple[str, ...]:
+        """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
+        if self.pool == PULL:
+            return ()  # its workers are the members that join
+        return tuple(f"worker-{index}" for index in range(self._counted()[1]))
+
+    def subscription(self, name: str = "default") -> SubscriptionSettings:
+        """Return the core's settings of a subscription with these options."""
+        has_dlq = self.dlq is not False
+        settings = SubscriptionSettings(
+            name=name,
+            workers=self.worker_names(),
+            order_scope=self.order_scope,
+            key_of=self._key_of(),
+            null_keys=self.null_keys,
+            undecodable=self.undecodable,
+            retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
+            poison=self.poison or ("dead_letter" if has_dlq else "block"),
+            dlq=has_dlq,
+            window_records=self.window_records,
+            window_bytes=self.window_bytes,
+            leases_per_worker=self.leases_per_worker,
+            max_leases_per_key=self.max_leases_per_key or (1 if self.pool == PULL else None),
+            individually=self.pool != "thread",
+            # What a member holds for too long is taken from it; a thread can only be named.
+            ack_timeout=self.ack_timeout if self.pool == "thread" else None,
+            exit_when_stuck=self.on_stuck == "exit",
+        )
+        settings.check()
+        return settings
+
+    def _key_of(self) -> KeyOf | None:
+        if self.key == "record" and self.key_schema is None:
+            return None
+        from kafka_keyshared.keys import parse_key  # it reads Avro, which most do not need
+
+        return parse_key(self.key, None if self.key_schema is None else Path(self.key_schema))
+
+    def commit_policy(self) -> CommitPolicy:
+        """Return when to commit."""
+        policy = CommitPolicy(interval=self.commit_interval)
+        policy.check()
+        return policy
+
+    def dlq_topic(self, topic: str) -> str:
+        """Return the dead-letter topic of a topic."""
+        if isinstance(self.dlq, str) and self.dlq != AUTO:
+            return self.dlq
+        return f"{topic}.dlq"
+
+
+class FileConfig(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A configuration as a whole: the options, what to read, and the client's settings."""
+
+    topics: Annotated[
+        list[Annotated[str, Meta(min_length=1)]],
+        Meta(
+            description="What to read; a name that begins with ^ is a regular expression.",
+            extra={"flag": "-t", "allowed": "a list of topics' names"},
+        ),
+    ] = []
+    group: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="The consumer group, `group.id` to the client.",
+            extra={"flag": "-g", "client": "group.id", "allowed": "the name of a group"},
+        ),
+    ] = None
+    bootstrap: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="Addresses of brokers, `bootstrap.servers` to the client.",
+            extra={
+                "flag": "-b",
+                "client": "bootstrap.servers",
+                "allowed": "host:port, several with commas between",
+            },
+        ),
+    ] = None
+    kafka: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="Settings of the Kafka client.", extra={"flag": "-X"}),
+    ] = {}

@@ -1,0 +1,90 @@
+"""The client's settings that would break the contract, each with the reason.
+
+What merely is dangerous is warned of by the doctor. The source of each rule is what the client was
+seen to do (*The client, as measured* in the architecture page), or the decision that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+_FALSE = ("false", "f", "0")
+
+
+class Refused(NamedTuple):
+    """A setting that is refused. ``values`` says which values, for people.
+
+    ``injected`` ones are refused only where nobody reviews them: in the environment and in flags.
+    """
+
+    setting: str
+    values: str
+    is_meant: Callable[[str], bool]
+    why: str
+    cure: str
+    injected: bool = False
+
+
+def _not_false(text: str) -> bool:
+    return text not in _FALSE
+
+
+def _before_0_10(text: str) -> bool:
+    return text.startswith(("0.8", "0.9"))
+
+
+def _not_zero(text: str) -> bool:
+    return text != "0"
+
+
+def _any(_text: str) -> bool:
+    return True
+
+
+_COMMITS = "it would commit records that are not done"
+_CODE = "runs what it names in this process or as a command"
+_REVIEWED = "put it in the file or in the program, where it is reviewed"
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "enable.auto.commit",
+        "true",
+        _not_false,
+        _COMMITS,
+        "leave it out, this package commits what is safe",
+    ),
+    Refused(
+        "enable.auto.offset.store",
+        "true",
+        _not_false,
+        _COMMITS,
+        "leave it out, this package commits what is safe",
+    ),
+    Refused(
+        "default.topic.config",
+        "anything",
+        _any,
+        "an auto.offset.reset in it wins over the one of this package, and the client would then "
+        "repeat or skip records by itself",
+        "put its settings beside the others",
+    ),
+    Refused(
+        "test.mock.num.brokers",
+        "all but 0",
+        _not_zero,
+        "the client would talk to brokers of its own making and not to bootstrap.servers",
+        "leave it out",
+    ),
+    Refused(
+        "broker.version.fallback",
+        "0.8 and 0.9",
+        _before_0_10,
+        "with api.version.request=false the client then waits for records for ever, without an "
+        "error",
+        "leave it out",
+    ),
+    Refused("plugin.library.paths", "anything", _any, _CODE, _REVIEWED, injected=True),
+    Refused("ssl.engine.location", "anything", _any, _CODE, _REVIEWED, injected=True),
+    Refused("sasl.kerberos.kinit.cmd", "anything", _any, _CODE, _REVIEWED, injected=True),
+)

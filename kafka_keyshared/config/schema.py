@@ -1,0 +1,46 @@
+"""The JSON Schema of the file, made from the structure, for editors and for other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.config.layers import KAFKA
+from kafka_keyshared.config.options import FileConfig
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_CLIENT = "ClientSettings"
+_NOTHING = {"type": "null"}
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of a TOML file.
+
+    It knows the shape of the client's settings, not their names: those are for the installed client
+    to say.
+    """
+    made = msgspec.json.schema(FileConfig)
+    definitions = {name: _of_toml(each) for name, each in made["$defs"].items()}
+    whole = definitions.pop(FileConfig.__name__)
+    # A name without quotes, sasl.password, is a table in a table to TOML.
+    inner = {"$ref": f"#/$defs/{_CLIENT}"}
+    scalar = {"type": ["string", "number", "boolean"]}
+    definitions[_CLIENT] = {"type": "object", "additionalProperties": {"anyOf": [scalar, inner]}}
+    whole["properties"][KAFKA] |= {"additionalProperties": {"anyOf": [scalar, inner]}}
+    return {"$schema": DIALECT, **whole, "title": "keyshared.toml", "$defs": definitions}
+
+
+def _of_toml(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a structure without null, which TOML does not have."""
+    return {**schema, "properties": {name: _field(f) for name, f in schema["properties"].items()}}
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    own = {name: value for name, value in schema.items() if (name, value) != ("default", None)}
+    if "anyOf" in own:
+        kinds = [kind for kind in own["anyOf"] if kind != _NOTHING]
+        own |= {"anyOf": kinds} if len(kinds) > 1 else own.pop("anyOf") and kinds[0]
+    if "enum" in own:
+        own["enum"] = [value for value in own["enum"] if value is not None]
+    return own

@@ -1,0 +1,63 @@
+"""The settings in force, each with where it is from, as they may be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kafka_keyshared.config.client import DEFAULTS
+from kafka_keyshared.config.fields import fields
+from kafka_keyshared.config.layers import Layers
+from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.secrets import masked
+
+DEFAULT = "default"
+
+
+class Shown(NamedTuple):
+    """A value and its origin; a secret is masked."""
+
+    value: Any
+    origin: str
+
+
+def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
+    """Return every setting of the structure, and the client's settings that are not its own."""
+    settings = {}
+    for name, field in fields().items():
+        if field.env is None:
+            continue
+        if field.client is not None:
+            value = layers.conf.get(field.client)
+        elif name == "topics":
+            value = layers.topics
+        else:
+            value = _at(layers.options, name, field.default)
+        settings[name] = Shown(value, layers.origins.get(field.client or name, DEFAULT))
+    own = {field.client for field in fields().values()}
+    client = {
+        name: Shown(masked(name, value), layers.origins.get(name, DEFAULT))
+        for name, value in sorted({**DEFAULTS, **layers.conf}.items())
+        if name not in own
+    }
+    return settings, client
+
+
+def of_program(options: Options, conf: Mapping[str, Any], topics: list[str], origin: str) -> Layers:
+    """Return the settings of an app that brings its own, as if ``origin`` had given them."""
+    values = {name: _at(msgspec.to_builtins(options), name, None) for name in fields(Options)}
+    given = {
+        name: value for name, value in values.items() if value != fields(Options)[name].default
+    }
+    own = {name: value for name, value in conf.items() if value != DEFAULTS.get(name)}
+    origins = dict.fromkeys([*given, *own, "topics"], origin)
+    return Layers(dict(conf), topics, msgspec.to_builtins(options), origins)
+
+
+def _at(table: Mapping[str, Any], name: str, default: Any) -> Any:
+    first, dot, rest = name.partition(".")
+    if first not in table:
+        return default
+    return _at(table[first], rest, default) if dot else table[first]

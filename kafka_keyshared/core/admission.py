@@ -1,0 +1,68 @@
+"""What comes of fetched records that could not be routed, because their key could not be read.
+
+One that is undecodable goes where the policy says, at once. One whose key cannot be read *just now*
+(a schema registry that does not answer) holds up its partition from there on: what follows may be
+of the same key, so anything that ran before it could break the order. Other partitions go on.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core import failures
+from kafka_keyshared.core.events import Command
+from kafka_keyshared.core.pressure import Pressure
+from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.model import Record
+
+READ_AGAIN_AFTER = 1.0
+"""Seconds until a key is read again, where the key function does not say."""
+
+
+def routed(
+    sub: Subscription, pressure: Pressure, now: float, wall_offset: float | None
+) -> list[Command]:
+    """Act on what the routing of a chunk has left over.
+
+    ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
+    """
+    commands: list[Command] = []
+    refused, sub.keys.refused = sub.keys.refused, []
+    for each in refused:
+        at_ms = each.record.timestamp()[1]
+        if wall_offset is not None:
+            at_ms = round((now + wall_offset) * 1000)
+        commands += failures.undecodable(sub, each, at_ms, now)
+    for partition, unread in sub.keys.unread.items():
+        if unread.due is not None:
+            continue
+        after = READ_AGAIN_AFTER if unread.cause.after is None else unread.cause.after
+        unread.due = now + after
+        if sub.name not in pressure.unread.get(partition, ()):
+            commands += pressure.stop_unread(sub, partition)
+        commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
+    return commands
+
+
+def read_again(
+    sub: Subscription, pressure: Pressure, now: float, wall_offset: float | None
+) -> list[Command]:
+    """Route what could not be routed and is due."""
+    due = [
+        partition
+        for partition, unread in sub.keys.unread.items()
+        if unread.due is not None and unread.due <= now
+    ]
+    for partition in due:
+        sub.read_again(partition)
+    commands = routed(sub, pressure, now, wall_offset)
+    for partition in due:
+        if partition not in sub.keys.unread:
+            commands += pressure.read_on(sub, partition)
+    return commands
+
+
+def _told(record: Record, cause: Exception, after: float) -> str:
+    why = cause.__cause__ or cause
+    return (
+        f"the key of {partition_of(record)}@{record.offset()} cannot be read yet: "
+        f"{type(why).__name__}: {why}; its partition waits, next try in {after:.1f} s"
+    )

@@ -1,0 +1,266 @@
+"""The key that each record goes by: its own or a derived one, and what a missing one means.
+
+A subscription has one of these for its whole life. It routes what was fetched to the backlogs, and
+is asked for a record's key and lane wherever something out of the ordinary happens to it; workers
+ask too, from their threads, about records that they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
+from typing import Literal, NamedTuple, TypeAlias
+
+import mmh3
+
+from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, lane_by, lane_of
+from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
+from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
+
+SLOT_MASK = SLOTS - 1
+
+KEYS_SPARE = 1_000
+"""So many derived keys more than twice the window are kept before the settled ones are dropped."""
+
+KeyOf: TypeAlias = Callable[[Record], bytes | None]
+"""A key function: the record's key, None for a null key.
+
+It raises :class:`Undecodable` for a record that will never have a readable key (any other exception
+counts as that), and :class:`Retry` while the key cannot be read just now. For a message that is an
+error of the client and no record it returns None or raises.
+"""
+
+NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
+"""What a null key means: a lane for each such record, one for all of them, or undecodable."""
+
+UndecodablePolicy: TypeAlias = Literal["dead_letter", "block", "drop", "null_key"]
+"""What becomes of a record whose key cannot be read."""
+
+Rows: TypeAlias = Sequence[list[Record]]
+"""For each slot the backlog of the worker that owns it."""
+
+
+class Refused(NamedTuple):
+    """A record whose key cannot be read, and why."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(slots=True)
+class Unread:
+    """The records of a partition from the first one on whose key cannot be read just now.
+
+    What follows waits too, because it may be of the same key. ``due`` is when the key is read
+    again, in monotonic seconds; None until that is decided.
+    """
+
+    records: list[Record]
+    cause: Retry
+    due: float | None = None
+
+
+class OwnKeys:
+    """Records go by their own key.
+
+    ``refused`` are undecodable records on their way to their policy.
+    """
+
+    def __init__(self, scope: OrderScope, nulls: NullKeys) -> None:
+        self._scope = scope
+        self._nulls = nulls
+        self.refused: list[Refused] = []
+        self.unread: dict[TopicPartition, Unread] = {}
+        self.key: Callable[[Record], bytes | None]
+        self.lane: Callable[[Record], Lane]
+        if nulls == "one-lane":
+            self.key, self.lane = self._key, self._lane
+        else:
+            self.key, self.lane = methodcaller("key"), partial(lane_of, scope=scope)
+
+    def _key(self, record: Record) -> bytes | None:
+        key: bytes | None = record.key()
+        return NULL_KEY if key is None else key
+
+    def _lane(self, record: Record) -> Lane:
+        return lane_by(record, self.key(record), self._scope)
+
+    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+        """Append the records to their backlogs; return those that are client events.
+
+        ``alone`` takes the records that go to no particular worker. Hashing a missing key raises
+        TypeError, which stands for the tests for a null key and for an error event, neither of
+        which is then made per record.
+        """
+        hash_key, seed, mask = mmh3.hash, SLOT_SEED, SLOT_MASK
+        stream = iter(records)
+        try:
+            for record in stream:
+                rows[hash_key(record.key(), seed) & mask].append(record)
+        except TypeError:
+            return self._route_checked(record, stream, rows, alone)
+        return []
+
+    def _route_checked(
+        self, first: Record, rest: Iterator[Record], rows: Rows, alone: list[Record]
+    ) -> list[Record]:
+        hash_key, nulls = mmh3.hash, self._nulls
+        events: list[Record] = []
+        record: Record | None = first
+        while record is not None:
+            key = record.key()
+            if key is not None:
+                rows[hash_key(key, SLOT_SEED) & SLOT_MASK].append(record)
+            elif record.error() is not None:
+                events.append(record)
+            elif nulls == "any":
+                alone.append(record)
+            else:
+                self._route_null(record, rows)
+            record = next(rest, None)
+        return events
+
+    def _route_null(self, record: Record, rows: Rows) -> None:
+        if self._nulls == "one-lane":
+            rows[slot_of(NULL_KEY)].append(record)
+        else:
+            self.refused.append(Refused(record, "its key is null"))
+
+    def next_due(self) -> float | None:
+        """Return when a key is to be read again, in monotonic seconds."""
+        return min(
+            (each.due for each in self.unread.values() if each.due is not None), default=None
+        )
+
+    def crowded(self) -> bool:
+        """Say whether there is something to forget; then :meth:`keep` is due."""
+        return False
+
+    def keep(self, held: Iterable[Record]) -> None:
+        """Forget whatever concerns records that are not held any more."""
+
+    def knows(self, record: Record) -> bool:
+        """Say whether the key of a record that is held can be told."""
+        del record
+        return True
+
+
+class DerivedKeys(OwnKeys):
+    """Records go by what a key function makes of them.
+
+    It is called once for each record received, on the owner's thread, and its answer kept for as
+    long as the record is held: were it asked again in trouble, a different answer would break the
+    order, and an expensive one would be paid for twice.
+    """
+
+    # By the record's address, because a message of the client's can be neither hashed nor extended.
+    # An address belongs to one record for as long as that is held; what it said before is replaced
+    # when the next record at it arrives.
+    _keys: dict[int, bytes | None]
+
+    def __init__(
+        self,
+        key_of: KeyOf,
+        scope: OrderScope,
+        nulls: NullKeys,
+        *,
+        undecodable_is_null: bool,
+        window_records: int,
+    ) -> None:
+        super().__init__(scope, nulls)
+        self._key_of = key_of
+        self._undecodable_is_null = undecodable_is_null
+        self._most = 2 * window_records + KEYS_SPARE
+        self._keys = {}
+        self.key, self.lane = self._known_key, self._lane
+
+    def _known_key(self, record: Record) -> bytes | None:
+        return self._keys[id(record)]
+
+    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+        """Append the records to their backlogs; return those that are client events."""
+        key_of, keys, hash_key = self._key_of, self._keys, mmh3.hash
+        seed, mask = SLOT_SEED, SLOT_MASK
+        events: list[Record] = []
+        stream = iter(self._not_behind_unread(records) if self.unread else records)
+        while True:
+            try:
+                for record in stream:
+                    key = key_of(record)
+                    if key is None:
+                        self._keyless(record, rows, alone, events)
+                    else:
+                        rows[hash_key(key, seed) & mask].append(record)
+                        keys[id(record)] = key
+            except Retry as error:
+                self._cannot_now(record, error, events)
+                stream = iter(self._not_behind_unread(stream))
+            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+                self._undecodable(record, error, rows, alone, events)
+            else:
+                return events
+
+    def _keyless(
+        self, record: Record, rows: Rows, alone: list[Record], events: list[Record]
+    ) -> None:
+        if record.error() is not None:
+            events.append(record)
+            return
+        self._keys[id(record)] = NULL_KEY if self._nulls == "one-lane" else None
+        if self._nulls == "any":
+            alone.append(record)
+        else:
+            self._route_null(record, rows)
+
+    def _undecodable(
+        self,
+        record: Record,
+        error: Exception,
+        rows: Rows,
+        alone: list[Record],
+        events: list[Record],
+    ) -> None:
+        if record.error() is not None:
+            events.append(record)
+            return
+        reason = str(error)
+        if not isinstance(error, Undecodable):
+            reason = f"{type(error).__name__}: {reason}"
+        self.refused.append(Refused(record, reason))
+        self._keys[id(record)] = None
+        if self._undecodable_is_null:
+            self._keyless(record, rows, alone, events)
+
+    def _cannot_now(self, record: Record, error: Retry, events: list[Record]) -> None:
+        if record.error() is not None:
+            events.append(record)
+        else:
+            partition = TopicPartition(record.topic(), record.partition())
+            self.unread[partition] = Unread([record], error)
+
+    def _not_behind_unread(self, records: Iterable[Record]) -> list[Record]:
+        """Put aside what follows an unread record in its partition: it may be of the same key."""
+        passed = []
+        for record in records:
+            behind = self.unread.get(TopicPartition(record.topic(), record.partition()))
+            if behind is None or record.error() is not None:
+                passed.append(record)
+            else:
+                behind.records.append(record)
+        return passed
+
+    def crowded(self) -> bool:
+        """Say whether so many keys are known that most of them must be of records long settled."""
+        return len(self._keys) > self._most
+
+    def keep(self, held: Iterable[Record]) -> None:
+        """Forget the keys of all other records."""
+        keys = self._keys
+        # Put in place at once: workers look keys up meanwhile.
+        self._keys = {id(record): keys[id(record)] for record in held if id(record) in keys}
+
+    def knows(self, record: Record) -> bool:
+        """Say whether the key of a record that is held can be told."""
+        return id(record) in self._keys

@@ -1,0 +1,51 @@
+"""Which letters are meant."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kafka_keyshared.dlq.letter import Letter, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a letter must be to be meant; None takes any.
+
+    ``since`` and ``until`` are the times between which the letter was written, in milliseconds
+    since 1970, the second exclusive. ``error`` is searched for in ``TYPE: MESSAGE``. ``partition``
+    and ``offset`` are those of the dead-letter topic. What is no letter of ours has neither
+    source nor error, and is not meant by a choice that asks for them.
+    """
+
+    source_topic: str | None = None
+    source_group: str | None = None
+    error: re.Pattern[str] | None = None
+    key: bytes | None = None
+    since: int | None = None
+    until: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        """Say whether a letter is meant."""
+        return self._takes_place(letter) and self._takes_told(letter.told)
+
+    def _takes_place(self, letter: Letter) -> bool:
+        written = letter.written
+        return (
+            (self.partition is None or letter.at.partition == self.partition)
+            and (self.offset is None or letter.at.offset == self.offset)
+            and (self.key is None or letter.key == self.key)
+            and (self.since is None or (written is not None and written >= self.since))
+            and (self.until is None or (written is not None and written < self.until))
+        )
+
+    def _takes_told(self, told: Told | None) -> bool:
+        if told is None:
+            return (self.source_topic, self.source_group, self.error) == (None, None, None)
+        return (
+            (self.source_topic is None or told.source.topic == self.source_topic)
+            and (self.source_group is None or told.group == self.source_group)
+            and (self.error is None or self.error.search(told.error) is not None)
+        )

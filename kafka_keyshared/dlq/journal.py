@@ -1,0 +1,131 @@
+"""Which letters were replayed: a file that only grows.
+
+The first line names the topic, each further one a batch of letters that the broker has
+acknowledged, as ``{"PARTITION:OFFSET": "MARK", ...}``. The mark is a hash of the letter, so the
+file says nothing about a topic of the same name that was made anew. A line is forced to the disk
+before the next batch goes out; a torn last line, of a process that was killed, is cut off.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.errors import ConfigError
+
+KIND = "keyshared replay"
+VERSION = 1
+
+
+class Journal:
+    """The progress of replays of one topic: :meth:`load` it to look, :meth:`open` it to add.
+
+    Both raise :class:`ConfigError` for a file that is no journal, or that of another topic.
+    """
+
+    def __init__(self, path: Path, topic: str) -> None:
+        self.path = path
+        self._topic = topic
+        self._marks: set[int] = set()
+        self._descriptor: int | None = None
+        self._whole = 0
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __contains__(self, mark: object) -> bool:
+        return mark in self._marks
+
+    def load(self) -> Self:
+        """Read what was replayed; a file that is not there says that nothing was."""
+        if self.path.exists():
+            self._read()
+        return self
+
+    def _read(self) -> None:
+        with self.path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._take(number, json.loads(line))
+                except (ValueError, TypeError, AttributeError) as error:
+                    raise ConfigError(
+                        f"{self.path}: line {number} is not of a replay's progress ({error}); "
+                        "give another file with --state"
+                    ) from error
+                self._whole += len(line)
+
+    def _take(self, number: int, found: dict[str, Any]) -> None:
+        if number > 1:
+            self._marks.update(int(mark, 16) for mark in found.values())
+            return
+        if (found.get("file"), found.get("version")) != (KIND, VERSION):
+            raise ValueError("its first line says something else")
+        if found.get("topic") != self._topic:
+            raise ConfigError(
+                f"{self.path} is the progress of replays of {found.get('topic')!r}, not of "
+                f"{self._topic!r}: give another file with --state"
+            )
+
+    def open(self) -> Self:
+        """Begin to write, which one process may; raise :class:`ConfigError` while another does."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise ConfigError(f"--state {self.path}: {error.strerror}") from error
+        self._descriptor = descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"{self.path}: another replay writes to it; wait for its end"
+            ) from error
+        self._read()
+        os.ftruncate(descriptor, self._whole)
+        os.lseek(descriptor, 0, os.SEEK_END)
+        if self._whole == 0:
+            self._write({"file": KIND, "version": VERSION, "topic": self._topic})
+            _sync_folder(self.path.parent)
+        return self
+
+    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+        """Keep for good that these letters were replayed."""
+        marks = dict(letters)
+        self._write({str(place): f"{mark:016x}" for place, mark in marks.items()})
+        self._marks.update(marks.values())
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._descriptor is None:
+            raise ValueError("the journal is not open")
+        data = json.dumps(line).encode("ascii") + b"\n"
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Keep the file's name for good as well."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,160 @@
+"""What is in a dead-letter topic, as values: letters of either form, and what is none of ours.
+
+Nothing that anybody has written to the topic raises here: it is shown as what it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_keyshared.dlq import avro, envelope
+from kafka_keyshared.dlq.envelope import Headers, is_place, own_headers, replays_of, source_of
+
+
+class Kind(enum.StrEnum):
+    """In which form a letter is written; the last two are no letters that can be used."""
+
+    HEADERS = "headers"
+    AVRO = "avro"
+    FOREIGN = "foreign"
+    UNREADABLE = "unreadable"
+
+
+class Source(NamedTuple):
+    """The record that a letter is of."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+class Place(NamedTuple):
+    """Where a letter stands in the dead-letter topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a letter says of its record's failure; None where it does not say.
+
+    Times are in milliseconds since 1970.
+    """
+
+    source: Source
+    timestamp: int | None = None
+    group: str | None = None
+    attempts: int | None = None
+    error_type: str = ""
+    error_message: str = ""
+    error_stack: str = ""
+    first_failure: int | None = None
+    last_failure: int | None = None
+    replays: int = 0
+
+    @property
+    def error(self) -> str:
+        """The error in words."""
+        return ": ".join(part for part in (self.error_type, self.error_message) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record of the dead-letter topic.
+
+    ``key``, ``value`` and ``headers`` are those of the record that failed. Where ``told`` is None
+    this is no letter that can be read: then they are those of the message, and ``problem`` says
+    why. ``written`` is when the broker's topic got it, in milliseconds since 1970.
+    """
+
+    at: Place
+    written: int | None
+    kind: Kind
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default_factory=list)
+    told: Told | None = None
+    problem: str = ""
+
+
+def read_letter(message: Any) -> Letter:
+    """Return what a message of a dead-letter topic is; it is the client's own object."""
+    at = Place(message.partition(), message.offset())
+    kind_of_time, time = message.timestamp()
+    written = time if kind_of_time and time >= 0 else None
+    key, value = message.key(), message.value()
+    try:
+        headers = envelope.read_headers(message)
+    except envelope.HeadersError as error:
+        return Letter(at, written, Kind.UNREADABLE, key, value, problem=str(error))
+    if (source := source_of(headers)) is not None:
+        told = _told_by_headers(Source(*source), headers)
+        return Letter(at, written, Kind.HEADERS, key, value, own_headers(headers), told)
+    if dict(headers).get(envelope.CONTENT) != envelope.CONTENT_AVRO and not avro.is_known(value):
+        problem = "it has no headers of a dead letter of this package"
+        return Letter(at, written, Kind.FOREIGN, key, value, list(headers), problem=problem)
+    try:
+        found = avro.decode(value)
+        told = _told_by_envelope(found)
+    except avro.UnreadableError as error:
+        return Letter(at, written, Kind.UNREADABLE, key, value, list(headers), problem=str(error))
+    own: Headers = [(each["name"], each["value"]) for each in found["headers"]]
+    return Letter(at, written, Kind.AVRO, found["key"], found["value"], own, told)
+
+
+def _told_by_headers(source: Source, headers: list[tuple[str, Any]]) -> Told:
+    found = dict(headers)
+
+    def text(name: str) -> str:
+        value = found.get(name)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+    def number(name: str) -> int | None:
+        try:
+            return int(text(name))
+        except ValueError:
+            return None
+
+    return Told(
+        source,
+        timestamp=_time(number(envelope.SOURCE_TIMESTAMP)),
+        group=text(envelope.SOURCE_GROUP) or None,
+        attempts=number(envelope.ATTEMPTS),
+        error_type=text(envelope.ERROR_TYPE),
+        error_message=text(envelope.ERROR_MESSAGE),
+        error_stack=text(envelope.ERROR_STACK),
+        first_failure=_time(number(envelope.FIRST_FAILURE)),
+        last_failure=_time(number(envelope.LAST_FAILURE)),
+        replays=replays_of(headers),
+    )
+
+
+def _told_by_envelope(found: dict[str, Any]) -> Told:
+    source = Source(found["source_topic"], found["source_partition"], found["source_offset"])
+    if not is_place(*source):
+        raise avro.UnreadableError(f"it says that it is of {source}, where no record can be")
+    return Told(
+        source,
+        timestamp=_time(found["source_timestamp"]),
+        group=found["source_group"] or None,
+        attempts=found["attempts"],
+        error_type=found["error_type"],
+        error_message=found["error_message"],
+        error_stack=found["error_stack"],
+        first_failure=_time(found["first_failure"]),
+        last_failure=_time(found["last_failure"]),
+        replays=max(0, found["replays"]),
+    )
+
+
+def _time(milliseconds: int | None) -> int | None:
+    return milliseconds if milliseconds is not None and milliseconds >= 0 else None

@@ -1,0 +1,245 @@
+"""Which letters a replay sends, and which of them must wait for which.
+
+Letters of one lane (a key of a source topic) go in the order of their source: partition, then
+offset. The dead-letter topic may hold them otherwise: it is partitioned its own way, and a letter
+that was refused once comes late. So the plan sorts all of them first, by 44 bytes each; with
+everything that belongs to it a letter takes less than :data:`BYTES_PER_LETTER` of memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import lane_hash
+
+Order: TypeAlias = Literal["key", "partition"]
+
+BYTES_PER_LETTER = 200
+
+NO_LANE = 0
+KEYS_NAMED = 1_000
+EXAMPLES = 10
+
+# Unsigned and with the high byte first, so that sorting the bytes sorts the numbers: lane, source
+# topic, partition and offset, digest, place in the dead-letter topic.
+_ROW = struct.Struct(">QIIQQIQ")
+_LANE = slice(0, 8)
+_RECORD = slice(0, 32)
+
+
+class State(IntEnum):
+    """How far a letter of the plan is."""
+
+    PENDING = 0
+    HELD = 1
+    SENT = 2
+    ACKED = 3
+    GONE = 4
+    FAILED = 5
+    BEHIND = 6
+    """It stands behind one of its lane that failed."""
+
+
+PASSED = (State.ACKED, State.GONE)
+STOPPED = (State.FAILED, State.BEHIND)
+
+
+def digest_of(letter: Letter) -> int:
+    """Return 64 bits that are equal for two letters of one record, wherever they stand."""
+    told = letter.told
+    hashed = hashlib.blake2b(digest_size=8)
+    hashed.update(repr((told and (told.source, told.timestamp), letter.key)).encode())
+    hashed.update(b"-" if letter.value is None else b"+" + letter.value)
+    return int.from_bytes(hashed.digest(), "big")
+
+
+def mark_of(letter: Letter, digest: int) -> int:
+    """Return 64 bits by which a letter at its place is known again.
+
+    A topic that was made anew has other letters at the same places, so none of them counts as
+    replayed.
+    """
+    text = repr((letter.at.partition, letter.at.offset, letter.written, digest))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(slots=True)
+class Refused:
+    """What is not replayed, counted; some places as examples."""
+
+    guarded: int = 0
+    foreign: int = 0
+    unreadable: int = 0
+    already: int = 0
+    copies: int = 0
+    examples: dict[str, list[Place]] = field(default_factory=dict)
+
+    def example(self, why: str, at: Place) -> None:
+        """Keep a place as an example while there are few."""
+        places = self.examples.setdefault(why, [])
+        if len(places) < EXAMPLES:
+            places.append(at)
+
+
+class Plan:
+    """The letters to be sent, collected by :meth:`add` and put in order by :meth:`close`.
+
+    ``max_replays`` is the loop guard: a record that was replayed so often before is refused.
+    ``order`` is what a lane is: the records of a key, or all of a source partition. Raises
+    :class:`ConfigError` for more than ``max_letters``.
+    """
+
+    def __init__(self, max_replays: int, order: Order, max_letters: int) -> None:
+        self._max_replays = max_replays
+        self._order = order
+        self._max_letters = max_letters
+        self._topics: dict[str, int] = {}
+        self._names: dict[int, bytes] = {}
+        self._done: set[bytes] = set()
+        self._places: dict[int, tuple[array[int], array[int]]] = {}
+        self.refused = Refused()
+        self.letters = 0
+        self.rows: list[bytes] = []
+        self.state = bytearray()
+
+    # --- collecting ---
+
+    def add(self, letter: Letter, digest: int, *, already: bool) -> None:
+        """Take a letter into the plan; ``already`` says that it was replayed before."""
+        told = letter.told
+        if told is None:
+            foreign = letter.kind is Kind.FOREIGN
+            self.refused.foreign += foreign
+            self.refused.unreadable += not foreign
+            self.refused.example(letter.kind.value, letter.at)
+            return
+        self.letters += 1
+        if told.replays >= self._max_replays and not already:
+            self.refused.guarded += 1
+            self.refused.example("guarded", letter.at)
+            return
+        if len(self.rows) >= self._max_letters:
+            raise ConfigError(
+                f"more than {self._max_letters:,} letters: choose fewer with --source-topic, "
+                "--since or --partition, or give this process more memory and raise --max-letters"
+            )
+        topic = self._topics.setdefault(told.source.topic, len(self._topics))
+        lane = self._lane(letter)
+        _, partition, offset = told.source
+        row = _ROW.pack(lane, topic, partition, offset, digest, *letter.at)
+        self.rows.append(row)
+        if already:
+            self._done.add(row)
+
+    def _lane(self, letter: Letter) -> int:
+        if letter.told is None or (self._order == "key" and letter.key is None):
+            return NO_LANE
+        source = letter.told.source
+        name = repr(source.topic).encode() + b"\0"
+        name += letter.key or b"" if self._order == "key" else b"%d" % source.partition
+        lane = int.from_bytes(lane_hash(name)[:8], "big") or 1
+        if len(self._names) < KEYS_NAMED and letter.key is not None:
+            self._names.setdefault(lane, letter.key[:64])
+        return lane
+
+    def close(self) -> None:
+        """Put the letters in order, and leave out all but one of each record."""
+        self.rows.sort()
+        kept = []
+        for _, group in groupby(self.rows, key=lambda row: row[_RECORD]):
+            copies = list(group)
+            if self._done and not self._done.isdisjoint(copies):
+                already = sum(row in self._done for row in copies)
+                self.refused.already += already
+                self.refused.copies += len(copies) - already
+                continue
+            self.refused.copies += len(copies) - 1
+            kept.append(copies[0])
+        self.rows = kept
+        self._done.clear()
+        self.state = bytearray(len(kept))
+        found: dict[int, list[tuple[int, int]]] = {}
+        for index, row in enumerate(kept):
+            *_, partition, offset = _ROW.unpack(row)
+            found.setdefault(partition, []).append((offset, index))
+        for partition, pairs in found.items():
+            pairs.sort()
+            self._places[partition] = (
+                array("q", (offset for offset, _ in pairs)),
+                array("q", (index for _, index in pairs)),
+            )
+
+    # --- what it says ---
+
+    def targets(self) -> Counter[str]:
+        """Return how many letters come from each source topic."""
+        names = list(self._topics)
+        return Counter(names[_ROW.unpack(row)[1]] for row in self.rows)
+
+    def keys(self) -> tuple[int, list[tuple[bytes, int]]]:
+        """Return how many lanes there are, and those with the most letters whose key is known."""
+        sizes = Counter(int.from_bytes(row[_LANE], "big") for row in self.rows)
+        sizes.pop(NO_LANE, None)
+        most = [
+            (self._names[lane], size)
+            for lane, size in sizes.most_common(EXAMPLES)
+            if lane in self._names
+        ]
+        return len(sizes), most
+
+    def keyless(self) -> int:
+        """Return how many letters have no lane."""
+        return sum(row[_LANE] == bytes(8) for row in self.rows)
+
+    def highest_partitions(self) -> dict[str, int]:
+        """Return the highest source partition of each source topic."""
+        names, highest = list(self._topics), dict[str, int]()
+        for row in self.rows:
+            _, topic, partition, *_ = _ROW.unpack(row)
+            highest[names[topic]] = max(partition, highest.get(names[topic], 0))
+        return highest
+
+    # --- while it is carried out ---
+
+    def find(self, partition: int, offset: int) -> int | None:
+        """Return the number of the letter at a place, None when none of the plan is there."""
+        offsets, indexes = self._places.get(partition, (None, None))
+        if offsets is None or indexes is None:
+            return None
+        at = bisect_left(offsets, offset)
+        return indexes[at] if at < len(offsets) and offsets[at] == offset else None
+
+    def before(self, index: int) -> int | None:
+        """Return the number of the letter that this one must wait for."""
+        if index == 0 or not self._same_lane(index - 1, index):
+            return None
+        return index - 1
+
+    def behind(self, index: int) -> int | None:
+        """Return the number of the letter that waits for this one."""
+        if index + 1 == len(self.rows) or not self._same_lane(index, index + 1):
+            return None
+        return index + 1
+
+    def _same_lane(self, one: int, other: int) -> bool:
+        lane = self.rows[one][_LANE]
+        return lane == self.rows[other][_LANE] and lane != bytes(8)
+
+    def place(self, index: int) -> Place:
+        """Return where a letter stands."""
+        *_, partition, offset = _ROW.unpack(self.rows[index])
+        return Place(partition, offset)
+
+    def count(self, state: State) -> int:
+        """Return how many letters are in a state."""
+        return self.state.count(state)

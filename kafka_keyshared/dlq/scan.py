@@ -1,0 +1,132 @@
+"""Reads a dead-letter topic from one end to the other, without a group, in constant memory.
+
+The ends are those of the moment when the reading began. A partition is done when a record at or
+beyond its end arrives, or the client says that there is nothing more: behind the last record there
+may be transaction markers, which are offsets without a record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
+
+ANSWER_TIMEOUT = 10.0
+PATIENCE = 30.0
+"""Seconds without a word from the cluster after which reading is given up."""
+
+_WAIT = 0.5
+_CHUNK = 500
+
+_REFUSALS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to READ it",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "it was deleted while it was read",
+    KafkaError._UNKNOWN_TOPIC: "it was deleted while it was read",
+}
+
+Bounds = Mapping[int, tuple[int, int]]
+"""For each partition the first offset and the end."""
+
+
+def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a consumer that only reads what it is assigned."""
+    return {
+        "group.id": "keyshared-dlq",
+        **conf,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        # Where retention has deleted what was there when the reading began.
+        "auto.offset.reset": "earliest",
+        # A replay may be as slow as it is told to be.
+        "max.poll.interval.ms": 86_400_000,
+        "queued.max.messages.kbytes": 16_384,
+    }
+
+
+def bounds_of(consumer: Consumer, topic: str, timeout: float = ANSWER_TIMEOUT) -> Bounds:
+    """Return where each partition begins and ends now.
+
+    Raises :class:`TopicMissingError` when there is no such topic, and
+    :class:`BrokerUnavailableError` when nobody answers within ``timeout`` seconds.
+    """
+    try:
+        # Of all topics: an embedded cluster makes what is asked for by name.
+        there = consumer.list_topics(timeout=timeout).topics
+        if topic not in there or not there[topic].partitions:
+            raise TopicMissingError(
+                f"there is no topic {topic!r}: name the dead-letter topic with -t, as in "
+                "-t orders.dlq"
+            )
+        found = {}
+        for partition in sorted(there[topic].partitions):
+            answer = consumer.get_watermark_offsets(ClientPartition(topic, partition), timeout)
+            if answer is None:
+                raise BrokerUnavailableError(
+                    f"no answer within {timeout:g} s where {topic}-{partition} ends; see whether "
+                    "its leader is up"
+                )
+            found[partition] = answer
+    except KafkaException as error:
+        raise BrokerUnavailableError(
+            f"the ends of {topic!r} could not be asked for: {error.args[0].str()}; see that the "
+            "cluster is up and that this user may DESCRIBE the topic"
+        ) from error
+    return found
+
+
+def messages(
+    consumer: Consumer,
+    topic: str,
+    bounds: Bounds,
+    *,
+    patience: float = PATIENCE,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Message]:
+    """Yield the records within the bounds; those of one partition in the order of their offsets.
+
+    Raises :class:`ConfigError` when the topic may not be read, and :class:`BrokerUnavailableError`
+    after ``patience`` seconds in which nothing came.
+    """
+    left = {partition: bound for partition, bound in bounds.items() if bound[0] < bound[1]}
+    consumer.assign([ClientPartition(topic, number, low) for number, (low, _) in left.items()])
+    heard, reason = clock(), "no answer"
+    try:
+        while left:
+            first = consumer.poll(_WAIT)
+            if first is None:
+                if clock() - heard > patience:
+                    raise BrokerUnavailableError(
+                        f"nothing more of {topic!r} came within {patience:g} s ({reason}); "
+                        f"partitions not read to their ends: {', '.join(map(str, sorted(left)))}"
+                    )
+                continue
+            for message in (first, *consumer.consume(_CHUNK, 0)):
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    reason = _told(topic, error)
+                    continue
+                heard = clock()
+                partition, offset = message.partition(), message.offset()
+                if partition not in left or offset is None:
+                    continue
+                end = left[partition][1]
+                if error is not None or offset + 1 >= end:
+                    del left[partition]
+                    # Not paused: that would outlast this reading.
+                    consumer.incremental_unassign([ClientPartition(topic, partition)])
+                if error is None and offset < end:
+                    yield message
+    finally:
+        consumer.unassign()
+
+
+def _told(topic: str, error: KafkaError) -> str:
+    if error.code() in _REFUSALS:
+        raise ConfigError(f"{topic!r}: {error.str()}: {_REFUSALS[error.code()]}")
+    return error.str()

@@ -1,0 +1,135 @@
+"""Sends replayed records with an idempotent producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafka_keyshared.dlq.envelope import Headers
+from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.publish import CURES, producer_conf
+from kafka_keyshared.dlq.replay import Refusal
+
+ANY_PARTITION = -1
+JAVAS_PARTITIONER = "murmur2_random"
+PARTITIONERS = (JAVAS_PARTITIONER, "murmur2", "consistent_random", "consistent", "fnv1a_random")
+
+_EVERYWHERE = {
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._FATAL,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+}
+
+Tell = Callable[[Refusal | None], None]
+
+
+class KafkaSender:
+    """Sends the records of letters to ``to``, or where each came from.
+
+    ``partitions`` says how many there are of each topic. A record goes back to the partition that
+    it came from, so that it is read by whoever reads the rest of its key. Where there is no such
+    partition, with ``to`` and with a ``partitioner`` (librdkafka's name of one) the key chooses;
+    when none is named, as Java's producers let it.
+
+    The record's own timestamp is not sent along: with an old one, retention would delete it.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        to: str | None,
+        partitions: Mapping[str, int],
+        partitioner: str | None = None,
+    ) -> None:
+        self._to = to
+        self._partitions = partitions
+        self._by_key = to is not None or partitioner is not None
+        self._conf = {
+            **producer_conf(conf),
+            # One letter of a key is on its way at a time: waiting for company only makes it slow.
+            "linger.ms": 0,
+            "partitioner": partitioner or JAVAS_PARTITIONER,
+            # What goes wrong is told once, in the result.
+            "log_level": 2,
+        }
+        self._fatal: KafkaError | None = None
+        self._shared = Producer(self._conf)
+        self._alone: Producer | None = None
+
+    def send(self, letter: Letter, headers: Headers, tell: Tell) -> None:
+        """Send a record; ``tell`` hears of it from inside :meth:`serve`, or at once."""
+        self._send(letter, headers, tell, self._shared)
+
+    def _send(self, letter: Letter, headers: Headers, tell: Tell, producer: Producer) -> None:
+        source = letter.told.source if letter.told else None
+        topic = self._to or (source.topic if source else "")
+        count = self._partitions.get(topic)
+        if count is None:
+            tell(
+                Refusal(f"there is no topic {topic!r}: create it, or name another with --to", False)
+            )
+            return
+        partition = ANY_PARTITION
+        if source is not None and not self._by_key and source.partition < count:
+            partition = source.partition
+
+        def delivered(error: KafkaError | None, _message: Any) -> None:
+            if error is None:
+                tell(None)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and producer is not self._alone:
+                # A broker measures its limit on whole batches: alone it may fit.
+                self._send(letter, headers, tell, self._lone())
+            else:
+                tell(_refusal(topic, self._fatal or error))
+
+        try:
+            producer.produce(
+                topic,
+                key=letter.key,
+                value=letter.value,
+                headers=headers,
+                partition=partition,
+                on_delivery=delivered,
+            )
+        except (BufferError, KafkaException) as error:
+            reason = error.args[0]
+            if not isinstance(reason, KafkaError):
+                reason = KafkaError(KafkaError._QUEUE_FULL)
+            delivered(reason, None)
+
+    def _lone(self) -> Producer:
+        if self._alone is None:
+            self._alone = Producer({**self._conf, "batch.num.messages": 1})
+        return self._alone
+
+    def serve(self, timeout: float) -> None:
+        """Wait for answers, at most ``timeout`` seconds."""
+        if self._alone is not None and len(self._alone):
+            self._poll(self._alone, 0)
+            timeout = min(timeout, 0.01)
+        self._poll(self._shared, timeout)
+
+    def _poll(self, producer: Producer, timeout: float) -> None:
+        try:
+            producer.poll(timeout)
+        except KafkaException as error:
+            # What is fatal is raised here. Nothing of what it still has will be answered.
+            self._fatal = error.args[0]
+            producer.purge()
+
+
+def _refusal(topic: str, error: KafkaError) -> Refusal:
+    everywhere = error.fatal() or error.code() in _EVERYWHERE
+    cure = CURES.get(error.code(), "see what `keyshared doctor` says about it")
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        cure = "raise its max.message.bytes"
+    return Refusal(f"{topic!r}: {error.str()}; {cure}", everywhere)

@@ -1,0 +1,69 @@
+"""Keys as a configuration names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.keys.avro import SchemaId, from_avro
+from kafka_keyshared.keys.sources import from_callable, from_header, from_json
+from kafka_keyshared.keys.values import is_ours
+from kafka_keyshared.model import Record
+
+
+def parse_key(text: str, schema: Path | None = None) -> KeyOf | None:
+    """Return the key function that a setting names; None for ``record``, the record's own key.
+
+    The others are ``header:NAME``, ``json:POINTER`` and ``avro:FIELD``. The last one needs
+    ``schema``: a file with the schema of bare Avro, or a folder whose files ``<id>.avsc`` are the
+    schemas of Confluent's wire format.
+
+    Raises :class:`ConfigError` for anything else.
+    """
+    kind, colon, rest = text.partition(":")
+    if kind != "avro" and schema is not None:
+        raise ConfigError(f"key_schema={str(schema)!r} is for key='avro:FIELD', not {text!r}")
+    if text == "record":
+        return None
+    if colon and kind == "header":
+        return from_header(rest)
+    if colon and kind == "json":
+        return from_json(rest)
+    if colon and kind == "avro":
+        return _parse_avro(rest, schema)
+    raise ConfigError(
+        f"key={text!r}: give 'record', 'header:NAME', 'json:/POINTER' or 'avro:FIELD'"
+    )
+
+
+def key_function(key: Callable[[Record], Any]) -> KeyOf:
+    """Return the key function for any function: one of ours as it is, else :func:`from_callable`.
+
+    Raises :class:`ConfigError` for what cannot be called with one record.
+    """
+    return key if is_ours(key) else from_callable(key)
+
+
+def _parse_avro(field: str, schema: Path | None) -> KeyOf:
+    if schema is None:
+        raise ConfigError(
+            f"key='avro:{field}' needs key_schema: a file with the schema, or a folder of "
+            "<id>.avsc for Confluent's wire format; in Python, from_avro(..., registry=...)"
+        )
+    if schema.is_dir():
+
+        def in_folder(schema_id: SchemaId) -> str | None:
+            file = schema / f"{schema_id}.avsc"
+            return file.read_text("utf-8") if file.is_file() else None
+
+        return from_avro(field, registry=in_folder)
+    try:
+        text = schema.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"key_schema={str(schema)!r}: {error.strerror}; give a file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"key_schema={str(schema)!r} is no text in UTF-8: {error}") from error
+    return from_avro(field, schema=text)

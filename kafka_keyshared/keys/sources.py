@@ -1,0 +1,143 @@
+"""Keys out of headers, JSON values, and functions of the user's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.keys.values import key_bytes, ours
+from kafka_keyshared.model import Record, Retry, Undecodable
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
+
+
+def from_header(name: str) -> KeyOf:
+    """Return the key function for the header of that name; a record without it has a null key.
+
+    Of several headers of the name the last one counts, as for ``Headers.lastHeader`` of Kafka's
+    Java client.
+    """
+    if not name:
+        raise ConfigError("key: a header must have a name, such as 'header:customer'")
+
+    def key_of(record: Record) -> bytes | None:
+        headers = record.headers()
+        if not headers:
+            return None
+        # Where there is one header it is this one, as a rule; looking there first saves a loop.
+        each, value = headers[-1]
+        if each != name:
+            value = next((value for each, value in reversed(headers) if each == name), None)
+        return value if type(value) is bytes else key_bytes(value)
+
+    return ours(key_of)
+
+
+def from_json(pointer: str) -> KeyOf:
+    """Return the key function for a place in the record's value, which is JSON (RFC 8259).
+
+    ``pointer`` is a JSON pointer (RFC 6901) such as ``/customer/id`` or ``/lines/0/sku``; the empty
+    one is the whole value. Where nothing stands there, or a null, or where the record has no value,
+    the key is null. Raises :class:`ConfigError` for what is no pointer.
+    """
+    tokens = _tokens_of(pointer)
+    whole = msgspec.json.Decoder().decode
+    narrow = _narrow_decoder(tokens) if all(map(_PLAIN_NAME.fullmatch, tokens)) else None
+
+    def key_of(record: Record) -> bytes | None:
+        if (value := record.value()) is None or record.error() is not None:
+            return None
+        try:
+            if narrow is not None:
+                with suppress(msgspec.ValidationError):
+                    return key_bytes(narrow(value))
+                # An array on the way, or nothing where an object was meant: read it all.
+            return key_bytes(_walk(whole(value), tokens))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Undecodable(f"the value is not JSON: {error}") from error
+
+    return ours(key_of)
+
+
+def _tokens_of(pointer: str) -> tuple[str, ...]:
+    first, *tokens = pointer.split("/")
+    if first or "~" in pointer.replace("~0", "").replace("~1", ""):
+        raise ConfigError(
+            f"key: {pointer!r} is no JSON pointer: give '/' before each name, such as "
+            "'/customer/id', with '~1' for a '/' and '~0' for a '~' in a name"
+        )
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)
+
+
+def _narrow_decoder(tokens: tuple[str, ...]) -> Callable[[bytes], Any]:
+    """Return what reads only the place that the tokens name, all of them names of objects.
+
+    What is beside it is checked for syntax without making objects of it: half the time or less.
+    """
+    kind: Any = Any
+    for token in reversed(tokens):
+        kind = msgspec.defstruct("Place", [("it", kind, None)], rename={"it": token})
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(value: bytes) -> Any:
+        found = decode(value)
+        for _ in tokens:
+            if found is None:
+                return None
+            found = found.it
+        return found
+
+    return read
+
+
+def _walk(found: Any, tokens: tuple[str, ...]) -> Any:
+    for token in tokens:
+        if isinstance(found, dict):
+            found = found.get(token)
+        elif isinstance(found, list) and _INDEX.fullmatch(token):
+            found = found[int(token)] if int(token) < len(found) else None
+        else:
+            return None
+    return found
+
+
+def from_callable(function: Callable[[Record], Any]) -> KeyOf:
+    """Return the key function that asks yours; what it returns goes through :func:`key_bytes`.
+
+    It must give the same key for the same record whenever it is asked: after a rebalance another
+    member asks again. It may raise :class:`Undecodable` with a reason; every other exception means
+    the same, except :class:`Retry` and an ``OSError`` (a connection that failed, a time-out), which
+    mean *not now*: the record's partition waits.
+
+    Raises :class:`ConfigError` for what cannot be called with one record.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise ConfigError(f"key={name}: give a plain function of one record")
+    try:
+        with suppress(ValueError):  # no signature, being written in C: the first record will tell
+            inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise ConfigError(f"key={name} is called with one record: {error}") from error
+
+    def key_of(record: Record) -> bytes | None:
+        if record.error() is not None:
+            return None
+        try:
+            return key_bytes(function(record))
+        except (Undecodable, Retry):
+            raise
+        except OSError as error:
+            raise Retry from error
+        except Exception as error:
+            raise Undecodable(f"{type(error).__name__}: {error}") from error
+
+    return ours(key_of)

@@ -1,0 +1,166 @@
+"""``Consumer``: the client's own, except that it remembers how it was made.
+
+An existing consumer shows neither its configuration nor its callbacks, a second ``subscribe``
+replaces its callbacks, and ``on_commit`` can be given to the constructor only. A consumer that is
+to be wrapped or split later has to remember all of that.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+
+from kafka_keyshared.config import client_conf
+from kafka_keyshared.errors import KeySharedError
+
+Callback = Callable[..., Any]
+
+OWNERS_CALLS = (
+    *("poll", "consume", "commit", "store_offsets", "seek", "pause", "resume", "close"),
+    *("subscribe", "unsubscribe", "assign", "unassign", "incremental_assign"),
+    "incremental_unassign",
+)
+"""What only the owner may call: each of these changes what is read, or what counts as done."""
+
+JOINLESS = ("close", "subscribe", "unsubscribe")
+
+OWNERS_ANSWERS = ("assignment", "position", "memberid", "consumer_group_metadata")
+"""What only the client that takes part in the group can answer, and only on its owner's thread: a
+call from another thread waits behind the owner's next poll, and the one after it, for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What is given to ``subscribe``: topics, and what hears of a rebalance."""
+
+    topics: Sequence[str] = ()
+    on_assign: Callback | None = None
+    on_revoke: Callback | None = None
+    on_lost: Callback | None = None
+
+
+class Consumer(confluent_kafka.Consumer):
+    """``confluent_kafka.Consumer``, ready to be wrapped (:meth:`KeyShared.wrap`) or split.
+
+    It behaves like its parent, with three differences: it does not commit by itself
+    (``enable.auto.commit`` is false unless given, and an explicit true is refused); it joins its
+    group at the first call after :meth:`subscribe`, so that wrapping it does not make it join
+    twice; and once it has an owner, calls that would disturb it raise :class:`KeySharedError`.
+    What asks the brokers (``committed``, ``get_watermark_offsets``, ``list_topics`` …) goes on
+    working; ``assignment`` and ``position`` answer inside rebalance callbacks, elsewhere the
+    owner's status tells. ``settings`` is its configuration with our defaults, ``subscribed`` what
+    was last given to :meth:`subscribe`.
+
+    Raises :class:`ConfigError` for settings that would commit what is not done.
+    """
+
+    def __init__(self, conf: dict[str, Any] | None = None, **more: Any) -> None:
+        self.settings = client_conf({**(conf or {}), **more})
+        self.subscribed = Subscribed()
+        self.has_owner = False
+        self.live: confluent_kafka.Consumer | None = None
+        self._owners_thread = 0
+        self._join: Callable[[], None] | None = None
+        super().__init__(dict(self.settings))
+
+    @property
+    def has_joined(self) -> bool:
+        """Say whether it takes part in its group already."""
+        return bool(self.subscribed.topics) and self._join is None
+
+    def own(self, live: confluent_kafka.Consumer | None) -> None:
+        """Take it into ownership, by the thread that runs the client ``live`` in its place."""
+        self.has_owner, self.live, self._owners_thread = True, live, threading.get_ident()
+
+    def release(self) -> None:
+        """Make it what it was."""
+        self.has_owner, self.live = False, None
+
+    if not TYPE_CHECKING:  # to a type checker these are their parent's
+
+        def subscribe(self, topics, on_assign=None, on_revoke=None, on_lost=None):
+            """Subscribe as the parent does, at the next call, and remember with what."""
+            _refuse_if_owned(self, "subscribe")
+            if isinstance(topics, str) or not all(isinstance(each, str) for each in topics):
+                raise TypeError(f"subscribe({topics!r}): give a list of topic names")
+            given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+            callbacks = {name: each for name, each in given.items() if each is not None}
+            if wrong := [name for name, each in callbacks.items() if not callable(each)]:
+                raise TypeError(f"subscribe: {wrong[0]} is not callable")
+            self.subscribed = Subscribed(list(topics), **callbacks)
+            self._join = functools.partial(super().subscribe, list(topics), **callbacks)
+
+        def unsubscribe(self):
+            """Unsubscribe as the parent does, and forget what was subscribed to."""
+            _refuse_if_owned(self, "unsubscribe")
+            self.subscribed, self._join = Subscribed(), None
+            super().unsubscribe()
+
+
+def _refuse_if_owned(consumer: Consumer, name: str) -> None:
+    if consumer.has_owner:
+        raise KeySharedError(_refusal(name))
+
+
+def _refusal(name: str) -> str:
+    return (
+        f"{name}() on a consumer that is wrapped or split: its owner polls and commits what is "
+        "done; stop that first, or use the members of the split"
+    )
+
+
+def _guarded(name: str) -> Callback:
+    original = getattr(confluent_kafka.Consumer, name)
+
+    @functools.wraps(original)
+    def method(self: Consumer, *arguments: Any, **more: Any) -> Any:
+        _refuse_if_owned(self, name)
+        join = self._join
+        if join is not None and name not in JOINLESS:
+            self._join = None
+            join()
+        return original(self, *arguments, **more)
+
+    return method
+
+
+def _asked(name: str) -> Callback:
+    original = getattr(confluent_kafka.Consumer, name)
+
+    @functools.wraps(original)
+    def method(self: Consumer, *arguments: Any, **more: Any) -> Any:
+        live = self.live
+        if live is None:
+            return original(self, *arguments, **more)
+        if threading.get_ident() != self._owners_thread:
+            raise KeySharedError(
+                f"{name}() on a consumer that is wrapped or split: only its owner's thread can ask "
+                "that, in a rebalance callback; elsewhere see the status() of the app"
+            )
+        return getattr(live, name)(*arguments, **more)
+
+    return method
+
+
+for _name in OWNERS_CALLS:
+    if _name not in vars(Consumer):
+        setattr(Consumer, _name, _guarded(_name))
+for _name in OWNERS_ANSWERS:
+    setattr(Consumer, _name, _asked(_name))
+
+
+class View:
+    """What rebalance callbacks get for a consumer when the user has none: it can only be asked."""
+
+    def __init__(self, live: confluent_kafka.Consumer) -> None:
+        self._live = live
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OWNERS_CALLS:
+            raise KeySharedError(_refusal(name))
+        return getattr(self._live, name)

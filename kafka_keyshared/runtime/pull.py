@@ -1,0 +1,280 @@
+"""The pull pool: the user's own code asks for records and says when they are done.
+
+A worker of it is a *member's* cell. Each record is a lease of its own here, so that a member may
+settle its records in any order. Cells are locked: members call from any thread, the owner from its
+own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    Failure,
+    Fence,
+    FencePassed,
+    Recalled,
+    Report,
+    SetAside,
+    Slice,
+)
+from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.model import Record
+from kafka_keyshared.runtime.failure import describe
+from kafka_keyshared.runtime.mailbox import Mailbox
+
+Place: TypeAlias = tuple[str, int]
+
+
+class LeaseTimeoutError(Exception):
+    """A member had a record for longer than the lease timeout."""
+
+
+class MemberLeftError(Exception):
+    """A member left without having settled its record."""
+
+
+class Cell:
+    """What one member has: records that wait for it, and those that it has received."""
+
+    def __init__(self, name: str, post: Callable[[Report], None]) -> None:
+        self.name = name
+        self.left = False
+        self.over = False
+        self._post = post
+        self._changed = threading.Condition()
+        self._waiting: deque[Slice] = deque()
+        # In the order in which they were received, with the time of that.
+        self._received: dict[Slice, float] = {}
+        self._failed: set[Lane] = set()
+        self._wakers: list[Callable[[], None]] = []
+
+    # --- the member's side ---
+
+    def take(self, count: int, timeout: float | None) -> list[Slice]:
+        """Receive up to ``count`` records, waiting for the first at most ``timeout`` seconds.
+
+        None waits for ever. Nothing comes any more once the member has left or the instance is
+        over.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self.closed, timeout)
+            taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+            self._received.update(dict.fromkeys(taken, time.monotonic()))
+            return taken
+
+    def when_ready(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once, from any thread, as soon as :meth:`take` need not wait."""
+        with self._changed:
+            if not (self._waiting or self.closed):
+                self._wakers.append(wake)
+                return
+        wake()
+
+    def settle(self, shares: Iterable[Slice]) -> list[Slice]:
+        """Settle received records; return those whose lease was over already."""
+        now = time.monotonic()
+        late: list[Slice] = []
+        with self._changed:
+            for share in shares:
+                received = self._received.get(share)
+                if received is None:
+                    late.append(share)
+                    continue
+                if share.stale:
+                    late.append(share)
+                # In this order: a lease that is neither held nor reported would look unstarted.
+                self._post(Ended(share, now - received))
+                del self._received[share]
+        return late
+
+    def fail(self, share: Slice, failure: Failure) -> bool:
+        """Report a received record as failed; False when its lease was over already."""
+        with self._changed:
+            if share not in self._received:
+                return False
+            self._fail(share, failure)
+            return not share.stale
+
+    def _fail(self, share: Slice, failure: Failure) -> None:
+        """Fail it, and hand back unrun what this member has behind it in its lane."""
+        record = share.records[0]
+        lane = share.lane_of(record)
+        self._post(Failed(share, record, failure))
+        self._post(Ended(share, time.monotonic() - self._received[share]))
+        del self._received[share]
+        if not is_keyless(lane):
+            self._failed.add(lane)
+            for other in [*self._received, *self._waiting]:
+                self._set_aside(other)
+
+    def _set_aside(self, share: Slice) -> bool:
+        """Hand a record back unrun if its lane has failed; until the fence comes by."""
+        record = share.records[0]
+        if share.lane_of(record) not in self._failed:
+            return False
+        self._post(SetAside(share, record))
+        self._post(Ended(share, 0.0))
+        if self._received.pop(share, None) is None and share in self._waiting:
+            self._waiting.remove(share)
+        return True
+
+    def held(self) -> list[Slice]:
+        """Return what is received and not settled, in order."""
+        with self._changed:
+            return list(self._received)
+
+    @property
+    def closed(self) -> bool:
+        """Say whether nothing comes any more."""
+        return self.left or self.over
+
+    def leave(self) -> None:
+        """Take nothing any more, and hand back what is received: it runs again, in order.
+
+        That counts as a failed attempt, or a record on which members break would go round for ever.
+        """
+        with self._changed:
+            self.left = True
+            while self._received:
+                self._fail(next(iter(self._received)), describe(MemberLeftError(self.name)))
+            self._wake()
+
+    # --- the owner's side ---
+
+    def put(self, share: Slice) -> None:
+        """Let a record wait for the member."""
+        with self._changed:
+            if not (self._failed and self._set_aside(share)):
+                self._waiting.append(share)
+                self._wake()
+
+    def recall(self) -> list[tuple[Slice, list[Record]]]:
+        """Take back what the member has not received."""
+        with self._changed:
+            shares = list(self._waiting)
+            self._waiting.clear()
+            for share in shares:
+                self._post(Ended(share, 0.0))
+            return [(share, list(share.records)) for share in shares]
+
+    def progress(self) -> dict[Slice, int]:
+        """Return 1 for each record that has not been received, 0 for each that has."""
+        with self._changed:
+            return {**dict.fromkeys(self._waiting, 1), **dict.fromkeys(self._received, 0)}
+
+    def expire(self, before: float) -> list[Slice]:
+        """Fail what was received before then; return that."""
+        failed = []
+        with self._changed:
+            while self._received and next(iter(self._received.values())) < before:
+                failed.append(next(iter(self._received)))
+                self._fail(failed[-1], _timed_out())
+        return failed
+
+    def pass_fence(self, lanes: Collection[Lane]) -> None:
+        """Take records of these lanes again: everything behind the failed one is handed back."""
+        with self._changed:
+            self._failed.difference_update(lanes)
+
+    def end(self) -> None:
+        """Tell the member that nothing comes any more."""
+        with self._changed:
+            self.over = True
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+
+
+def _timed_out() -> Failure:
+    return describe(LeaseTimeoutError("the lease timeout passed before the record was settled"))
+
+
+class PullPool:
+    """Hands records to members that ask for them. See :class:`~.pool.Pool`.
+
+    ``lease_timeout`` is how long a member may have a record before it counts as a failed attempt,
+    in seconds; None for ever.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox[Any],
+        *,
+        subscription: str = "default",
+        lease_timeout: float | None = None,
+    ) -> None:
+        self.mailbox = mailbox
+        self._subscription = subscription
+        self._lease_timeout = lease_timeout
+        self.cells: dict[Place, Cell] = {}
+
+    def join(self, name: str) -> Cell:
+        """Add a member; before the start only."""
+        cell = Cell(name, self.mailbox.put)
+        self.cells[self._subscription, len(self.cells)] = cell
+        return cell
+
+    def names(self) -> tuple[str, ...]:
+        """Return the members' names, in the order of their places."""
+        return tuple(cell.name for cell in self.cells.values())
+
+    def start(self) -> None:
+        """Nothing to start: the members run in the user's own threads."""
+
+    def submit(self, share: Slice) -> None:
+        """Let the record wait for its member."""
+        self.cells[share.subscription, share.worker].put(share)
+
+    def fence(self, fence: Fence) -> None:
+        """Answer at once: a member hands back what is behind a failed record as it fails."""
+        self.cells[fence.subscription, fence.worker].pass_fence(fence.lanes)
+        self.mailbox.put(FencePassed(fence.subscription, fence.worker, fence.lanes))
+
+    def recall(self, subscription: str, worker: int) -> Recalled:
+        """Take back what the member has not received."""
+        return Recalled(self.cells[subscription, worker].recall())
+
+    def progress(self) -> Mapping[Slice, int]:
+        """Return for each lease whether it has been received."""
+        found: dict[Slice, int] = {}
+        for cell in self.cells.values():
+            found.update(cell.progress())
+        return found
+
+    def dead(self) -> list[Place]:
+        """Return nothing: a member lives until it leaves."""
+        return []
+
+    def left(self) -> list[Place]:
+        """Return the members that have left."""
+        return [place for place, cell in self.cells.items() if cell.left]
+
+    def tend(self) -> None:
+        """End the leases that have lasted too long: each is a failed attempt."""
+        if self._lease_timeout is not None:
+            for cell in self.cells.values():
+                cell.expire(time.monotonic() - self._lease_timeout)
+
+    def replace(self, subscription: str, worker: int) -> None:
+        """Nobody takes the place of a member that has left under its name."""
+
+    def abandon(self, subscription: str, worker: int) -> None:
+        """Nothing to do: a member that leaves hands back what it had."""
+
+    def stop(self, timeout: float) -> list[str]:
+        """Tell the members that nothing comes any more; return those that still have records."""
+        del timeout
+        for cell in self.cells.values():
+            cell.end()
+        return [cell.name for cell in self.cells.values() if cell.held()]

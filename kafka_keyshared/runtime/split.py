@@ -1,0 +1,238 @@
+"""``split``: one consumer, many members, each for a loop of its own that stays as it was.
+
+A member has the calls of a consumer that a loop uses (``poll``, ``consume``, ``commit``,
+``store_offsets``, ``close``). All records of a key come to one member, in order; what is committed
+to the broker is what all members have settled, without a gap.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, overload
+
+import confluent_kafka
+from confluent_kafka import Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.core.events import Slice
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.runtime.pull import Cell
+from kafka_keyshared.runtime.service import KeyShared
+
+log = logging.getLogger("kafka_keyshared.split")
+
+
+class SplitMember:
+    """What one loop uses in place of the consumer; one thread at a time.
+
+    :meth:`commit` of a message settles that record and all earlier ones of its partition that this
+    member received; without one, everything it received. With ``auto_ack`` the next poll settles
+    what the one before it returned.
+    """
+
+    def __init__(self, cell: Cell, fate: Callable[[], BaseException | None], *, auto_ack: bool):
+        self.name = cell.name
+        self._cell = cell
+        self._fate = fate
+        self._auto_ack = auto_ack
+
+    def poll(self, timeout: float | None = None) -> Message | None:
+        """Return the next record, or None after ``timeout`` seconds (None or below 0: no end).
+
+        Raises :class:`KeySharedError` when the instance behind the members has failed. After the
+        end of a clean stop it returns None at once.
+        """
+        found = self._take(1, timeout)
+        return found[0] if found else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Return up to ``num_messages`` records, after at most ``timeout`` seconds.
+
+        Unlike the client's it returns what there is as soon as there is something.
+        """
+        return self._take(num_messages, timeout)
+
+    def _take(self, count: int, timeout: float | None) -> list[Message]:
+        if self._auto_ack:
+            self.commit()
+        waits = None if timeout is None or timeout < 0 else timeout
+        shares = self._cell.take(count, waits)
+        if not shares and (error := self._fate()) is not None:
+            raise KeySharedError(f"{self.name}: the instance has failed: {error}") from error
+        return [share.records[0] for share in shares]  # type: ignore[misc]
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Sequence[ClientPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> None:
+        """Settle what was received: up to the message, below the offsets, or everything.
+
+        It never waits for the broker, which hears of it within the commit interval, also with
+        ``asynchronous=False``: what may be committed depends on the other members too.
+        """
+        del asynchronous
+        self._settle(_ends(message, offsets))
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: Sequence[ClientPartition] | None = None
+    ) -> None:
+        """Settle as :meth:`commit` does: what is stored is what is committed next."""
+        self._settle(_ends(message, offsets))
+
+    def _settle(self, ends: Mapping[tuple[str, int], int] | None) -> None:
+        held = self._cell.held()
+        late = self._cell.settle(
+            held if ends is None else [share for share in held if _is_below(share, ends)]
+        )
+        if late:
+            log.info(
+                "%s: %d records were settled after their partition had gone; they may run again",
+                self.name,
+                len(late),
+            )
+
+    def close(self) -> None:
+        """Leave: what this member has not settled runs again at the others, in order."""
+        self._cell.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _ends(
+    message: Message | None, offsets: Sequence[ClientPartition] | None
+) -> dict[tuple[str, int], int] | None:
+    if message is not None and offsets is not None:
+        raise ConfigError("commit: give a message or offsets, not both")
+    if message is not None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None or offset is None:
+            raise ConfigError("commit: the message was not received from a topic")
+        return {(topic, partition): offset + 1}
+    if offsets is not None:
+        return {(each.topic, each.partition): each.offset for each in offsets}
+    return None
+
+
+def _is_below(share: Slice, ends: Mapping[tuple[str, int], int]) -> bool:
+    record = share.records[0]
+    return record.offset() < ends.get((record.topic(), record.partition()), -1)
+
+
+class Split(Sequence[SplitMember]):
+    """The members of a split consumer, and the instance behind them. Close it at the end.
+
+    ``app`` is the instance (its status, its metrics).
+    """
+
+    def __init__(self, app: KeyShared, members: int, *, auto_ack: bool) -> None:
+        self.app = app
+        self._error: BaseException | None = None
+        self.status: int | None = None
+        self._cells = [app.join_cell(f"worker-{index}") for index in range(members)]
+        self._members = [
+            SplitMember(cell, lambda: self._error, auto_ack=auto_ack) for cell in self._cells
+        ]
+        self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.status = self.app.run()
+        except BaseException as error:  # noqa: BLE001 - raised at the members
+            self._error = error
+        finally:
+            for cell in self._cells:
+                cell.end()
+
+    @overload
+    def __getitem__(self, index: int) -> SplitMember: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SplitMember]: ...
+
+    def __getitem__(self, index: int | slice) -> SplitMember | Sequence[SplitMember]:
+        return self._members[index]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[SplitMember]:
+        return iter(self._members)
+
+    def close(self, timeout: float | None = None) -> int:
+        """Stop: commit what is settled, leave the group, and return the exit status.
+
+        What members have received and not settled is not waited for: it runs again at the next
+        start. Raises what the instance failed with.
+        """
+        for cell in self._cells:
+            cell.leave()
+        self.app.stop()
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return 1 if self.status is None else self.status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def split(
+    consumer: confluent_kafka.Consumer,
+    members: int,
+    *,
+    auto_ack: bool = False,
+    conf: Mapping[str, Any] | None = None,
+    topics: Sequence[str] | None = None,
+    on_assign: Callable[..., Any] | None = None,
+    on_revoke: Callable[..., Any] | None = None,
+    on_lost: Callable[..., Any] | None = None,
+    **options: Any,
+) -> Split:
+    """Return ``members`` members over a consumer that has not polled yet, already running.
+
+    The consumer is given and checked as for :meth:`KeyShared.wrap`. ``options`` are those of
+    :class:`kafka_keyshared.config.Options` that are not about handlers.
+
+    Raises :class:`ConfigError` for a consumer that would commit what is not done.
+
+    Example::
+
+        with split(consumer, 16) as members:
+            threads = [Thread(target=my_loop, args=(member,)) for member in members]
+    """
+    if members < 1:
+        raise ConfigError(f"split into {members} members: there must be at least 1")
+    app = KeyShared.wrap(
+        consumer,
+        conf=conf,
+        topics=topics,
+        on_assign=on_assign,
+        on_revoke=on_revoke,
+        on_lost=on_lost,
+        workers=f"split:{members}",
+        **options,
+    )
+    return Split(app, members, auto_ack=auto_ack)

@@ -1,0 +1,506 @@
+"""Each thing that can be wrong, made wrong with the real thing: what the doctor says of it.
+
+| what is broken | test |
+|---|---|
+| handler: import, error in the module, signature | `test_a_handler_*` |
+| broker down, DNS, wrong port, wrong listener, lost address | `test_a_broker_*`, `test_dns`, … |
+| TLS and SASL, both ways | `test_tls_*`, `test_plaintext_*`, `test_sasl_*` |
+| topic missing, pattern, rights on topic and group | `test_a_topic_*`, `test_*_denied` |
+| group with another assignor or protocol | `test_a_group_*` |
+| positions, retention | `test_a_commit_*`, `test_records_*`, … |
+| dead-letter topic | `test_a_dead_letter_topic_*` |
+| clocks, either way | `test_a_clock_*`, `test_a_record_*` |
+
+What needs no cluster of its own is looked at in ``tests/unit/test_cli_doctor*.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
+    AclOperation,
+    AdminClient,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from kafka_keyshared.cli import survey
+from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.model import TopicPartition
+from tests.conftest import Eventually
+from tests.support.cli import in_process
+from tests.support.live import group_name, write
+from tests.support.secured import Secured
+from tests.support.wire import commit_as_written
+
+Found = dict[str, dict[str, str]]
+Doctor = Callable[..., Found]
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    """Run the doctor with these arguments and client settings and return its checks by name."""
+    # The reason of a dead connection is there at once; there is no need to wait out all of 6 s.
+    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 2.0)
+
+    def run(*arguments: object, **settings: Any) -> Found:
+        for name, value in settings.items():
+            arguments += ("-X", f"{name.replace('_', '.')}={value}")
+        ended = in_process(capsys, "doctor", *arguments, "--json")
+        result: dict[str, Any] = json.loads(ended.out)
+        found = {check["name"]: check for check in result["checks"]}
+        assert ended.status == (0 if result["healthy"] else 3)
+        return found
+
+    return run
+
+
+def expect(found: Found, name: str, status: str, section: str, *said: str) -> None:
+    """Hold a check to its status, its page, and words of its reason and cure."""
+    check = found[name]
+    assert (check["status"], check["page"]) == (status, f"reference/doctor.md#{section}"), check
+    assert check["why"]
+    assert check["cure"]
+    told = f"{check['seen']} | {check['why']} | {check['cure']}"
+    for text in said:
+        assert text in told
+    if status == "fail":
+        assert found[name] in [each for each in found.values() if each["status"] == "fail"]
+
+
+def make_topic(cluster: Cluster, name: str, partitions: int = 1, **settings: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    conf = {key.replace("_", "."): value for key, value in settings.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=conf)])[name].result(30)
+    cluster.create_topic(name, partitions)
+
+
+def statuses(found: Found) -> list[str]:
+    return [check["status"] for check in found.values()]
+
+
+# --- the handler ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "section", "why"),
+    [
+        ("no_such_module:handle", "handler-import", "No module named 'no_such_module'"),
+        ("needs_what_is_not_there.py:handle", "handler-import", "No module named 'nix'"),
+        ("handlers.py:handel", "handler-import", "it has handle, two"),
+        ("handlers.py:two", "handler-unusable", "one record"),
+    ],
+)
+def test_a_handler_that_cannot_be_used(
+    embedded_cluster: Cluster, tmp_path: Path, doctor: Doctor, *, spec: str, section: str, why: str
+) -> None:
+    (tmp_path / "handlers.py").write_text("def handle(record): ...\ndef two(one, other): ...\n")
+    (tmp_path / "needs_what_is_not_there.py").write_text("import nix\ndef handle(record): ...\n")
+    if spec.partition(":")[0].endswith(".py"):
+        spec = str(tmp_path / spec)
+    found = doctor(spec, "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
+    expect(found, "handler", "fail", section, why, "`keyshared run` would refuse it too")
+    assert found["broker"]["status"] == "ok", "the rest is looked at all the same"
+
+
+# --- a broker that cannot be reached ---
+
+
+def test_a_broker_that_is_down(doctor: Doctor) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    found = doctor("-b", address, "-t", "t", "-g", "g", "--dlq", "auto")
+    said = (address, "Connection refused", "nothing listens there", "see that the broker runs")
+    expect(found, "broker", "fail", "nobody-listens", *said)
+    assert statuses(found) == ["skipped", "ok", "fail"] + ["skipped"] * 7, "told once"
+    assert found["retention"]["seen"] == "not looked at: needs positions"
+
+
+def test_dns(doctor: Doctor) -> None:
+    found = doctor("-b", "no-such-host.invalid:9092")
+    said = ("'no-such-host.invalid:9092'", "not known here", "DNS")
+    expect(found, "broker", "fail", "host-unknown", *said)
+
+
+def test_a_port_that_takes_connections_and_never_answers(doctor: Doctor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        found = doctor("-b", f"127.0.0.1:{mute.getsockname()[1]}")
+    expect(found, "broker", "fail", "no-answer", "no answer", "see firewalls")
+
+
+def test_the_listener_of_a_controller(real_cluster: Cluster, doctor: Doctor) -> None:
+    assert isinstance(real_cluster, RealCluster)
+    address = f"127.0.0.1:{real_cluster._nodes[0].address.controller_port}"
+    found = doctor("-b", address)
+    expect(found, "broker", "fail", "not-a-broker", "no broker that", "KRaft controller")
+
+
+def test_an_advertised_address_that_leads_nowhere(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.misled)
+    said = ("127.0.0.1:1, where none answers", "Connection refused", "advertised.listeners")
+    expect(found, "broker", "fail", "misleading-address", *said)
+
+
+# --- TLS and SASL ---
+
+
+def test_tls_that_fits_is_healthy(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.tls, security_protocol="SSL", ssl_ca_location=secured.authority)
+    assert found["broker"]["status"] == "ok"
+
+
+def test_tls_at_a_plain_listener(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.cluster.bootstrap, security_protocol="SSL")
+    said = ("is a plain one", "leave security.protocol out")
+    expect(found, "broker", "fail", "plain-listener", *said)
+
+
+def test_plaintext_at_a_tls_listener(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.tls)
+    said = ("that port wants TLS", "set security.protocol=SSL, or SASL_SSL")
+    expect(found, "broker", "fail", "tls-listener", *said)
+
+
+def test_tls_by_an_authority_that_is_not_known(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.tls, security_protocol="SSL")
+    said = ("certificate verify failed", "the TLS handshake failed", "ssl.ca.location")
+    expect(found, "broker", "fail", "tls-refused", *said)
+
+
+def test_tls_for_another_host(secured: Secured, doctor: Doctor) -> None:
+    """The certificate is for 127.0.0.1; by another name it is somebody else's."""
+    port = secured.tls.rpartition(":")[2]
+    settings = {"security_protocol": "SSL", "ssl_ca_location": secured.authority}
+    found = doctor("-b", f"localhost:{port}", broker_address_family="v4", **settings)
+    expect(found, "broker", "fail", "tls-refused", "the certificate's host name")
+
+
+def test_sasl_refuses_a_password(secured: Secured, doctor: Doctor) -> None:
+    conf = secured.alice("g", password="guessed")
+    found = doctor(**{name.replace(".", "_"): value for name, value in conf.items()})
+    said = ("refuses these credentials", "sasl.password")
+    expect(found, "broker", "fail", "credentials-refused", *said)
+    assert "guessed" not in json.dumps(found)
+
+
+def test_sasl_left_out(secured: Secured, doctor: Doctor) -> None:
+    found = doctor("-b", secured.sasl)
+    said = ("connections are closed", "may want SASL")
+    expect(found, "broker", "fail", "connection-closed", *said)
+
+
+def test_sasl_at_a_plain_listener(secured: Secured, doctor: Doctor) -> None:
+    conf = {**secured.alice("g"), "bootstrap.servers": secured.cluster.bootstrap}
+    found = doctor(**{name.replace(".", "_"): value for name, value in conf.items()})
+    expect(found, "broker", "fail", "plain-listener", "is a plain one")
+
+
+# --- topics and rights ---
+
+
+def test_a_topic_that_is_missing(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
+    found = doctor("-b", real_cluster.bootstrap, "-t", f"{topic}-nix", "-g", topic)
+    said = (f"topic '{topic}-nix' does not exist", "create it or mend the name")
+    expect(found, "topics", "fail", "topic-missing", *said)
+    assert found["group"]["status"] == "ok"
+    for name in ("positions", "retention", "dlq", "clock"):
+        assert found[name]["status"] == "skipped"
+
+
+def test_a_pattern_that_matches_nothing(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
+    found = doctor("-b", real_cluster.bootstrap, "-t", f"^{topic}-[0-9]+")
+    said = ("matches no topic", "mend the pattern or create a topic")
+    expect(found, "topics", "warn", "pattern-matches-nothing", *said)
+
+
+def test_rights_that_are_denied(secured: Secured, topic: str, doctor: Doctor) -> None:
+    """One after the other is given, until nothing is wrong."""
+    dlq, group = f"{topic}.dlq", group_name()
+    for name in (topic, dlq):
+        make_topic(secured.cluster, name)
+        secured.allow(ResourceType.TOPIC, name, AclOperation.DESCRIBE)
+    conf = {name.replace(".", "_"): value for name, value in secured.alice(group).items()}
+    named = ("-t", topic, "--dlq", "auto")
+    found = doctor(*named, **conf)
+    read = (f"may not read '{topic}'", f"allow READ on topic {topic}")
+    expect(found, "topics", "fail", "topic-read-denied", *read)
+    expect(found, "group", "fail", "group-unknown", "authorization failed", "may DESCRIBE it")
+    assert found["dlq"]["status"] == "skipped"
+    secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
+    secured.allow(ResourceType.GROUP, group, AclOperation.DESCRIBE)
+    found = doctor(*named, **conf)
+    assert found["topics"]["status"] == "ok"
+    join = (f"may not join group '{group}'", f"allow READ on group {group}")
+    expect(found, "group", "fail", "group-denied", *join)
+    letters = (f"may not write to '{dlq}'", f"allow WRITE on topic {dlq}")
+    expect(found, "dlq", "fail", "dlq-write-denied", *letters)
+    secured.allow(ResourceType.GROUP, group, AclOperation.READ)
+    secured.allow(ResourceType.TOPIC, dlq, AclOperation.WRITE)
+    found = doctor(*named, **conf)
+    assert "fail" not in statuses(found)
+    # Whether the brokers tell their settings is another right.
+    assert found["metadata"]["status"] == "skipped"
+
+
+# --- the group and its positions ---
+
+
+@contextmanager
+def member(cluster: Cluster, topic: str, **settings: Any) -> Iterator[Consumer]:
+    """Another program's member of the group ``topic``, which has its partitions."""
+    conf = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": topic,
+        "client.id": "an-older-release",
+        "enable.auto.commit": False,
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    other = Consumer(conf)
+    assigned = threading.Event()
+    other.subscribe([topic], on_assign=lambda *_: assigned.set())
+    deadline = time.monotonic() + 90
+    try:
+        while not assigned.is_set():
+            assert time.monotonic() < deadline, "the group does not form"
+            other.poll(0.1)
+        yield other
+    finally:
+        other.close()
+
+
+def test_a_group_that_is_active_with_another_assignor(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    with member(real_cluster, topic, partition_assignment_strategy="cooperative-sticky"):
+        found = doctor(*named)
+        agreed = doctor(*named, partition_assignment_strategy="cooperative-sticky")
+    said = (
+        "'cooperative-sticky' (an-older-release at /127.0.0.1)",
+        "ours: range,roundrobin",
+        "set partition.assignment.strategy=cooperative-sticky",
+    )
+    expect(found, "group", "warn", "other-assignor", *said)
+    assert agreed["group"]["status"] == "ok"
+
+
+def test_a_group_that_is_active_with_another_protocol(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    with member(real_cluster, topic, group_protocol="consumer"):
+        found = doctor(*named)
+    said = ("active with group.protocol=consumer", "ours: classic", "set the same group.protocol")
+    expect(found, "group", "warn", "other-group-protocol", *said)
+
+
+def test_a_commit_that_is_no_text_hides_no_position(
+    any_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    """Reading its metadata raises; the position beside it, and all the others, are shown.
+
+    A real broker makes text of the bytes, which the client then reads past the end of.
+    """
+    any_cluster.create_topic(topic, 3)
+    for partition in range(3):
+        write(any_cluster, topic, [(b"k", b"v")] * 10, partition=partition)
+    for partition, metadata in ((0, b"\xff\xfe\xfd"), (1, b"text")):
+        at = TopicPartition(topic, partition)
+        commit_as_written(any_cluster.bootstrap, topic, at, 4, metadata)
+    named = ("-b", any_cluster.bootstrap, "-t", topic, "-g", topic)
+    found = doctor(*named, auto_offset_reset="earliest")
+    assert found["positions"]["status"] == "ok"
+    seen = f"{topic}: lag 12 (1 of 3 partitions, 10 records, start at the beginning)"
+    assert found["positions"]["seen"] == seen
+
+
+def test_partitions_that_start_at_their_end(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic, 2)
+    for partition in range(2):
+        write(real_cluster, topic, [(b"k", b"v")] * 10, partition=partition)
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 10, b"")
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    said = ("10 records in them would never be read", "set auto.offset.reset=earliest")
+    expect(found, "positions", "warn", "starts-at-end", *said)
+
+
+def test_records_that_were_deleted_unread(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    write(real_cluster, topic, [(b"k", b"v")] * 10)
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 3, b"")
+    admin = AdminClient({"bootstrap.servers": real_cluster.bootstrap})
+    start = ClientPartition(topic, 0, 7)
+    admin.delete_records([start])[start].result(30)
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    said = (f"{topic}-0: from the committed position 3 on, 4 records", "raise retention.ms")
+    expect(found, "retention", "fail", "deleted-unread", *said)
+
+
+def test_a_topic_that_was_made_anew(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
+    make_topic(real_cluster, topic)
+    write(real_cluster, topic, [(b"k", b"v")])
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 500, b"")
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    said = ("position 500 is beyond the end 1", "reset the group's offsets")
+    expect(found, "retention", "fail", "position-beyond-end", *said)
+
+
+# --- dead letters ---
+
+
+def test_a_dead_letter_topic_that_is_missing(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic, "--dlq", "auto")
+    said = (f"'{topic}.dlq' does not exist", "create it, or give --dlq-create")
+    expect(doctor(*named), "dlq", "fail", "dlq-missing", *said)
+    made = doctor(*named, "--dlq-create")["dlq"]
+    assert (made["status"], made["seen"]) == (
+        "ok",
+        f"{topic}.dlq: not there, would be made at start",
+    )
+
+
+def test_a_dead_letter_topic_that_takes_less_and_is_compacted(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    make_topic(real_cluster, f"{topic}.dlq", max_message_bytes="1000", cleanup_policy="compact")
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic, "--dlq", "auto")
+    said = ("takes records of 1,000 bytes at most", "is compacted", "set max.message.bytes")
+    expect(found, "dlq", "warn", "dlq-too-small", *said)
+
+
+def test_a_dead_letter_topic_that_is_consumed_too(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    make_topic(real_cluster, f"{topic}.dlq")
+    named = ("-b", real_cluster.bootstrap, "-t", f"^{topic}", "--dlq", "auto", "--dlq-create")
+    found = doctor(*named)
+    assert found["topics"]["seen"] == f"^{topic}: 2 topics ({topic}, {topic}.dlq)"
+    said = (f"'{topic}.dlq' is consumed here too", "name another topic")
+    expect(found, "dlq", "fail", "dlq-consumed", *said)
+
+
+# --- clocks ---
+
+
+def test_a_record_from_the_future(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
+    """A producer's clock is ten minutes ahead; a broker takes less than an hour."""
+    make_topic(real_cluster, topic)
+    producer = Producer({"bootstrap.servers": real_cluster.bootstrap})
+    refused: list[object] = []
+    ahead = int(time.time() * 1000) + 600_000
+    producer.produce(
+        topic, b"", b"k", timestamp=ahead, on_delivery=lambda error, _: refused.append(error)
+    )
+    assert producer.flush(30) == 0
+    assert refused == [None]
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic)
+    said = (f"{topic}: a record was written", "from now", "a producer's is ahead", "NTP")
+    expect(found, "clock", "warn", "record-from-future", *said)
+
+
+@contextmanager
+def commits(cluster: Cluster, topic: str) -> Iterator[None]:
+    """Somebody commits again and again, so that the coordinator writes its time."""
+    done = threading.Event()
+
+    def commit() -> None:
+        number = 0
+        while not done.wait(0.02):
+            number += 1
+            at = TopicPartition(topic, 0)
+            commit_as_written(cluster.bootstrap, f"{topic}-busy", at, number, b"")
+
+    committer = threading.Thread(target=commit, name="committer")
+    commit_as_written(cluster.bootstrap, f"{topic}-busy", TopicPartition(topic, 0), 0, b"")
+    committer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        committer.join(60)
+
+
+@pytest.mark.parametrize(
+    ("shift", "section", "why"),
+    [
+        (3_600_000, "clock-ahead", "s ahead of that of a broker"),
+        (-60_000, "clock-behind", "s behind that of a broker"),
+        (0, "clock", "the brokers' clocks agree with this one"),
+    ],
+    ids=["ahead", "behind", "right"],
+)
+def test_a_clock_that_is_wrong_either_way(
+    real_cluster: Cluster,
+    topic: str,
+    doctor: Doctor,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+    *,
+    shift: int,
+    section: str,
+    why: str,
+) -> None:
+    """What a broker writes while the doctor looks must have a time between its two looks."""
+    make_topic(real_cluster, topic)
+    right = survey.Survey.now_ms
+    monkeypatch.setattr(survey.Survey, "now_ms", staticmethod(lambda: right() + shift))
+    found: Found = {}
+
+    def told() -> bool:
+        found.update(doctor("-b", real_cluster.bootstrap, "-t", topic))
+        return found["clock"]["status"] != "skipped"
+
+    with commits(real_cluster, topic):
+        eventually(told, 60.0)
+    if shift:
+        expect(found, "clock", "warn", section, why, "by NTP")
+    else:
+        assert (found["clock"]["status"], found["clock"]["page"][-6:]) == ("ok", "#clock")
+        assert why in found["clock"]["seen"]
+
+
+def test_a_clock_that_is_ahead_shows_by_what_a_broker_stamps(
+    real_cluster: Cluster, topic: str, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor waits a moment when the group has members, whose commits will tell."""
+    make_topic(real_cluster, topic, message_timestamp_type="LogAppendTime")
+    right = survey.Survey.now_ms
+    monkeypatch.setattr(survey.Survey, "now_ms", staticmethod(lambda: right() + 90_000))
+    done = threading.Event()
+
+    def produce() -> None:
+        while not done.wait(0.02):
+            write(real_cluster, topic, [(b"k", b"v")])
+
+    with member(real_cluster, topic):
+        producing = threading.Thread(target=produce, name="producing")
+        producing.start()
+        try:
+            found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+        finally:
+            done.set()
+            producing.join(60)
+    expect(found, "clock", "warn", "clock-ahead", "s ahead of that of a broker")

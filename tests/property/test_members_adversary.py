@@ -1,0 +1,226 @@
+"""Members that receive, settle, fail, dawdle and leave as they like, against an oracle.
+
+The pool and its cells are the real ones; only the threads are missing, so a seed fixes everything.
+``KEYSHARED_SEEDS`` multiplies the number of seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.mailbox import Mailbox
+from kafka_keyshared.runtime.pull import Cell, PullPool
+from tests.support.harness import Harness
+from tests.support.records import P0, P1, failure, record
+
+SEEDS = range(60 * max(1, int(os.environ.get("KEYSHARED_SEEDS", "1"))))
+STEPS = 250
+MEMBERS = 3
+KEYS = 7
+
+Place = tuple[TopicPartition, int]
+
+
+class World:
+    """A dispatcher over the real pull pool, what members hold, and what has been settled."""
+
+    def __init__(self, seed: int, *, split: bool) -> None:
+        self.chance = random.Random(seed)
+        settings = SubscriptionSettings(
+            workers=tuple(f"worker-{index}" for index in range(MEMBERS)),
+            retry=RetryPolicy(attempts=1_000, backoff=0.2, jitter=0.0),
+            leases_per_worker=6,
+            max_leases_per_key=None if split else 1,
+            individually=True,
+        )
+        self.split = split
+        self.harness = Harness(settings)
+        self.mailbox: Mailbox[Any] = Mailbox()
+        self.pool = PullPool(self.mailbox, lease_timeout=None)
+        for name in settings.workers:
+            self.pool.join(name)
+        self.harness.pool = self.pool  # type: ignore[assignment]
+        self.written = {P0: 0, P1: 0}
+        self.keys: dict[Place, bytes] = {}
+        # Lane -> what each member holds of it, in the order of its receipt.
+        self.held: dict[int, list[ev.Slice]] = {index: [] for index in range(MEMBERS)}
+        self.settled: set[Place] = set()
+        self.gone: set[int] = set()
+        self.position = {P0: 0, P1: 0}
+        self.harness.assign(P0, P1)
+
+    # --- what happens ---
+
+    def fetch(self) -> None:
+        records = []
+        for _ in range(self.chance.randint(1, 12)):
+            at = self.chance.choice([P0, P1])
+            # A key is of one partition, as it is in a topic.
+            key = b"%d-%d" % (at.partition, self.chance.randrange(KEYS))
+            records.append(record(self.written[at], key, at))
+            self.keys[at, self.written[at]] = key
+            self.written[at] += 1
+        self.harness.fetch(*records, ends=self.written)
+
+    def receive(self) -> None:
+        index = self.chance.randrange(MEMBERS)
+        for share in self.cell(index).take(self.chance.randint(1, 4), 0):
+            self.received(index, share)
+
+    def received(self, index: int, share: ev.Slice) -> None:
+        self.check_receipt(index, share)
+        self.held[index].append(share)
+
+    def settle(self) -> None:
+        index = self.chance.randrange(MEMBERS)
+        chosen = [each for each in self.held[index] if self.chance.random() < 0.5]
+        if self.split:
+            # As a loop does: up to some record of a partition.
+            chosen = self.up_to_one_of(index)
+        for share in self.end(index, chosen):
+            place = place_of(share)
+            assert place not in self.settled, f"{place} settled twice"
+            self.settled.add(place)
+
+    def up_to_one_of(self, index: int) -> list[ev.Slice]:
+        if not self.held[index]:
+            return []
+        partition, offset = place_of(self.chance.choice(self.held[index]))
+        return [
+            each
+            for each in self.held[index]
+            if place_of(each)[0] == partition and place_of(each)[1] <= offset
+        ]
+
+    def end(self, index: int, shares: list[ev.Slice]) -> list[ev.Slice]:
+        """Settle these; return those whose lease was not over."""
+        late = self.cell(index).settle(shares)
+        for each in shares:
+            self.held[index].remove(each)
+        return [each for each in shares if each not in late]
+
+    def fail(self) -> None:
+        index = self.chance.randrange(MEMBERS)
+        if self.held[index] and not self.split:
+            share = self.held[index].pop(self.chance.randrange(len(self.held[index])))
+            self.cell(index).fail(share, failure())
+
+    def expire(self) -> None:
+        """Some member has had everything for too long."""
+        index = self.chance.randrange(MEMBERS)
+        for share in self.cell(index).expire(float("inf")):
+            self.held[index].remove(share)
+
+    def leave(self) -> None:
+        index = self.chance.randrange(MEMBERS)
+        if len(self.gone) < MEMBERS - 1 and self.chance.random() < 0.05:
+            self.cell(index).leave()
+            self.held[index].clear()
+            self.gone.add(index)
+
+    def beat(self) -> None:
+        self.pool.tend()
+        self.harness.now += 0.5
+        self.harness.tell(ev.Beat(self.pool.progress(), self.pool.dead(), None, self.pool.left()))
+
+    def deliver(self) -> None:
+        while not self.mailbox.empty():
+            self.harness.mailbox.append(self.mailbox.get_nowait())
+        self.harness.deliver(self.chance.choice([1, 3, None]))
+
+    def commit(self) -> None:
+        progress = self.pool.progress()
+        while not self.mailbox.empty():
+            self.harness.mailbox.append(self.mailbox.get_nowait())
+        self.harness.deliver()
+        self.harness.tell(ev.CommitDue(progress, None, final=False))
+        for commit in self.harness.commits:
+            for partition, entry in commit.entries.items():
+                for offset in range(self.position[partition], entry.position):
+                    assert (partition, offset) in self.settled, f"{partition}@{offset} committed"
+                assert entry.position >= self.position[partition], "a position fell"
+                self.position[partition] = entry.position
+            self.harness.answer(commit)
+        self.harness.commits.clear()
+
+    # --- what must hold ---
+
+    def check_receipt(self, index: int, share: ev.Slice) -> None:
+        """Nothing ahead of it in its lane is unsettled, except what this very member holds."""
+        partition, offset = place = place_of(share)
+        assert place not in self.settled, f"{place} was received after it was settled"
+        key = self.keys[place]
+        mine = {place_of(each) for each in self.holding(index)} if self.split else set()
+        for earlier in range(offset):
+            if self.keys[partition, earlier] == key:
+                ahead = (partition, earlier)
+                assert ahead in self.settled or ahead in mine, f"{place} overtook {ahead}"
+        for other in self.held:
+            same = [each for each in self.holding(other) if self.keys[place_of(each)] == key]
+            assert other == index or not same, f"{key!r} is at two members"
+
+    def holding(self, index: int) -> list[ev.Slice]:
+        """Return what a member has received and may still settle."""
+        leased = set(self.cell(index).held())
+        return [each for each in self.held[index] if each in leased]
+
+    def cell(self, index: int) -> Cell:
+        return self.pool.cells["default", index]
+
+    def drain(self) -> None:
+        """Everything that was written settles in the end."""
+        for _ in range(3_000):
+            for index in range(MEMBERS):
+                for share in self.cell(index).take(100, 0):
+                    self.received(index, share)
+                for share in self.end(index, list(self.held[index])):
+                    self.settled.add(place_of(share))
+            self.deliver()
+            self.beat()
+            self.commit()
+            if self.position == self.written:
+                return
+        raise AssertionError(f"stuck at {self.position} of {self.written}")
+
+
+def place_of(share: ev.Slice) -> Place:
+    message = share.records[0]
+    return TopicPartition(message.topic(), message.partition()), message.offset()
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["pull", "split"])
+def test_whatever_members_do_keys_stay_in_order_and_nothing_is_lost(split: bool) -> None:
+    happened: dict[str, int] = defaultdict(int)
+    for seed in SEEDS:
+        world = World(seed, split=split)
+        acts: list[Callable[[], None]] = [
+            *[world.receive] * 6,
+            *[world.settle] * 4,
+            *[world.deliver] * 6,
+            *[world.fetch] * 2,
+            *[world.beat] * 2,
+            world.fail,
+            world.expire,
+            world.leave,
+            world.commit,
+        ]
+        try:
+            for _ in range(STEPS):
+                act = world.chance.choice(acts)
+                act()
+                happened[act.__name__] += 1
+            world.drain()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        happened["left"] += len(world.gone)
+    assert happened["left"] > 10, "members do leave"

@@ -1,0 +1,375 @@
+"""Members that ask for records, without Kafka: leases, lateness, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
+from kafka_keyshared.core.events import Ended, Failed, Outcome, Report, SetAside, Slice
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.runtime.mailbox import Mailbox
+from kafka_keyshared.runtime.members import PullMember
+from kafka_keyshared.runtime.pull import Cell, PullPool
+from kafka_keyshared.runtime.split import SplitMember
+from tests.support.records import P0, P1, FakeRecord, record
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+
+
+class Bench:
+    """One cell with what it reports."""
+
+    def __init__(self) -> None:
+        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.cell = Cell("worker-0", self.reports.put)
+
+    def put(self, *records: FakeRecord) -> list[Slice]:
+        shares = [Slice("default", 0, [each]) for each in records]
+        for share in shares:
+            self.cell.put(share)
+        return shares
+
+    def said(self) -> list[Report]:
+        return [self.reports.get_nowait() for _ in range(self.reports.qsize())]
+
+    def kinds(self) -> list[str]:
+        return [type(each).__name__ for each in self.said()]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- a pull member ---
+
+
+def test_records_come_in_order_and_settle_in_any_order(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    first, second = bench.put(record(1), record(2, "other"))
+    one, two = member.receive(1), member.receive(1)
+    assert one is not None
+    assert two is not None
+    assert [one.offset(), two.offset()] == [1, 2]
+    two.ack()
+    one.ack()
+    ended = bench.said()
+    assert [each.slice for each in ended if isinstance(each, Ended)] == [second, first]
+
+
+def test_a_received_record_reads_like_the_clients_own(bench: Bench) -> None:
+    plain = record(7, "k")
+    bench.put(plain)
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    for name in ("topic", "partition", "offset", "key", "value", "headers", "timestamp"):
+        assert getattr(pulled, name)() == getattr(plain, name)(), name
+    assert pulled.leader_epoch() == plain.leader_epoch()
+    assert len(pulled) == len(plain)
+
+
+def test_nothing_to_receive_is_none_after_the_time_and_at_the_end(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    assert member.receive(0.01) is None
+    bench.cell.end()
+    assert member.receive() is None
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "message", "after"),
+    [
+        (lambda pulled: pulled.nack(), Outcome.RETRY, "", None),
+        (lambda pulled: pulled.nack(2.5), Outcome.RETRY, "", 2.5),
+        (lambda pulled: pulled.dead_letter("why"), Outcome.DEAD_LETTER, "why", None),
+    ],
+)
+def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
+    bench: Bench,
+    end: Callable[[Any], None],
+    outcome: Outcome,
+    message: str,
+    after: float | None,
+) -> None:
+    bench.put(record(1))
+    end(PullMember(bench.cell).receive(1))
+    failed, ended = bench.said()
+    assert isinstance(failed, Failed)
+    assert isinstance(ended, Ended)
+    assert failed.failure.outcome is outcome
+    assert failed.failure.message == message
+    assert failed.failure.after == after
+
+
+@pytest.mark.parametrize("delay", [-1.0, float("nan")])
+def test_a_delay_is_seconds_and_not_negative(bench: Bench, delay: float) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    with pytest.raises(ValueError, match="not negative"):
+        pulled.nack(delay)
+    assert bench.said() == []
+    pulled.ack()
+
+
+@pytest.mark.parametrize("late", ["ack", "nack", "dead_letter"])
+def test_a_second_word_about_a_record_is_refused_and_changes_nothing(
+    bench: Bench, late: str
+) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    pulled.ack()
+    bench.said()
+    with pytest.raises(LeaseOverError, match=r"orders-0@1: worker-0 has it no more"):
+        getattr(pulled, late)()
+    assert bench.said() == []
+
+
+@pytest.mark.parametrize("late", ["ack", "nack", "dead_letter"])
+def test_past_the_lease_timeout_the_attempt_has_failed_and_a_late_word_is_refused(
+    bench: Bench, late: str
+) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    assert [each.records[0].offset() for each in bench.cell.expire(float("inf"))] == [1]
+    failed, _ = bench.said()
+    assert isinstance(failed, Failed)
+    assert failed.failure.error_type == "LeaseTimeoutError"
+    with pytest.raises(LeaseOverError):
+        getattr(pulled, late)()
+    assert bench.said() == []
+
+
+def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(bench: Bench) -> None:
+    (share,) = bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    share.stale.add((P0, 0))
+    with pytest.raises(LeaseOverError):
+        pulled.ack()
+    assert bench.kinds() == ["Ended"], "the owner waits for the end of everything it has leased"
+
+
+def test_a_member_that_leaves_hands_back_what_it_had_in_order(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "b"), record(3, "a"))
+    for _ in range(3):
+        member.receive(1)
+    member.close()
+    said = bench.said()
+    assert [
+        (type(each).__name__, each.record.offset())
+        for each in said
+        if isinstance(each, Failed | SetAside)
+    ] == [("Failed", 1), ("SetAside", 3), ("Failed", 2)]
+    assert sum(isinstance(each, Ended) for each in said) == 3
+    assert member.receive(1) is None
+    assert bench.cell.left
+
+
+def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
+    bench: Bench,
+) -> None:
+    """Nothing of a lane may be settled before the record that failed."""
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
+    first, second = member.receive(1), member.receive(1)
+    assert first is not None
+    assert second is not None
+    first.nack()
+    bench.put(record(5, "a"))
+    aside = [each.record.offset() for each in bench.said() if isinstance(each, SetAside)]
+    assert aside == [2, 4, 5]
+    with pytest.raises(LeaseOverError):
+        second.ack()
+    other = member.receive(1)
+    assert other is not None
+    assert other.offset() == 3
+    bench.cell.pass_fence({lane_of(record(1, "a"))})
+    bench.put(record(1, "a"))
+    again = member.receive(1)
+    assert again is not None
+    assert again.offset() == 1
+
+
+def test_a_waiting_member_is_woken_by_a_record_by_its_leaving_and_by_the_end(bench: Bench) -> None:
+    for wake in (lambda: bench.put(record(1)), bench.cell.leave):
+        got: list[Any] = []
+        waiting = threading.Thread(target=lambda: got.append(PullMember(bench.cell).receive(60)))  # noqa: B023
+        waiting.start()
+        wake()
+        waiting.join(30)
+        assert not waiting.is_alive()
+        assert len(got) == 1
+
+
+def test_receive_async_does_not_block_its_event_loop(bench: Bench) -> None:
+    async def consume() -> list[int]:
+        member = PullMember(bench.cell)
+        waiting = asyncio.create_task(member.receive_async())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        threading.Thread(target=lambda: bench.put(record(5))).start()
+        pulled = await asyncio.wait_for(waiting, 30)
+        assert pulled is not None
+        pulled.ack()
+        assert await member.receive_async(0.01) is None
+        bench.cell.end()
+        assert await member.receive_async() is None
+        return [pulled.offset()]
+
+    assert asyncio.run(consume()) == [5]
+
+
+def test_a_cancelled_receive_takes_no_record_along(bench: Bench) -> None:
+    async def consume() -> int:
+        member = PullMember(bench.cell)
+        waiting = asyncio.create_task(member.receive_async())
+        await asyncio.sleep(0)
+        bench.put(record(5))
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        pulled = await member.receive_async(1)
+        assert pulled is not None
+        return pulled.offset()
+
+    assert asyncio.run(consume()) == 5
+
+
+# --- a split member ---
+
+
+def member_of(bench: Bench, *, auto_ack: bool = False) -> SplitMember:
+    return SplitMember(bench.cell, lambda: None, auto_ack=auto_ack)
+
+
+def settled(bench: Bench) -> list[int]:
+    return [each.slice.records[0].offset() for each in bench.said() if isinstance(each, Ended)]
+
+
+def test_committing_a_message_settles_it_and_all_before_it_of_its_partition(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1, "a"), record(2, "b"), record(1, "c", P1), record(3, "a"))
+    found = member.consume(10, 1)
+    member.commit(message=found[1])
+    assert settled(bench) == [1, 2]
+    member.commit()
+    assert settled(bench) == [1, 3]
+    member.commit()
+    assert settled(bench) == []
+
+
+def test_offsets_are_exclusive_as_the_clients_are(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1), record(2), record(3))
+    member.consume(10, 1)
+    offsets = [ClientPartition("orders", 0, 3)]
+    member.store_offsets(offsets=offsets)
+    assert settled(bench) == [1, 2]
+
+
+def test_with_auto_ack_the_next_poll_settles_what_the_last_one_returned(bench: Bench) -> None:
+    member = member_of(bench, auto_ack=True)
+    bench.put(record(1), record(2), record(3))
+    assert len(member.consume(2, 1)) == 2
+    assert settled(bench) == []
+    assert member.poll(1) is not None
+    assert settled(bench) == [1, 2]
+    assert member.poll(0) is None
+    assert settled(bench) == [3]
+
+
+def test_without_auto_ack_a_poll_settles_nothing(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1), record(2))
+    member.poll(1)
+    member.poll(1)
+    assert settled(bench) == []
+
+
+def test_a_message_and_offsets_at_once_are_refused(bench: Bench) -> None:
+    bench.put(record(1))
+    member = member_of(bench)
+    found = member.poll(1)
+    with pytest.raises(ConfigError, match="not both"):
+        member.commit(message=found, offsets=[ClientPartition("orders", 0, 1)])
+    assert bench.said() == []
+
+
+# --- an app with members ---
+
+
+def pull_app(**options: Any) -> KeyShared:
+    return KeyShared(CONF, ["orders"], workers="pull", **options)
+
+
+def test_members_have_names_of_their_own() -> None:
+    app = pull_app()
+    app.join("a")
+    for name in ("a", ""):
+        with pytest.raises(ConfigError, match="a name of its own"):
+            app.join(name)
+
+
+def test_an_app_with_threads_has_no_members() -> None:
+    with pytest.raises(ConfigError, match="workers='pull'"):
+        KeyShared(CONF, ["orders"], workers=2).join("a")
+
+
+def test_without_a_member_it_does_not_run() -> None:
+    with pytest.raises(ConfigError, match="no member"):
+        pull_app().run()
+
+
+def test_members_and_a_handler_are_one_too_many() -> None:
+    app = pull_app()
+    app.join("a")
+    app.handler(lambda record: None)
+    with pytest.raises(ConfigError, match="a handler"):
+        app.run()
+
+
+def test_members_decode_for_themselves() -> None:
+    with pytest.raises(ConfigError, match="value_deserializer"):
+        pull_app(value_deserializer=lambda data, context: data)
+
+
+def test_members_lease_one_record_of_a_key_for_30_s() -> None:
+    app = pull_app()
+    assert app.options.lease_timeout == 30.0
+    assert app.options.subscription().max_leases_per_key == 1
+    assert pull_app(ack_timeout=2.0).options.lease_timeout == 2.0
+    split = KeyShared(CONF, ["orders"], workers="split:3").options
+    assert split.lease_timeout is None
+    assert split.subscription().max_leases_per_key is None
+    assert split.subscription().individually
+
+
+def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:
+    mailbox: Mailbox[Any] = Mailbox()
+    pool = PullPool(mailbox, lease_timeout=0.0)
+    cell = pool.join("a")
+    pool.submit(Slice("default", 0, [record(1)]))
+    (share,) = cell.take(1, 1)
+    assert pool.progress() == {share: 0}
+    assert mailbox.empty()
+    pool.tend()
+    assert isinstance(mailbox.get(timeout=1), Failed)
+    assert pool.progress() == {}
+
+
+def test_members_of_an_app_that_cannot_start_do_not_wait_for_ever() -> None:
+    app = pull_app()
+    member = app.join("a")
+    app.conf["no.such.setting"] = ""
+    with pytest.raises(ConfigError):
+        app.run()
+    assert member.receive() is None
