@@ -1,0 +1,188 @@
+"""Asks a cluster where the logs of topics begin and end, and what a group has committed in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+from kafka_keyshared.dlq.publish import connection_conf
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.patterns import is_pattern, topics_meant
+
+ANSWER_TIMEOUT = 8.0
+_ASK_AGAIN_AFTER = 0.1
+
+# The coordinator of a group that nobody asked for before is still reading its log.
+_NOT_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+class Log(NamedTuple):
+    """A partition's log, from ``begin`` to before ``end``, and the group's committed position.
+
+    ``committed`` is None without a group, and where the group has none.
+    """
+
+    place: TopicPartition
+    begin: int
+    end: int
+    committed: int | None = None
+
+    @property
+    def size(self) -> int:
+        """How many offsets there are."""
+        return self.end - self.begin
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the group has before it: all of them without a committed position."""
+        start = self.begin if self.committed is None else max(self.begin, self.committed)
+        return max(0, self.end - start)
+
+    def stretch(self, newest: float, oldest: float) -> tuple[int, int]:
+        """Return the offsets, from and before, between two parts of the log seen from its end."""
+        return self.end - round(oldest * self.size), self.end - round(newest * self.size)
+
+
+class Logs:
+    """Questions to one cluster; ``consumer`` is never subscribed."""
+
+    def __init__(self, consumer: Consumer, conf: Mapping[str, Any]) -> None:
+        self._consumer = consumer
+        self._admin = AdminClient(
+            {**connection_conf(conf), "log_level": 2, "enable.metrics.push": False}
+        )
+
+    def look(self, topics: Iterable[str], *, with_group: bool) -> list[Log]:
+        """Return every partition of the topics.
+
+        Raises :class:`TopicMissingError` for a topic that is not there, :class:`ConfigError` for
+        what this user may not see, :class:`KeySharedError` when the cluster does not tell.
+        """
+        places = self._places(list(dict.fromkeys(topics)))
+        begins, ends = self._offsets(places, "earliest"), self.ends(places)
+        committed = self._committed(places) if with_group else {}
+        return [Log(each, begins[each], ends[each], committed.get(each)) for each in places]
+
+    def ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where each log ends now."""
+        return self._offsets(places, "latest")
+
+    def _places(self, topics: list[str]) -> list[TopicPartition]:
+        try:
+            # All of them: a cluster may make a topic that is asked for by its name.
+            there = self._consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
+        except KafkaException as error:
+            raise KeySharedError(f"the cluster does not list its topics: {_text(error)}") from error
+        places = []
+        for topic in self._meant(topics, there):
+            if topic not in there:
+                near = get_close_matches(topic, there, n=1)
+                meant = f"did you mean {near[0]!r}? " if near else ""
+                raise TopicMissingError(
+                    f"topic {topic!r} does not exist, or this user may not see it; {meant}mend the "
+                    f"name, or allow DESCRIBE and READ on topic {topic}"
+                )
+            places += [TopicPartition(topic, number) for number in sorted(there[topic].partitions)]
+        return places
+
+    def _meant(self, topics: list[str], there: Iterable[str]) -> list[str]:
+        """Return the topics by their names; a pattern means no topic of the cluster's own."""
+        if not any(map(is_pattern, topics)):
+            return topics
+        found = topics_meant(topics, [name for name in there if not name.startswith("__")])
+        if not found:
+            raise TopicMissingError(
+                f"no topic that this user may see fits {', '.join(topics)}; mend the pattern, or "
+                "allow DESCRIBE and READ on the topics"
+            )
+        return found
+
+    def _offsets(self, places: Sequence[TopicPartition], which: str) -> dict[TopicPartition, int]:
+        asked = {ClientPartition(*place): place for place in places}
+        spec = getattr(OffsetSpec, which)()
+        futures = self._admin.list_offsets(
+            dict.fromkeys(asked, spec), request_timeout=ANSWER_TIMEOUT
+        )
+        found = {}
+        for each, future in futures.items():
+            try:
+                found[asked[each]] = future.result(ANSWER_TIMEOUT + 1).offset
+            except (KafkaException, TimeoutError) as error:
+                reason = error.args[0] if error.args else None
+                if isinstance(reason, KafkaError):
+                    cause = unreadable(reason, each.topic)
+                    if cause is not None:
+                        raise cause from error
+                raise KeySharedError(
+                    f"{each.topic}-{each.partition}: the cluster does not tell where it begins and "
+                    f"ends: {_text(error)}; see whether all its partitions have a leader"
+                ) from error
+        return found
+
+    def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            return self._ask_committed(places)
+        except UnicodeDecodeError:
+            # Another client's metadata, which this one cannot show. The position beside it comes
+            # only together with it, so the partitions are asked for one by one.
+            found: dict[TopicPartition, int] = {}
+            for place in places:
+                try:
+                    found |= self._ask_committed([place])
+                except UnicodeDecodeError:
+                    continue
+            return found
+
+    def _ask_committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        give_up = time.monotonic() + ANSWER_TIMEOUT
+        while True:
+            try:
+                asked = [ClientPartition(*place) for place in places]
+                answers = self._consumer.committed(asked, timeout=ANSWER_TIMEOUT)
+                failed = next((each.error for each in answers if each.error is not None), None)
+            except KafkaException as error:
+                failed = error.args[0]
+            if failed is None:
+                return {
+                    TopicPartition(each.topic, each.partition): each.offset
+                    for each in answers
+                    if each.offset >= 0
+                }
+            if failed.code() not in _NOT_YET or time.monotonic() >= give_up:
+                raise ConfigError(
+                    f"the cluster does not tell what the group (-g) has committed: {failed.str()}; "
+                    "allow READ on the group, or leave -g out: the lag is then the whole topic"
+                )
+            time.sleep(_ASK_AGAIN_AFTER)
+
+
+def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
+    """Return what to tell when a topic cannot be read for good; None when it may yet work."""
+    code = error.code()
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return ConfigError(
+            f"this user may not read topic {topic!r}; allow READ and DESCRIBE on topic {topic}, or "
+            "give the credentials of a user who may with -X"
+        )
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+        return TopicMissingError(f"topic {topic!r} is no longer there; mend the name")
+    return None
+
+
+def _text(error: Exception) -> str:
+    reason = error.args[0] if error.args else error
+    return reason.str() if isinstance(reason, KafkaError) else str(reason or "no answer in time")

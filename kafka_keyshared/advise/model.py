@@ -1,0 +1,340 @@
+"""Makes advice of counts. Nothing here asks anybody; every figure follows from the arguments.
+
+The yardstick is one worker that runs all records one after another, each taking as long as the
+others. A speed-up is how many times sooner a number of workers would be done.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import msgspec
+
+from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally, busiest
+from kafka_keyshared.advise.sample import Sample
+from kafka_keyshared.hashing import slot_of
+
+SHOWN = (4, 16, 64)
+"""The numbers of workers that the advice has figures for."""
+
+WORTH = 1.5
+"""How much more than today makes it worth while."""
+
+GAIN = 1.25
+"""Twice the workers are advised while that speeds up by at least this."""
+
+DENSE = 0.99
+"""A log with fewer records than this part of its offsets is told to be sparse."""
+
+SCOPES = ("partition", "topic", "subscription")
+
+
+class HotKey(msgspec.Struct, kw_only=True):
+    """A key with many records; ``key`` is None when only its hash is known."""
+
+    key: str | None
+    records: int
+    share: float
+
+
+class Scope(msgspec.Struct, kw_only=True):
+    """What a scope of order makes of the keys.
+
+    ``bound`` is the speed-up that no number of workers can pass, because the hottest lane runs one
+    record at a time.
+    """
+
+    lanes: int
+    hottest_share: float
+    bound: float | None
+
+
+class Today(msgspec.Struct, kw_only=True):
+    """The most that plain consumers reach, one for each partition."""
+
+    partitions: int
+    speedup: float
+
+
+class Lag(msgspec.Struct, kw_only=True):
+    """What is to be drained: of ``group``, or the whole of the topics when that is None.
+
+    ``records`` is ``offsets`` less the part that holds no records, as far as the sample tells.
+    """
+
+    group: str | None
+    offsets: int
+    records: int
+    uncommitted_partitions: int
+
+
+class Drain(msgspec.Struct, kw_only=True):
+    """Seconds until the lag is gone; None: never, more arrives than is done."""
+
+    ms_per_record: float
+    today: float | None
+    workers: dict[str, float | None]
+
+
+class Advice(msgspec.Struct, kw_only=True):
+    """Everything that ``keyshared advise`` says. Shares and speed-ups count all records.
+
+    ``verdict`` is one of ``helps``, ``little``, ``one-key``, ``no-keys`` and ``no-records``.
+    """
+
+    verdict: str
+    says: str
+    topics: list[str]
+    records: int
+    complete: bool
+    seconds: float
+    keys: int
+    keys_exact: bool
+    null_keys: int
+    hottest_share: float
+    hottest_bound: float | None
+    hottest_keys: list[HotKey]
+    speedup: dict[str, float]
+    speedup_in_window: dict[str, float]
+    speedup_null_keys_one_lane: dict[str, float] | None
+    unordered: dict[str, float]
+    order_scope: dict[str, Scope]
+    today: Today
+    workers: int
+    lag: Lag
+    drain: Drain
+    arrivals_per_s: float | None
+    arrivals_from: str | None
+    notes: list[str]
+    code: str = ""
+
+
+def speedups(tally: Tally) -> dict[int, float]:
+    """Return the speed-up by number of workers over the whole sample, on the real ring."""
+    return {
+        workers: ratio(tally.records, busiest(tally.loads(workers), tally.records, workers))
+        for workers in WORKERS
+    }
+
+
+def windowed(tally: Tally) -> dict[int, float]:
+    """Return the speed-up when each window has to end before the next one begins.
+
+    An instance sees no further than its window of received, unsettled records, so keys that come in
+    bursts leave workers idle. The real window moves on record by record: this is the worse end.
+    """
+    return {workers: ratio(tally.records, tally.window_steps[workers]) for workers in WORKERS}
+
+
+def one_lane(tally: Tally) -> dict[int, float]:
+    """Return the speed-up when all records without a key are one lane, that of the empty key."""
+    found = {}
+    for workers in WORKERS:
+        loads = tally.loads(workers)
+        loads[tally.owner(slot_of(b""), workers)] += tally.null_keys
+        found[workers] = ratio(tally.records, max(loads.values()))
+    return found
+
+
+def advise(
+    tally: Tally,
+    sample: Sample,
+    *,
+    group: str | None,
+    ms_per_record: float,
+) -> Advice:
+    """Return the advice for these counts."""
+    speedup, in_window = speedups(tally), windowed(tally)
+    lanes = {scope: tally.lanes(scope) for scope in SCOPES}
+    keys = lanes["subscription"]
+    hottest = [_hot(each, tally.records) for each in keys.hottest[:5]]
+    today = Today(
+        partitions=len(sample.logs),
+        speedup=ratio(tally.records, max(tally.partitions.values(), default=0)),
+    )
+    workers = recommended(in_window)
+    density = tally.records / sample.offsets if sample.offsets else 1.0
+    lag = lag_of(sample, group, density)
+    advice = Advice(
+        verdict="",
+        says="",
+        topics=list(dict.fromkeys(log.place.topic for log in sample.logs)),
+        records=tally.records,
+        complete=sample.complete,
+        seconds=round(sample.seconds, 1),
+        keys=keys.lanes,
+        keys_exact=tally.exact,
+        null_keys=tally.null_keys,
+        hottest_share=hottest[0].share if hottest else 0.0,
+        hottest_bound=_bound(keys, tally.records),
+        hottest_keys=hottest,
+        speedup=_shown(speedup),
+        speedup_in_window=_shown(in_window),
+        speedup_null_keys_one_lane=_shown(one_lane(tally)) if tally.null_keys else None,
+        unordered=_shown({n: ratio(tally.records, -(-tally.records // n)) for n in SHOWN}),
+        order_scope={scope: _scope(lanes[scope], tally.records) for scope in SCOPES},
+        today=msgspec.structs.replace(today, speedup=round(today.speedup, 2)),
+        workers=workers,
+        lag=lag,
+        drain=drain(sample, lag, ms_per_record, in_window),
+        arrivals_per_s=None if sample.arrivals is None else round(sum(sample.arrivals.values()), 1),
+        arrivals_from=sample.arrivals_from,
+        notes=[],
+    )
+    advice.verdict, advice.says = _verdict(advice, in_window[workers])
+    advice.notes = _notes(advice, sample, density)
+    return advice
+
+
+def recommended(in_window: Mapping[int, float]) -> int:
+    """Return after how many workers twice as many gain little."""
+    chosen = WORKERS[0]
+    for fewer, more in itertools.pairwise(WORKERS):
+        if in_window[more] < GAIN * in_window[fewer]:
+            break
+        chosen = more
+    return chosen
+
+
+def lag_of(sample: Sample, group: str | None, density: float) -> Lag:
+    """Return what is to be drained."""
+    offsets = sum(log.lag for log in sample.logs)
+    uncommitted = [log for log in sample.logs if log.committed is None and log.size]
+    return Lag(
+        group=group,
+        offsets=offsets,
+        records=round(offsets * min(1.0, density)),
+        uncommitted_partitions=len(uncommitted) if group is not None else 0,
+    )
+
+
+def drain(sample: Sample, lag: Lag, ms_per_record: float, speedup: Mapping[int, float]) -> Drain:
+    """Return how long draining takes, while as much goes on arriving as does now.
+
+    Today each partition is drained by itself; workers share all of it.
+    """
+    arrivals = sample.arrivals or {}
+    rate = 1000 / ms_per_record
+    part = lag.records / lag.offsets if lag.offsets else 1.0
+    each = [_seconds(log.lag * part, rate - arrivals.get(log.place, 0.0)) for log in sample.logs]
+    total = sum(arrivals.values())
+    return Drain(
+        ms_per_record=ms_per_record,
+        today=None if None in each else _rounded(max((s for s in each if s), default=0.0)),
+        workers={
+            str(workers): _rounded(_seconds(lag.records, rate * speedup[workers] - total))
+            for workers in SHOWN
+        },
+    )
+
+
+def _seconds(records: float, per_second: float) -> float | None:
+    if not records:
+        return 0.0
+    return records / per_second if per_second > 0 else None
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
+
+
+def ratio(records: int, steps: int) -> float:
+    """Return how many records run in a step; 0 when there is none."""
+    return records / steps if steps else 0.0
+
+
+def _shown(found: Mapping[int, float]) -> dict[str, float]:
+    return {str(workers): round(found[workers], 2) for workers in SHOWN}
+
+
+def _bound(lanes: Lanes, records: int) -> float | None:
+    return round(records / lanes.hottest[0].records, 2) if lanes.hottest else None
+
+
+def _scope(lanes: Lanes, records: int) -> Scope:
+    share = lanes.hottest[0].records / records if lanes.hottest else 0.0
+    return Scope(lanes=lanes.lanes, hottest_share=_share(share), bound=_bound(lanes, records))
+
+
+def _hot(hot: Hot, records: int) -> HotKey:
+    name = None if hot.key is None else hot.key.decode("utf-8", "backslashreplace")
+    return HotKey(key=name, records=hot.records, share=_share(hot.records / records))
+
+
+def _share(share: float) -> float:
+    """Four digits of it, however small: a share of a millionth is no 0."""
+    return float(f"{share:.4g}")
+
+
+# --- in words ---
+
+
+def _verdict(advice: Advice, best: float) -> tuple[str, str]:
+    today, workers = advice.today, advice.workers
+    if not advice.records:
+        return "no-records", (
+            "there are no records, so nothing is known of its keys: ask again when there are"
+        )
+    if not advice.keys:
+        return "no-keys", (
+            "no record has a key, so there is no order per key to keep. Any number of workers "
+            "helps; Kafka's share groups (KIP-932), or more partitions, do it without this package"
+        )
+    if advice.keys == 1 and not advice.null_keys:
+        return "one-key", (
+            "all records have the same key, and those of one key run one at a time, in order: no "
+            "number of workers helps; choose a key with more values when producing"
+        )
+    most = f"{workers} workers in one process do up to {best:.1f} times the work of one consumer"
+    against = f"{partitions(today)} {today.speedup:.1f} times at most"
+    if best >= WORTH * today.speedup:
+        return "helps", f"it helps: {most}; {against}"
+    why = "which is as parallel as its keys are"
+    if advice.hottest_bound is not None and advice.hottest_bound < WORTH * today.speedup:
+        why = f"because one key has {advice.hottest_share:.0%} of all records"
+    elif best < 0.75 * workers:
+        why = "because too few keys come at a time"
+    return "little", (
+        f"it helps little, {why}: {most}; {against}. What remains: a record that fails or is slow "
+        "stops its own key, not its partition"
+    )
+
+
+def partitions(today: Today) -> str:
+    """Return today's side in words."""
+    if today.partitions == 1:
+        return "one partition means one consumer:"
+    return f"plain consumers, one for each of the {today.partitions:,} partitions, do"
+
+
+def _notes(advice: Advice, sample: Sample, density: float) -> list[str]:
+    notes: list[str] = []
+    if not advice.records:
+        return notes
+    if not advice.keys_exact:
+        notes.append(
+            "there are too many keys to count each: their number is an estimate, good to about 1 %"
+        )
+    if 1 < advice.keys < max(SHOWN) and not advice.null_keys:
+        notes.append(
+            f"there are {advice.keys} keys: never more than {advice.keys} workers have work"
+        )
+    if density < DENSE:
+        notes.append(
+            f"only {density:.0%} of the offsets hold a record (compaction, or the markers of "
+            "transactions): the lag in offsets is an upper bound, the times count records"
+        )
+    if advice.lag.uncommitted_partitions:
+        notes.append(
+            f"the group has committed nothing in {advice.lag.uncommitted_partitions} partitions: "
+            "their whole log is counted as lag"
+        )
+    if None in (advice.drain.today, *advice.drain.workers.values()):
+        notes.append(
+            f"{advice.arrivals_per_s:,.0f} records/s arrive: where it says never, more arrives "
+            "than is done"
+        )
+    if sample.arrivals is None:
+        notes.append("how much arrives is not known, so nothing is taken to arrive meanwhile")
+    return notes

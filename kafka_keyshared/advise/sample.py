@@ -1,0 +1,268 @@
+"""Reads the newest part of live topics without joining a group, committing or writing anything.
+
+How much can be read in the time is not known beforehand, so the newest records of all partitions
+are read first, then those before them, in rounds that are sized to take a few seconds. Whenever the
+time is over, what was read is one stretch at the end of each partition, and each partition is in it
+in proportion.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.advise.count import Tally
+from kafka_keyshared.advise.logs import Log, Logs, unreadable
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.model import TopicPartition
+
+Progress = Callable[[str], None]
+Clock = Callable[[], float]
+
+FIRST_ROUND = 20_000
+ROUND_SECONDS = 3.0
+GROWTH = 10
+"""How much larger than the last a round may be at most."""
+
+LIVE_SECONDS = 5.0
+"""Arrivals are seen in the ends of the partitions once they were watched for so long."""
+HISTORY_SECONDS = 60.0
+"""Arrivals are told from the records' timestamps when the oldest sampled is as old as this."""
+
+_BATCH_BYTES = 4 << 20
+_BATCH_MAX = 2_000
+_WAIT = 0.1
+_SAY_EVERY = 5.0
+
+# Little of everything, so that it fits where the consumer it advises on runs. A small record takes
+# several times its size in the client's queue.
+_MODEST: Mapping[str, Any] = {
+    "queued.max.messages.kbytes": 2_048,
+    "queued.min.messages": 5_000,
+    "fetch.message.max.bytes": 131_072,
+    "fetch.max.bytes": 2_097_152,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 50,
+    "log_level": 2,
+}
+_READ_ONLY: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "allow.auto.create.topics": False,
+    "enable.partition.eof": True,
+    # What the client measures of itself is nobody's business here (KIP-714).
+    "enable.metrics.push": False,
+    # Retention may delete what was about to be read.
+    "auto.offset.reset": "earliest",
+}
+_STRANGER = "keyshared-advise"
+_CALLBACKS = ("on_commit", "stats_cb", "throttle_cb", "error_cb")
+
+
+class Sample(NamedTuple):
+    """What was read, beside the counts.
+
+    ``offsets`` is how many offsets the records stand for; there are fewer records where compaction
+    or transaction markers took some. ``arrivals`` is in records per second by partition, None when
+    nothing can be said, and ``arrivals_from`` says what it was told from: ``ends`` or
+    ``timestamps``.
+    """
+
+    logs: list[Log]
+    complete: bool
+    offsets: int
+    seconds: float
+    arrivals: dict[TopicPartition, float] | None
+    arrivals_from: str | None
+
+
+def take(
+    conf: Mapping[str, Any],
+    topics: Iterable[str],
+    group: str | None,
+    seconds: float,
+    tally: Tally,
+    *,
+    progress: Progress,
+    clock: Clock = time.monotonic,
+) -> Sample:
+    """Count the records of the topics into ``tally`` for at most so many seconds.
+
+    Raises :class:`~kafka_keyshared.errors.TopicMissingError` and
+    :class:`~kafka_keyshared.errors.ConfigError` for a topic that is not there or may not be read,
+    :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
+    """
+    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
+    own = {**_MODEST, **own, "group.id": group or _STRANGER, **_READ_ONLY}
+    own.pop("group.instance.id", None)
+    reasons: list[str] = []
+    consumer = Consumer({**own, "error_cb": lambda error: reasons.append(error.str())})
+    try:
+        logs = Logs(consumer, own)
+        found = logs.look(topics, with_group=group is not None)
+        return _Reader(consumer, tally, reasons, progress, clock).read(found, logs, seconds)
+    finally:
+        consumer.close()
+
+
+class _Reader:
+    """Reads rounds into a tally."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        tally: Tally,
+        reasons: list[str],
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._consumer = consumer
+        self._tally = tally
+        self._reasons = reasons
+        self._progress = progress
+        self._deadline = 0.0
+        self._batch = 100
+        self._offsets = 0
+        self._left: dict[TopicPartition, tuple[int, int]] = {}
+        self._paused: list[TopicPartition] = []
+        self._answered = False
+        self._oldest: dict[TopicPartition, int] = {}
+        self._untimed = False
+        self._clock = clock
+        self._said = clock()
+
+    def read(self, found: list[Log], logs: Logs, seconds: float) -> Sample:
+        started = self._clock()
+        self._deadline = started + seconds
+        total = sum(log.size for log in found)
+        done, size = 0.0, float(FIRST_ROUND)
+        while done < 1 and total and self._clock() < self._deadline:
+            to = min(1.0, done + size / total)
+            began, before = self._clock(), self._offsets
+            self._round({log.place: log.stretch(done, to) for log in found})
+            took = max(0.001, self._clock() - began)
+            rate = (self._offsets - before) / took
+            size = max(FIRST_ROUND, min(size * GROWTH, rate * ROUND_SECONDS))
+            done = to
+        self._tally.close()
+        complete = not total or (done >= 1 and not self._left)
+        if not complete and not self._answered:
+            raise KeySharedError(
+                f"nothing could be read within {seconds:g} s: "
+                f"{(self._reasons or ['no broker sent a record'])[-1]}; see that the brokers run "
+                "and answer, give it longer with --seconds, or look with keyshared doctor"
+            )
+        elapsed = self._clock() - started
+        arrivals, told_from = self._arrivals(found, logs, elapsed)
+        return Sample(found, complete, self._offsets, elapsed, arrivals, told_from)
+
+    def _round(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Read these offsets, each from and before, until all are read or the time is over."""
+        # A new assignment leaves paused what was.
+        self._consumer.resume([ClientPartition(*place) for place in self._paused])
+        self._paused.clear()
+        self._left = {place: span for place, span in ranges.items() if span[0] < span[1]}
+        self._consumer.assign(
+            [ClientPartition(*place, offset=first) for place, (first, _) in self._left.items()]
+        )
+        while self._left and self._clock() < self._deadline:
+            first = self._consumer.poll(_WAIT)
+            if first is None:
+                continue
+            batch = [first, *self._consumer.consume(self._batch, 0)]
+            self._take(batch)
+            if (now := self._clock()) - self._said >= _SAY_EVERY:
+                self._said = now
+                self._progress(f"read {self._tally.records:,} records")
+
+    def _take(self, batch: list[Message]) -> None:
+        runs: dict[tuple[str, int], list[Message]] = {}
+        events = []
+        for message in batch:
+            if message.error() is None:
+                place: Any = (message.topic(), message.partition())
+                runs.setdefault(place, []).append(message)
+            else:
+                events.append(message)
+        count = size = 0
+        for place, messages in runs.items():
+            self._run(TopicPartition(*place), messages)
+            count += len(messages)
+            size += sum(map(len, messages[::16])) * 16
+        # After the records: the end of a partition comes behind its last ones.
+        for message in events:
+            self._event(message)
+        if count:
+            # Records of a megabyte must not come a thousand at a time.
+            self._batch = max(10, min(_BATCH_MAX, _BATCH_BYTES * count // max(1, size)))
+
+    def _run(self, place: TopicPartition, messages: list[Message]) -> None:
+        """Count what one partition sent."""
+        span = self._left.get(place)
+        if span is None:
+            return
+        self._answered = True
+        first, end = span
+        offsets: list[Any] = [message.offset() for message in messages]
+        last = offsets[-1]
+        if last >= end:
+            messages = [each for each, at in zip(messages, offsets, strict=True) if at < end]
+        self._time(place, messages)
+        keys: list[Any] = [message.key() for message in messages]
+        self._tally.add(place, keys)
+        if last >= end - 1:
+            self._finish(place)
+        else:
+            self._offsets += last + 1 - first
+            self._left[place] = (last + 1, end)
+
+    def _finish(self, place: TopicPartition) -> None:
+        first, end = self._left.pop(place)
+        self._offsets += end - first
+        # What lies behind has been read in an earlier round, or is newer than the sample.
+        self._consumer.pause([ClientPartition(*place)])
+        self._paused.append(place)
+
+    def _time(self, place: TopicPartition, messages: list[Message]) -> None:
+        if not messages:
+            return
+        kind, at = messages[0].timestamp()
+        if kind == 0 or at <= 0:
+            self._untimed = True
+        else:
+            self._oldest[place] = min(at, self._oldest.get(place, at))
+
+    def _event(self, message: Message) -> None:
+        error: KafkaError | None = message.error()
+        if error is None:
+            return
+        if error.code() == KafkaError._PARTITION_EOF:
+            place = TopicPartition(str(message.topic()), int(message.partition() or 0))
+            self._answered = True
+            if place in self._left:
+                self._finish(place)
+            return
+        if (cause := unreadable(error, message.topic())) is not None:
+            raise cause
+        self._reasons.append(error.str())
+
+    def _arrivals(
+        self, found: list[Log], logs: Logs, elapsed: float
+    ) -> tuple[dict[TopicPartition, float] | None, str | None]:
+        if elapsed >= LIVE_SECONDS:
+            ends = logs.ends([log.place for log in found])
+            rates = {log.place: max(0, ends[log.place] - log.end) / elapsed for log in found}
+            return rates, "ends"
+        now = time.time() * 1000
+        if not self._oldest or self._untimed or max(self._oldest.values()) > now:
+            return None, None
+        if now - min(self._oldest.values()) < HISTORY_SECONDS * 1000:
+            return None, None
+        return {
+            place: self._tally.partitions[place] / max(HISTORY_SECONDS, (now - oldest) / 1000)
+            for place, oldest in self._oldest.items()
+        }, "timestamps"

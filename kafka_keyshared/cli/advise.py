@@ -1,0 +1,49 @@
+"""``keyshared advise``: reads a topic for a while and says what more workers would gain."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.advise.count import Tally
+from kafka_keyshared.advise.model import advise
+from kafka_keyshared.advise.report import lines
+from kafka_keyshared.advise.sample import take
+from kafka_keyshared.advise.snippet import code
+from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.reach import address_of, require_broker
+from kafka_keyshared.cli.run import layer, missing
+from kafka_keyshared.config import refuse
+from kafka_keyshared.errors import ConfigError
+
+
+def advise_verb(
+    arguments: RunArguments, ms_per_record: float, seconds: float, output: Output
+) -> int:
+    """Read, reckon and print."""
+    for flag, value in (("--ms-per-record", ms_per_record), ("--seconds", seconds)):
+        if value <= 0:
+            raise ConfigError(f"{flag} {value:g}: give more than 0")
+    layers = layer(arguments)
+    refuse(each for each in missing(layers) if each.settings != ("group",))
+    group = layers.conf.get("group.id")
+    address = address_of(layers.conf)
+    require_broker(layers.conf)
+    write_note(
+        f"reading {', '.join(layers.topics)} at {address} for {seconds:g} s at most; joins no "
+        "group and writes nothing"
+    )
+    tally = Tally()
+    sample = take(layers.conf, layers.topics, group, seconds, tally, progress=write_note)
+    advice = advise(tally, sample, group=group, ms_per_record=ms_per_record)
+    if advice.verdict in ("helps", "little"):
+        advice.code = code(address, layers.topics, group, advice.workers)
+    if output is Output.TABLE:
+        sys.stdout.write("".join(f"{line}\n" for line in lines(advice)))
+    else:
+        found: dict[str, Any] = msgspec.to_builtins(advice)
+        write_result(found, output, "advise")
+    return 0

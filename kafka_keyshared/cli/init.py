@@ -1,0 +1,46 @@
+"""``keyshared init``: writes a handler, its configuration and a test of it that passes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kafka_keyshared.advise.starter import CONFIG, HANDLER, files
+from kafka_keyshared.cli.output import write_note
+from kafka_keyshared.errors import ConfigError
+
+ADDRESS = "localhost:9092"
+
+
+def init_verb(directory: Path, bootstrap: str | None, topic: str, group: str | None) -> int:
+    """Write the files, never over others; print their paths, and what to do next."""
+    address = bootstrap or ADDRESS
+    texts = files(address, topic, group or f"{topic.strip('^')}-app")
+    paths = {directory / name: text for name, text in texts.items()}
+    if there := [path for path in paths if path.exists()]:
+        raise ConfigError(
+            f"nothing written: {', '.join(map(str, there))} {'are' if there[1:] else 'is'} there "
+            "already; move what is there, or give another directory: keyshared init DIR"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, text in paths.items():
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+            sys.stdout.write(f"{path}\n")
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}; give a directory that may be written to"
+        ) from error
+    commands = {
+        "pytest": "passes, and needs no Kafka",
+        f"keyshared doctor {HANDLER}:handle --config {CONFIG}": "is everything there?",
+        f"keyshared run {HANDLER}:handle --config {CONFIG}": "until Ctrl-C",
+    }
+    if directory.resolve() != Path.cwd():
+        commands = {f"cd {directory}": "", **commands}
+    width = max(map(len, commands))
+    write_note("next:")
+    for command, why in commands.items():
+        write_note(f"  {command.ljust(width)}  # {why}" if why else f"  {command}")
+    return 0
