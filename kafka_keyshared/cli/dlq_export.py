@@ -1,0 +1,118 @@
+"""``keyshared dlq export``: letters with everything in them, as they go by."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from kafka_keyshared.cli.dlq import Where, letters_of, reading, whole
+from kafka_keyshared.cli.output import write_note
+from kafka_keyshared.dlq import avro
+from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.payload import Decoder
+from kafka_keyshared.errors import ConfigError, KeySharedError
+
+FORMATS = ("jsonl", "avro")
+
+
+def export_verb(
+    where: Where, choice: Choice, file: Path | None, form: str, decoder: Decoder
+) -> int:
+    """Write the letters that are meant to a file or to standard output."""
+    topic = where.name()
+    if form not in FORMATS:
+        raise ConfigError(f"--format {form}: give jsonl or avro")
+    if form == "avro" and not decoder.is_default:
+        raise ConfigError(
+            "--format avro keeps keys and values as the bytes they are: leave out --payload and "
+            "--schema"
+        )
+    counted = _Counted()
+    with reading(where.conf()) as consumer, _opened(file) as out:
+        letters = counted.all(letters_of(consumer, topic, choice))
+        if form == "avro":
+            avro.write_file(out, (_fields(letter) for letter in counted.told(letters)))
+        else:
+            for letter in letters:
+                line = json.dumps({"topic": topic, **whole(letter, decoder)})
+                out.write(line.encode("ascii") + b"\n")
+    left_out = f", {counted.left_out:,} that are no letters left out" if counted.left_out else ""
+    write_note(f"{topic}: {counted.taken - counted.left_out:,} letters exported{left_out}")
+    return 0
+
+
+class _Counted:
+    """Counts letters on their way."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.left_out = 0
+
+    def all(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        for letter in letters:
+            self.taken += 1
+            yield letter
+
+    def told(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        for letter in letters:
+            if letter.told is None:
+                self.left_out += 1
+            else:
+                yield letter
+
+
+def _fields(letter: Letter) -> dict[str, Any]:
+    """Return a letter as the Avro schema has it, whatever form it came in."""
+    told = letter.told
+    if told is None:
+        raise ValueError(f"{letter.at} is no dead letter")
+    return {
+        "envelope": avro.VERSION,
+        "key": letter.key,
+        "value": letter.value,
+        "headers": [{"name": name, "value": value} for name, value in letter.headers],
+        "source_topic": told.source.topic,
+        "source_partition": told.source.partition,
+        "source_offset": told.source.offset,
+        "source_timestamp": _known(told.timestamp),
+        "source_group": told.group or "",
+        "attempts": _known(told.attempts),
+        "error_type": told.error_type,
+        "error_message": told.error_message,
+        "error_stack": told.error_stack,
+        "first_failure": _known(told.first_failure),
+        "last_failure": _known(told.last_failure),
+        "replays": told.replays,
+    }
+
+
+def _known(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+@contextlib.contextmanager
+def _opened(file: Path | None) -> Iterator[IO[bytes]]:
+    """Open what is written to; a file gets its name only when it is whole."""
+    if file is None:
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except BrokenPipeError as error:
+            # Or the interpreter complains once more when it flushes at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise KeySharedError("standard output was closed before all was written") from error
+        return
+    part = file.with_name(f"{file.name}.part")
+    try:
+        out = part.open("wb")
+    except OSError as error:
+        raise ConfigError(f"--file {file}: {error.strerror}") from error
+    with out:
+        yield out
+    part.replace(file)

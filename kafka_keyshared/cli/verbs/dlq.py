@@ -1,0 +1,182 @@
+"""``keyshared dlq``: reading dead letters, and replaying them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.options import (
+    Bootstrap,
+    ClientSettings,
+    ConfigFile,
+    JsonFlag,
+    OutputFlag,
+)
+from kafka_keyshared.cli.output import Output
+
+verbs = typer.Typer(
+    help="Look at dead letters, and replay them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DlqTopic = Annotated[str | None, typer.Option("-t", "--topic", help="The dead-letter topic.")]
+SourceTopic = Annotated[str | None, typer.Option(help="Only letters of records of this topic.")]
+SourceGroup = Annotated[str | None, typer.Option(help="Only letters that this group wrote.")]
+Error = Annotated[
+    str | None, typer.Option(metavar="REGEX", help="Only where TYPE: MESSAGE matches somewhere.")
+]
+Key = Annotated[str | None, typer.Option(help="Only of this key: text, or bytes as hex:00ff.")]
+Since = Annotated[
+    str | None, typer.Option(help="Only letters written since: 2026-01-31T12:00Z, or 2h ago.")
+]
+Until = Annotated[str | None, typer.Option(help="Only letters written before.")]
+Partition = Annotated[int | None, typer.Option(min=0, help="Only of this partition of the DLQ.")]
+Offset = Annotated[int | None, typer.Option(min=0, help="Only at this offset of the DLQ.")]
+PayloadForm = Annotated[str, typer.Option(help="auto, text, json, avro or hex.")]
+SchemaFile = Annotated[
+    Path | None, typer.Option(help="The Avro schema of the values, for auto and avro.")
+]
+
+
+@verbs.command("ls")
+def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    topic: DlqTopic = None,
+    limit: Annotated[int, typer.Option(min=0, max=10_000, help="Newest letters to list.")] = 10,
+    source_topic: SourceTopic = None,
+    source_group: SourceGroup = None,
+    error: Error = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    config: ConfigFile = None,
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Count letters by source topic and error, and list the newest. No values, no headers."""
+    from kafka_keyshared.cli.dlq import Wanted, Where, ls_verb
+
+    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
+    shown = Output.JSON if json else output
+    where = Where(bootstrap_server, topic, config, x or [])
+    return ls_verb(where, wanted.choice(), limit, shown)
+
+
+@verbs.command("show")
+def dlq_show(  # noqa: PLR0917 - each is an option of the command line
+    place: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="As ls lists them.")],
+    bootstrap_server: Bootstrap = None,
+    topic: DlqTopic = None,
+    payload: PayloadForm = "auto",
+    schema: SchemaFile = None,
+    config: ConfigFile = None,
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Show one letter whole: what failed, why, with which stack, and the record."""
+    from kafka_keyshared.cli.dlq import Where, make_decoder, show_verb
+
+    shown = Output.JSON if json else output
+    where = Where(bootstrap_server, topic, config, x or [])
+    return show_verb(where, place, make_decoder(payload, schema), shown)
+
+
+@verbs.command("export")
+def dlq_export(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    topic: DlqTopic = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Where to; without it, to standard output.")
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="jsonl, or avro: a file of whole letters.")
+    ] = "jsonl",
+    payload: PayloadForm = "auto",
+    schema: SchemaFile = None,
+    source_topic: SourceTopic = None,
+    source_group: SourceGroup = None,
+    error: Error = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    config: ConfigFile = None,
+    x: ClientSettings = None,
+) -> int:
+    """Write letters with everything in them, one JSON object a line."""
+    from kafka_keyshared.cli.dlq import Wanted, Where, make_decoder
+    from kafka_keyshared.cli.dlq_export import export_verb
+
+    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
+    where, decoder = Where(bootstrap_server, topic, config, x or []), make_decoder(payload, schema)
+    return export_verb(where, wanted.choice(), file, format_, decoder)
+
+
+@verbs.command("replay")
+def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    topic: DlqTopic = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it, not only say it.")] = False,
+    to: Annotated[
+        str | None, typer.Option(help="Another topic than the one each record came from.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where progress is kept; else TOPIC.replay in this directory."),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Letters a second.")] = None,
+    max_replays: Annotated[
+        int, typer.Option(min=1, help="Refuse what was replayed so often before.")
+    ] = 3,
+    order: Annotated[
+        str, typer.Option(help="key, or partition: one letter of a source partition at a time.")
+    ] = "key",
+    partitioner: Annotated[
+        str | None,
+        typer.Option(help="Let the key choose the partition: murmur2_random, as Java does, …"),
+    ] = None,
+    max_letters: Annotated[
+        int, typer.Option(min=1, help="Refuse to plan more: each takes about 200 bytes of memory.")
+    ] = 1_000_000,
+    source_topic: SourceTopic = None,
+    source_group: SourceGroup = None,
+    error: Error = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    config: ConfigFile = None,
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Send records back where they came from, each key in its order. Says what it would do first.
+
+    Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
+    """
+    from kafka_keyshared.cli.dlq import Wanted, Where
+    from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
+
+    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
+    arguments = ReplayArguments(
+        where=Where(bootstrap_server, topic, config, x or []),
+        choice=wanted.choice(),
+        execute=execute,
+        to=to,
+        state=state,
+        rate=rate,
+        max_replays=max_replays,
+        order=order,
+        partitioner=partitioner,
+        max_letters=max_letters,
+    )
+    return replay_verb(arguments, Output.JSON if json else output)

@@ -1,0 +1,85 @@
+"""A header whose name is not UTF-8: what the client makes of it, and what we make of the client."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import cimpl
+
+from kafka_keyshared.core.events import DeadLettered, Publish
+from kafka_keyshared.dlq.envelope import HeadersError, read_headers
+from kafka_keyshared.dlq.publish import DeadLetterPublisher
+from kafka_keyshared.local.cluster import Cluster
+from tests.support.cli import in_process
+from tests.support.live import read_all
+from tests.unit.test_dlq_envelope import letter
+
+TOPIC, PARTITION, VALUE, FLAGS, HEADERS, END = 1, 3, 4, 7, 10, 0
+COPY = 2
+
+
+def write_header(bootstrap: str, topic: str, name: bytes) -> None:
+    """Write a record with a header of this name, as the library lets any program in C."""
+    library: Any = ctypes.CDLL(cimpl.__file__)
+    for function in ("conf_new", "new", "headers_new"):
+        getattr(library, f"rd_kafka_{function}").restype = ctypes.c_void_p
+    handle, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+    why = ctypes.create_string_buffer(200)
+    conf = handle(library.rd_kafka_conf_new())
+    servers = bootstrap.encode()
+    assert library.rd_kafka_conf_set(conf, b"bootstrap.servers", servers, why, size(200)) == 0
+    producer = handle(library.rd_kafka_new(0, conf, why, size(200)))
+    assert producer, why.value
+    headers = handle(library.rd_kafka_headers_new(size(2)))
+    for each in (b"fine", name):
+        library.rd_kafka_header_add(headers, each, size(len(each)), b"1", size(1))
+    error = library.rd_kafka_producev(
+        *(producer, TOPIC, text(topic.encode()), PARTITION, ctypes.c_int32(0)),
+        *(VALUE, text(b"v"), size(1), FLAGS, ctypes.c_int(COPY), HEADERS, headers, END),
+    )
+    assert error == 0
+    assert library.rd_kafka_flush(producer, 30_000) == 0
+    library.rd_kafka_destroy(producer)
+
+
+def test_a_header_name_that_is_not_utf_8(
+    embedded_cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client raises once, and then returns a pair whose first half is no object."""
+    embedded_cluster.create_topic(topic, 1)
+    write_header(embedded_cluster.bootstrap, topic, b"\xff\xfe")
+    (message,) = read_all(embedded_cluster, topic, 1)
+    with pytest.raises(SystemError):
+        message.headers()
+    after = message.headers()
+    assert after is not None
+    assert repr(after) == "[('fine', b'1'), (<NULL>, b'1')]"
+
+    # Asked once more, ours names the cause, and does not touch the pair.
+    record: Any = message
+    with pytest.raises(HeadersError, match="not UTF-8"):
+        read_headers(record)
+
+    # A handler that failed on it has asked before: the letter is refused and told, for its key.
+    whole = letter([])
+    sent = Publish("default", whole.lane, record, 1, whole.first, whole.last)
+    told: list[DeadLettered] = []
+    publisher = DeadLetterPublisher(
+        {"bootstrap.servers": embedded_cluster.bootstrap}, lambda name: f"{name}.dlq", told.append
+    )
+    publisher.publish(sent)
+    assert [each.publish for each in told] == [sent]
+    assert "not UTF-8" in str(told[0].error)
+    publisher.close(1.0)
+
+    # In a dead-letter topic it is shown as what it is.
+    ended = in_process(
+        *(capsys, "dlq", "show", "0:0", "-b", embedded_cluster.bootstrap, "-t", topic, "--json")
+    )
+    assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["form"], found["value"], found["headers"]) == ("unreadable", {"text": "v"}, [])
+    assert "not UTF-8" in found["problem"]
