@@ -1,0 +1,61 @@
+"""A thread pool without threads: its workers do their work in the thread that tells them to.
+
+What a worker does, from making its handler to closing it, is the thread pool's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kafka_keyshared.runtime.handlers import Made
+from kafka_keyshared.runtime.threads import ThreadPool, _Cell
+
+
+class InlinePool(ThreadPool):
+    """Runs handlers where :meth:`work` is called, so that a test can use what is bound to a thread.
+
+    A worker lives for as long as there is something to do and is called into life again for the
+    next; its handler is kept meanwhile.
+    """
+
+    def work(self) -> None:
+        """Let every worker do all that it has."""
+        for cell in self._cells.values():
+            if not cell.inbox.empty():
+                self._live(cell)
+
+    def close(self) -> None:
+        """Close the handlers, as workers do when they end."""
+        for cell in self._cells.values():
+            make = cell.spec.make
+            if isinstance(make, _Kept):
+                cell.spec = replace(cell.spec, make=make.last)
+                self._live(cell)
+
+    def _live(self, cell: _Cell) -> None:
+        cell.inbox.put(None)
+        self._work(cell)
+
+    def _start(self, cell: _Cell) -> None:
+        # Makes the handler, or says why not, and has nothing to do yet.
+        cell.spec = replace(cell.spec, make=_Kept(cell.spec.make))
+        self._live(cell)
+
+
+class _Kept:
+    """Makes a handler once and gives it out again and again, without what would close it."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self.made: Made | None = None
+
+    def __call__(self) -> tuple[Callable[[Any], Any], None]:
+        if self.made is None:
+            self.made = self._make()
+        return self.made[0], None
+
+    def last(self) -> Made:
+        """Give it out for the last time, with what closes it."""
+        return self.made or self._make()

@@ -1,0 +1,229 @@
+"""An app that runs beside a test, in a thread, and what the test waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared import KeyShared
+from kafka_keyshared.dlq.publish import connection_conf
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.loop import Loop
+
+_LOOK_AGAIN = 0.5
+_ASK = 10.0
+
+
+@dataclass(frozen=True)
+class _View:
+    """What the owner said at its latest step; a value, so that any thread may read it."""
+
+    settled: int = 0
+    held: int = 0
+    lanes: tuple[str, ...] = ()
+    received: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+
+
+class RunningApp:
+    """An app that :func:`running` has started.
+
+    Every wait ends with ``AssertionError`` when it takes longer than ``timeout`` seconds, saying
+    what was waited for and how the app was then; and at once when the app ends by itself.
+    """
+
+    def __init__(self, app: KeyShared, timeout: float) -> None:
+        self.app = app
+        self.timeout = timeout
+        self.status: int | None = None
+        self._error: BaseException | None = None
+        self._over = False
+        self._view = _View()
+        self._changed = threading.Condition()
+        self._hooks = app._hooks
+        app._hooks = replace(app._hooks, stepped=self._stepped)
+        self._thread = threading.Thread(target=self._run, name="keyshared-app", daemon=True)
+        self._thread.start()
+
+    # --- what a test asks ---
+
+    @property
+    def settled(self) -> int:
+        """How many records this run has settled: done, dropped or dead-lettered."""
+        return self._view.settled
+
+    @property
+    def unsettled(self) -> int:
+        """How many records have been received and are not settled."""
+        return self._view.held
+
+    def wait_assigned(self) -> None:
+        """Wait until the group has given the app partitions."""
+        self._wait(lambda: bool(self._view.received), "the group has given the app no partitions")
+
+    def wait_settled(self, count: int | None = None) -> None:
+        """Wait until so many records have settled in this run.
+
+        Without a ``count``: until everything is settled that is in the app's partitions at the time
+        of the call. A record whose key is blocked never settles.
+        """
+        if count is not None:
+            self._wait(lambda: self._view.settled >= count, f"{count} records are not settled")
+            return
+        self.wait_assigned()
+        ends = self._ends()
+
+        def done() -> bool:
+            view = self._view
+            # What was revoked meanwhile is somebody else's to settle.
+            here = {each: end for each, end in ends.items() if each in view.received}
+            return view.held == 0 and all((view.received[e] or 0) >= n for e, n in here.items())
+
+        ahead = ", ".join(f"{each} to {end}" for each, end in sorted(ends.items()))
+        self._wait(done, f"not everything is settled ({ahead})")
+
+    def stop(self) -> int:
+        """Stop the app as SIGTERM does, wait for its end and return its exit status.
+
+        Raises what ``app.run()`` raised.
+        """
+        self.app.stop()
+        limit = self.app.options.stop_timeout + self.timeout
+        self._thread.join(limit)
+        if self._thread.is_alive():
+            raise AssertionError(f"the app did not end within {limit:g} s; {self._shown()}")
+        if self._error is not None:
+            raise self._error
+        return 1 if self.status is None else self.status
+
+    # --- inside ---
+
+    def _run(self) -> None:
+        try:
+            self.status = self.app.run()
+        except BaseException as error:  # noqa: BLE001 - raised again where the test waits
+            self._error = error
+        finally:
+            self.app._hooks = self._hooks
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _stepped(self, loop: Loop) -> None:
+        if self._hooks.stepped is not None:
+            self._hooks.stepped(loop)
+        core = loop.core
+        counts = [sub.counts for sub in core.subscriptions.values()]
+        view = _View(
+            sum(each.ok + each.dropped + each.dead_lettered for each in counts),
+            core.unsettled_count(),
+            tuple(
+                f"key {closed.key!r} is {closed.state.value} after {closed.failures} attempts"
+                + (
+                    ""
+                    if closed.last is None
+                    else f" ({closed.last.error_type}: {closed.last.message:.200})"
+                )
+                for sub in core.subscriptions.values()
+                for closed in list(sub.closed.lanes.values())[:5]
+            ),
+            {each: state.received_end for each, state in core.partitions.items()},
+        )
+        if view != self._view:
+            with self._changed:
+                self._view = view
+                self._changed.notify_all()
+
+    def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + self.timeout
+        with self._changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                if self._over:
+                    raise AssertionError(
+                        f"the app has ended and {otherwise}: {self._ending()}"
+                    ) from self._error
+                if left <= 0:
+                    raise AssertionError(f"after {self.timeout:g} s {otherwise}; {self._shown()}")
+                self._changed.wait(min(left, _LOOK_AGAIN))
+
+    def _ending(self) -> str:
+        if self._error is not None:
+            return f"run() raised {type(self._error).__name__}: {self._error}"
+        report = self.app.report
+        halted = self.app.loop.halted if self.app.loop is not None else None
+        return ", ".join(
+            each
+            for each in (
+                f"run() returned {self.status}",
+                f"halted: {halted}" if halted else "",
+                report.line() if report is not None else "",
+            )
+            if each
+        )
+
+    def _shown(self) -> str:
+        view = self._view
+        if not view.received:
+            where = "it has no partitions"
+        else:
+            where = "received " + ", ".join(
+                f"{each} up to {'nothing' if end is None else end}"
+                for each, end in sorted(view.received.items())
+            )
+        reset = self.app.conf.get("auto.offset.reset", "latest")
+        hint = ""
+        if None in view.received.values() and reset not in ("earliest", "smallest", "beginning"):
+            hint = (
+                f"; auto.offset.reset is {reset!r}, so a group without positions begins at the end"
+            )
+        lanes = "".join(f"; {each}" for each in view.lanes)
+        return (
+            f"the app: {view.settled} settled, {view.held} received and not settled, {where}"
+            f"{lanes}{hint}"
+        )
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        conf = {**connection_conf(self.app.conf), "group.id": "keyshared-reader", "log_level": 2}
+        reader = Consumer(conf)
+        try:
+            ends: dict[TopicPartition, int] = {}
+            for each in self._view.received:
+                bounds = reader.get_watermark_offsets(ClientPartition(*each), timeout=_ASK)
+                if bounds is not None and bounds[1] > bounds[0]:
+                    ends[each] = bounds[1]
+            return ends
+        finally:
+            reader.close()
+
+
+@contextmanager
+def running(app: KeyShared, *, timeout: float = 30.0, exit_status: int = 0) -> Iterator[RunningApp]:
+    """Run an app in a thread for the length of a ``with`` block.
+
+    The block begins once the group has given the app its partitions. At its end the app is stopped
+    as SIGTERM stops it and has to end with ``exit_status``, else ``AssertionError`` is raised, or
+    whatever ``app.run()`` raised. An error of the block itself comes first. ``timeout`` is in
+    seconds, for each wait.
+
+    >>> with running(app) as run:  # doctest: +SKIP
+    ...     run.wait_settled()
+    """
+    run = RunningApp(app, timeout)
+    try:
+        run.wait_assigned()
+        yield run
+    except BaseException:
+        app.stop()
+        run._thread.join(app.options.stop_timeout + timeout)
+        raise
+    status = run.stop()
+    if status != exit_status:
+        raise AssertionError(
+            f"the app ended with status {status}, not {exit_status}: {run._ending()}"
+        )

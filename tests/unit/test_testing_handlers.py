@@ -1,0 +1,293 @@
+"""Handlers without Kafka: what becomes of each record, by the package's own rules."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka.serialization import StringDeserializer
+
+from kafka_keyshared import Ack, ConfigError, DeadLetter, Drop, KeyShared, Record, Retry
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.testing import HandlerTest, Result, record, run_handler
+
+
+class FlakyError(Exception):
+    """A failure that goes away."""
+
+
+def obeys(given: Record) -> Any:
+    """Do what the value says."""
+    word: bytes = given.value() or b"ok"
+    verdicts = {b"ack": Ack(), b"drop": Drop(), b"letter": DeadLetter("no"), b"class": Drop}
+    if word == b"bad":
+        raise ValueError("cannot read it")
+    if word == b"raise":
+        raise DeadLetter("said so")
+    return verdicts.get(word)
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [each.outcome for each in results]
+
+
+def fails(times: int, *, after: float | None = None) -> Any:
+    """Fail the first attempts."""
+    left = [times]
+
+    def handle(_: Record) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise FlakyError("not yet") if after is None else Retry(after=after)
+
+    return handle
+
+
+def test_returning_and_verdicts_settle_at_the_first_attempt() -> None:
+    words = ["ok", "ack", "drop", "class", "letter", "raise", None]
+    results = run_handler(obeys, [(f"k{n}", word) for n, word in enumerate(words)], dlq=True)
+    assert outcomes(results) == [
+        "done",
+        "done",
+        "dropped",
+        "dropped",
+        "dead_lettered",
+        "dead_lettered",
+        "done",
+    ]
+    assert {each.attempts for each in results} == {1}
+    assert [each.reason for each in results[3:6]] == ["", "DeadLetter: no", "DeadLetter: said so"]
+
+
+def test_retries_take_the_policys_delays_and_no_time() -> None:
+    [result] = run_handler(fails(3), [("a", "")], retry={"backoff": 60.0, "backoff_max": 200.0})
+    assert (result.outcome, result.attempts) == ("done", 4)
+    assert result.called_at == (0.0, 60.0, 180.0, 380.0)
+    assert [each.error_type for each in result.failures] == ["FlakyError"] * 3
+    assert isinstance(result.error, FlakyError)
+
+
+def test_a_handler_may_say_when_to_try_again() -> None:
+    [result] = run_handler(fails(2, after=7.5), [("a", "")])
+    assert result.called_at == (0.0, 7.5, 15.0)
+
+
+def test_a_key_waits_for_its_retry_and_other_keys_do_not() -> None:
+    with HandlerTest(fails(1)) as test:
+        results = test.run([("a", "1"), ("a", "2"), ("b", "3"), (None, "4")])
+    assert [each.value() for each in test.calls] == [b"1", b"3", b"4", b"1", b"2"]
+    assert [each.called_at for each in results] == [(0.0, 0.1), (0.1,), (0.0,), (0.0,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["blocked", "waiting", "done"]),
+        ({"dlq": True}, ["dead_lettered", "done", "done"]),
+        ({"poison": "drop"}, ["dropped", "done", "done"]),
+        ({"dlq": True, "poison": "block"}, ["blocked", "waiting", "done"]),
+    ],
+)
+def test_what_fails_for_good_goes_the_way_of_the_policy(
+    options: dict[str, Any], expected: list[str]
+) -> None:
+    results = run_handler(obeys, [("a", "bad"), ("a", "ok"), ("b", "ok")], **options)
+    assert outcomes(results) == expected
+    assert [each.attempts for each in results] == [5, 0 if "waiting" in expected else 1, 1]
+    assert results[0].reason == "ValueError: cannot read it"
+
+
+def test_without_a_dead_letter_topic_a_dead_letter_blocks_its_key() -> None:
+    [result] = run_handler(obeys, [("a", "letter")])
+    assert (result.outcome, result.attempts, result.dead_letter) == ("blocked", 1, None)
+
+
+def test_a_dead_letter_is_the_record_with_what_happened_to_it() -> None:
+    given = record("a", "bad", headers={"trace": "7"}, topic="orders", partition=2, offset=40)
+    [result] = run_handler(obeys, [given], dlq=True, retry={"attempts": 3})
+    letter = result.dead_letter
+    assert letter is not None
+    assert (letter.topic(), letter.key(), letter.value()) == ("orders.dlq", b"a", b"bad")
+    headers = dict(letter.headers() or [])
+    assert headers["trace"] == b"7"
+    assert headers["keyshared.attempts"] == b"3"
+    assert headers["keyshared.source.offset"] == b"40"
+    assert headers["keyshared.error.type"] == b"ValueError"
+    assert b"cannot read it" in headers["keyshared.error.stack"]
+
+
+def test_exceptions_that_skip_the_attempts() -> None:
+    [result] = run_handler(obeys, [("a", "bad")], dlq=True, dead_letter_on=(ValueError,))
+    assert (result.outcome, result.attempts) == ("dead_lettered", 1)
+
+
+def test_a_coroutine_is_a_failed_attempt() -> None:
+    # Looks like a plain function until it is called, as one behind a decorator does.
+    def later(given: Record) -> Any:
+        return deferred(given)
+
+    [result] = run_handler(later, [("a", "")], retry={"attempts": 2})
+    assert (result.outcome, result.attempts) == ("blocked", 2)
+    assert result.reason.startswith("TypeError: the handler is a plain function")
+    assert result.error is None, "the handler itself raised nothing"
+
+
+class Counting:
+    """Counts, and says when it is closed."""
+
+    closed: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def handle(self, _: Record) -> None:
+        self.seen += 1
+
+    def close(self) -> None:
+        self.closed.append(self.seen)
+
+
+def test_a_class_has_one_instance_that_lives_until_the_end() -> None:
+    Counting.closed.clear()
+    with HandlerTest(Counting) as test:
+        test.run([(f"k{number}", "") for number in range(1_500)])
+        test.run([("a", "")])
+        assert Counting.closed == []
+    assert Counting.closed == [1_501]
+
+
+def test_more_workers_have_an_instance_each() -> None:
+    Counting.closed.clear()
+    run_handler(Counting, [(f"k{number}", "") for number in range(100)], workers=3)
+    assert len(Counting.closed) == 3
+    assert sum(Counting.closed) == 100
+    assert min(Counting.closed) > 0
+
+
+def test_handlers_run_in_the_tests_own_thread() -> None:
+    here = threading.get_ident()
+    seen: list[int] = []
+    run_handler(lambda _: seen.append(threading.get_ident()), [("a", ""), ("b", "")], workers=2)
+    assert seen == [here, here]
+
+
+def test_offsets_rise_within_a_partition() -> None:
+    given = [record("a"), record("b"), record("c", offset=10), record("d"), record("e", offset=3)]
+    results = run_handler(lambda _: None, [*given, record("f", partition=1, offset=5)])
+    assert [each.record.offset() for each in results] == [0, 1, 10, 11, 12, 5]
+    assert results[2].record is given[2], "one that fits is not made again"
+
+
+def test_what_was_blocked_stays_blocked_and_its_key_closed() -> None:
+    with HandlerTest(obeys) as test:
+        assert outcomes(test.run([("a", "bad")])) == ["blocked"]
+        assert outcomes(test.run([("a", "ok"), ("b", "ok")])) == ["waiting", "done"]
+
+
+def test_a_window_full_of_blocked_records_stops_its_partition() -> None:
+    # Four of a window of 16 fill the quarter that blocked keys may have.
+    given = [(f"k{number}", "bad") for number in range(6)] + [("x", "ok")] * 20
+    with HandlerTest(obeys, window_records=16, retry={"attempts": 1}) as test:
+        results = test.run(given)
+    assert "waiting" in outcomes(results)
+    assert outcomes(results).count("blocked") >= 4
+
+
+def test_an_apps_own_settings_and_handler_are_used() -> None:
+    conf = {"bootstrap.servers": "unused:1", "group.id": "billing"}
+    app = KeyShared(conf, ["orders"], dlq="graveyard", retry={"attempts": 2})
+    app.handler(obeys)
+    [result] = run_handler(app, [("a", "bad")])
+    assert (result.outcome, result.attempts) == ("dead_lettered", 2)
+    assert result.dead_letter is not None
+    assert result.dead_letter.topic() == "graveyard"
+    assert ("keyshared.source.group", b"billing") in (result.dead_letter.headers() or [])
+    with pytest.raises(ConfigError, match="leave them out"):
+        HandlerTest(app, workers=2)
+
+
+def test_decoded_values_reach_the_handler_and_raw_ones_the_dead_letter() -> None:
+    seen: list[Any] = []
+    results = run_handler(
+        lambda each: seen.append(each.value()),
+        [("a", "text"), ("b", b"\xff")],
+        value_deserializer=StringDeserializer("utf_8"),
+        dlq=True,
+    )
+    assert seen == ["text"]
+    assert outcomes(results) == ["done", "dead_lettered"]
+    assert results[1].dead_letter is not None
+    assert results[1].dead_letter.value() == b"\xff"
+
+
+async def deferred(_: Record) -> None: ...
+
+
+def generating(_: Record) -> Any:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "why"),
+    [
+        (deferred, {}, "async def"),
+        (generating, {}, "yield"),
+        (lambda: None, {}, "called with one record"),
+        (obeys, {"wrokers": 2}, "wrokers"),
+        (obeys, {"poison": "dead_letter"}, "needs a dead-letter topic"),
+        (obeys, {"retry": {"attempts": 0}}, "attempts"),
+        (obeys, {"workers": "pull"}, "record"),
+    ],
+)
+def test_what_an_app_refuses_is_refused_here(
+    handler: Any, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        run_handler(handler, [("a", "")], **options)
+
+
+def test_a_class_that_cannot_be_made_is_refused() -> None:
+    class Broken:
+        def __init__(self) -> None:
+            raise OSError("no disk")
+
+        def handle(self, _: Record) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"could not be made: OSError: no disk"):
+        run_handler(Broken, [])
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])
+def test_what_ends_a_test_is_no_failed_attempt(interrupt: type[BaseException]) -> None:
+    calls: list[Record] = []
+
+    def handle(given: Record) -> None:
+        calls.append(given)
+        raise interrupt("enough")
+
+    with pytest.raises(interrupt, match="enough"):
+        run_handler(handle, [("a", "")])
+    assert len(calls) == 1
+
+
+def test_other_base_exceptions_are_failed_attempts_as_they_are_in_an_app() -> None:
+    def leaves(_: Record) -> None:
+        raise SystemExit(3)
+
+    [result] = run_handler(leaves, [("a", "")])
+    assert (result.outcome, result.attempts, result.reason) == ("blocked", 5, "SystemExit: 3")
+
+
+def test_what_the_core_says_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "kafka_keyshared.testing"):
+        run_handler(obeys, [("a", "bad")])
+    assert "key b'a' is blocked at test-0@0" in caplog.text
+
+
+def test_an_instance_that_would_stop_says_so() -> None:
+    test = HandlerTest(obeys)
+    test._halted = "because"
+    with pytest.raises(KeySharedError, match="would stop here: because"):
+        test.run([("a", "ok")])
