@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import typer
 
 from kafka_keyshared.cli.output import write_error
-from kafka_keyshared.cli.verbs import bench, demo, ring
+from kafka_keyshared.cli.verbs import advise as advising
+from kafka_keyshared.cli.verbs import bench, demo, dlq, ring
+from kafka_keyshared.cli.verbs import config as configuring
 from kafka_keyshared.cli.verbs import run as running
 from kafka_keyshared.errors import KeySharedError
 
@@ -24,8 +26,12 @@ app = typer.Typer(
 app.add_typer(demo.verbs, name="demo")
 app.command("run")(running.run_command)
 app.command("doctor")(running.doctor)
+app.add_typer(configuring.verbs, name="config")
+app.command("advise")(advising.advise)
+app.command("init")(advising.init)
 app.add_typer(ring.verbs, name="ring")
 app.add_typer(bench.verbs, name="bench")
+app.add_typer(dlq.verbs, name="dlq")
 
 INTERRUPTED = 130
 """What typer makes of Ctrl-C. To us it is a failure like any other: the work was not done."""

@@ -1,4 +1,4 @@
-"""`keyshared demo`: what it prints, what it notices, and that a wheel alone can run it."""
+"""`keyshared demo`: what it prints and what it notices."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ import pytest
 from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.run import Demo, count
 from kafka_keyshared.errors import ConfigError
-from tests.support.cli import KEYSHARED, Running, as_user, in_process
+from tests.support.cli import KEYSHARED, Running, in_process
 
 PART = 20_000
 FAULTS = {
@@ -29,7 +26,6 @@ FAULTS = {
     "overlaps": 0,
     "commits_past_unsettled": 0,
 }
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_part_of_the_year_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,57 +113,3 @@ def test_the_input_is_counted_from_the_records() -> None:
     assert demo.totals.keyless >= demo.totals.weather > 0
     with pytest.raises(ConfigError, match=f"from 1 to {RECORDS}"):
         Demo(lambda _: None, records=RECORDS + 1)
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing of this checkout in it but the wheel, and beside it its needs."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    shutil.copytree(
-        ROOT / "kafka_keyshared",
-        source / "kafka_keyshared",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(place)]
-    subprocess.run([*pip, *build, str(source)], check=True, timeout=120)
-    (wheel,) = place.glob("*.whl")
-    home = place / "venv"
-    # Without pip in it, which Debian's Python cannot always put there.
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
-    python = home / "bin" / "python"
-    install = ["install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([*pip, "--python", str(python), *install], check=True, timeout=120)
-    # The requirements are taken from here, so that the test needs no network. A .pth file of theirs
-    # is not read, so the editable install of this checkout stays invisible.
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    packages = home / "lib" / version / "site-packages"
-    (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return home
-
-
-def test_an_installed_wheel_runs_the_whole_year(installed: Path, tmp_path: Path) -> None:
-    where = "import kafka_keyshared; print(kafka_keyshared.__file__)"
-    found = as_user("-c", where, command=[str(installed / "bin" / "python")], cwd=tmp_path)
-    assert found.out.startswith(str(installed)), found.err
-    command = [str(installed / "bin" / "keyshared")]
-    ended = as_user("demo", "--json", command=command, cwd=tmp_path, timeout=400)
-    assert ended.status == 0, ended.err
-    assert len(ended.out.splitlines()) == 1
-    result = json.loads(ended.out)
-    expected = {
-        "records": 362_891,
-        "flights": 336_776,
-        "weather": 26_115,
-        "keyless": 28_627,
-        "dead_lettered": 8_255,
-        **FAULTS,
-        "oracle_match": True,
-    }
-    assert result | expected == result
-    assert result["elapsed_s"] > 0
-    assert list(tmp_path.iterdir()) == []
