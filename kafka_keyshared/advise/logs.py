@@ -83,7 +83,7 @@ class Logs:
 
     def _places(self, topics: list[str]) -> list[TopicPartition]:
         try:
-            # All of them: a cluster may make a topic that is asked for by its name.
+            # All of them, to tell what a name that is not there may have been.
             there = self._consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
         except KafkaException as error:
             raise KeySharedError(f"the cluster does not list its topics: {_text(error)}") from error

@@ -24,6 +24,9 @@ WORTH = 1.5
 GAIN = 1.25
 """Twice the workers are advised while that speeds up by at least this."""
 
+FEW = 3.0
+"""A speed-up below this, without a hot key, comes from few keys at a time."""
+
 DENSE = 0.99
 """A log with fewer records than this part of its offsets is told to be sparse."""
 
@@ -290,10 +293,10 @@ def _verdict(advice: Advice, best: float) -> tuple[str, str]:
     against = f"{partitions(today)} {today.speedup:.1f} times at most"
     if best >= WORTH * today.speedup:
         return "helps", f"it helps: {most}; {against}"
-    why = "which is as parallel as its keys are"
+    why = "because there are partitions enough"
     if advice.hottest_bound is not None and advice.hottest_bound < WORTH * today.speedup:
         why = f"because one key has {advice.hottest_share:.0%} of all records"
-    elif best < 0.75 * workers:
+    elif best < FEW:
         why = "because too few keys come at a time"
     return "little", (
         f"it helps little, {why}: {most}; {against}. What remains: a record that fails or is slow "

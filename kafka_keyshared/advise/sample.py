@@ -45,6 +45,7 @@ _MODEST: Mapping[str, Any] = {
     "queued.min.messages": 5_000,
     "fetch.message.max.bytes": 131_072,
     "fetch.max.bytes": 2_097_152,
+    "fetch.min.bytes": 1,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 50,
     "log_level": 2,
@@ -97,7 +98,7 @@ def take(
     :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
     """
     own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
-    own = {**_MODEST, **own, "group.id": group or _STRANGER, **_READ_ONLY}
+    own |= {**_MODEST, **_READ_ONLY, "group.id": group or _STRANGER}
     own.pop("group.instance.id", None)
     reasons: list[str] = []
     consumer = Consumer({**own, "error_cb": lambda error: reasons.append(error.str())})

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> int:
     """Run the command line; return the exit status: 0 ok, 1 failure, 2 usage, 3 unhealthy."""
+    # The first process of a container gets no signal that it has no handler for: without this one, a
+    # SIGTERM during the start would be lost. What runs a handler puts its own in its place.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run()
+    except KeyboardInterrupt:  # so early that nothing has begun
+        sys.stderr.write("keyshared: interrupted\n")
+        return 1
+
+
+def _run() -> int:
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -212,7 +212,7 @@ def _write_summary(topic: str, summary: Summary) -> None:
         )
         for each in found["errors"]
     ]
-    write_table(f"{topic}: {found['letters']:,} dead letters", columns, rows)
+    write_table(f"{topic}: {found['letters']:,} dead letters", columns, list(map(printable, rows)))
     if not found["newest"]:
         return
     newest: dict[str, Justify] = {
@@ -226,15 +226,25 @@ def _write_summary(topic: str, summary: Summary) -> None:
         "the newest",
         newest,
         [
-            (
-                each["at"],
-                _moment(each["written"]),
-                each["source"] or "",
-                _words(each["key"]),
-                _short(each["error"]),
+            printable(
+                (
+                    each["at"],
+                    _moment(each["written"]),
+                    each["source"] or "",
+                    _words(each["key"]),
+                    _short(each["error"]),
+                )
             )
             for each in found["newest"]
         ],
+    )
+
+
+def printable(row: Iterable[str]) -> tuple[str, ...]:
+    """Return cells without what a terminal would obey: texts in letters come from anywhere."""
+    return tuple(
+        "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in cell)
+        for cell in row
     )
 
 
@@ -294,7 +304,8 @@ def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int
             else (name, _words(value) if name in {"key", "value"} else _plain(value))
             for name, value in found.items()
         ]
-        write_table(f"{topic} {place}", {"": "left", " ": "left"}, rows)
+        columns: dict[str, Justify] = {"": "left", " ": "left"}
+        write_table(f"{topic} {place}", columns, list(map(printable, rows)))
     else:
         write_result(found, output, topic)
     return 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.cli.dlq import Where, letters_of, reading
+from kafka_keyshared.cli.dlq import Where, letters_of, printable, reading
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
@@ -185,7 +185,7 @@ def _write(told: Mapping[str, Any], output: Output) -> None:
         return
     columns: dict[str, Justify] = {"": "left", " ": "left"}
     rows = [
-        (name.replace("_", " "), _cell(value))
+        printable((name.replace("_", " "), _cell(value)))
         for name, value in told.items()
         if value not in ([], {}, None)
     ]

@@ -38,7 +38,7 @@ def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
         settings[name] = Shown(value, layers.origins.get(field.client or name, DEFAULT))
     own = {field.client for field in fields().values()}
     client = {
-        name: Shown(masked(name, value), layers.origins.get(name, DEFAULT))
+        name: Shown(_plain(masked(name, value)), layers.origins.get(name, DEFAULT))
         for name, value in sorted({**DEFAULTS, **layers.conf}.items())
         if name not in own
     }
@@ -54,6 +54,13 @@ def of_program(options: Options, conf: Mapping[str, Any], topics: list[str], ori
     own = {name: value for name, value in conf.items() if value != DEFAULTS.get(name)}
     origins = dict.fromkeys([*given, *own, "topics"], origin)
     return Layers(dict(conf), topics, msgspec.to_builtins(options), origins)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it can be printed: a program may give functions, paths and loggers."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return getattr(value, "__qualname__", None) or str(value)
 
 
 def _at(table: Mapping[str, Any], name: str, default: Any) -> Any:

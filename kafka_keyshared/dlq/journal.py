@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka_keyshared.dlq.letter import Place
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 
 KIND = "keyshared replay"
 VERSION = 1
@@ -105,9 +105,15 @@ class Journal:
         if self._descriptor is None:
             raise ValueError("the journal is not open")
         data = json.dumps(line).encode("ascii") + b"\n"
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-        os.fsync(self._descriptor)
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise KeySharedError(
+                f"{self.path}: {error.strerror}: what was replayed last could not be written down "
+                "and will be replayed again; make room, or move the file and name it with --state"
+            ) from error
 
     def close(self) -> None:
         """Let go of the file."""

@@ -46,6 +46,9 @@ class DecodedRecord:
     def __len__(self) -> int:
         return len(self.raw)
 
+    def __bool__(self) -> bool:
+        return True  # also when it has neither key nor value
+
 
 def decoding(
     make: Callable[[], Made], key: Deserializer | None, value: Deserializer | None

@@ -104,6 +104,9 @@ class PulledRecord:
     def __len__(self) -> int:
         return len(self._record)
 
+    def __bool__(self) -> bool:
+        return True  # also when it has neither key nor value: `while record := member.receive()`
+
 
 def _set_in(loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
     try:

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeAlias
 from kafka_keyshared import KeyShared
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.subscription import partition_of
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
@@ -44,7 +44,7 @@ class Result:
     it failed for good and keeps its key closed, ``waiting`` when it stands behind such a one.
     ``attempts`` says how many attempts it had, ``called_at`` when, in seconds of made-up time since
     the first record; ``failures`` how those attempts ended that failed, and ``error`` what was
-    raised last. ``dead_letter`` is what would have been written, and
+    raised last. A record whose key cannot be read has no attempt. ``dead_letter`` is what would have been written, and
     where to, with its headers.
     """
 
@@ -248,7 +248,7 @@ class HandlerTest:
             timestamp=source.timestamp()[1],
         )
         if not life.failures:
-            life.failures.append(publish.last)  # its key could not be read: nobody was called
+            life.failures.append(publish.last)  # its key could not be read
         self._mailbox.put(ev.DeadLettered(publish))
 
     # --- what happened ---
@@ -290,7 +290,10 @@ class HandlerTest:
         life = self._life(given)
         outcome: Outcome = "done"
         if not settled:
-            outcome = "blocked" if self._is_blocked(given) else "waiting"
+            closed = self._blocked_by(given)
+            outcome = "waiting" if closed is None else "blocked"
+            if closed is not None and closed.last is not None and not life.failures:
+                life.failures.append(closed.last)  # its key could not be read
         elif life.dead_letter is not None:
             outcome = "dead_lettered"
         elif life.dropped or len(life.failures) == len(life.called_at):
@@ -305,12 +308,13 @@ class HandlerTest:
             life.dead_letter,
         )
 
-    def _is_blocked(self, given: ReceivedRecord) -> bool:
-        return any(
-            closed.head is given and closed.state is LaneState.BLOCKED
-            for sub in self._core.subscriptions.values()
-            for closed in sub.closed.lanes.values()
-        )
+    def _blocked_by(self, given: ReceivedRecord) -> ClosedLane | None:
+        """Return the lane that the record itself keeps closed."""
+        for sub in self._core.subscriptions.values():
+            for closed in sub.closed.lanes.values():
+                if closed.head is given and closed.state is LaneState.BLOCKED:
+                    return closed
+        return None
 
 
 def _app_of(handler: Callable[..., Any], options: Mapping[str, Any]) -> KeyShared:

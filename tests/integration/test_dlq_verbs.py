@@ -361,7 +361,7 @@ def test_transaction_markers_and_foreign_records_end_no_reading(
 
 
 def test_a_topic_or_partition_that_is_not_there_is_named(
-    real_cluster: Cluster, topic: str, verbs: Verbs
+    real_cluster: Cluster, topic: str, verbs: Verbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = verbs("ls", real_cluster, topic)
     assert missing.status == 2
@@ -373,3 +373,8 @@ def test_a_topic_or_partition_that_is_not_there_is_named(
     empty = verbs("ls", real_cluster, topic)
     assert empty.status == 0
     assert "0 dead letters" in empty.out
+    # Where the cluster is may stand in the file of the app.
+    file = verbs.state.with_name("app.toml")
+    file.write_text(f'bootstrap = "{real_cluster.bootstrap}"\n')
+    from_file = in_process(capsys, "dlq", "ls", "-t", f"{topic}.dlq", "--config", file)
+    assert from_file.out == empty.out

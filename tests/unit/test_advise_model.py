@@ -91,6 +91,14 @@ def test_keys_that_come_in_bursts_help_over_the_day_and_not_in_a_window() -> Non
     assert "too few keys come at a time" in advice.says
 
 
+def test_partitions_enough_are_told_as_the_reason() -> None:
+    advice = of(*split(uniform(40_000, 10_000), 40))
+    assert advice.today.speedup == 40.0
+    assert advice.verdict == "little"
+    assert "there are partitions enough" in advice.says
+    assert "one for each of the 40 partitions, do 40.0 times" in advice.says
+
+
 def test_one_key_is_told_plainly() -> None:
     advice = of([b"only"] * 500)
     assert advice.verdict == "one-key"

@@ -27,8 +27,15 @@ def handle(record): ...
 
 def two(one, other): ...
 
+def on_error(error): ...
+
 app = KeyShared(
-    {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "sasl.password": "hunter2"},
+    {
+        "bootstrap.servers": "127.0.0.1:1",
+        "group.id": "g",
+        "sasl.password": "hunter2",
+        "error_cb": on_error,
+    },
     ["t"],
     workers=3,
 )
@@ -94,6 +101,16 @@ def test_the_environment_names_the_file_and_a_flag_another(
     assert shown["settings"]["workers"] == {"value": 5, "origin": "other.toml"}
 
 
+def test_a_flag_that_is_not_given_takes_nothing_away(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {**GIVEN, "dlq": True, "dlq_create": True, "http_port": 8787, "workers": 3}
+    (place / "full.toml").write_text(as_toml(values))
+    shown = _json(in_process(capsys, "config", "show", "--json", "--config", "full.toml"))
+    for name, value in values.items():
+        assert shown["settings"][name] == {"value": value, "origin": "full.toml"}
+
+
 def test_show_of_an_app_shows_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
     ended = in_process(capsys, "config", "show", "handlers_of_config:app", "--json")
     shown = _json(ended)
@@ -102,6 +119,7 @@ def test_show_of_an_app_shows_its_own_settings(capsys: pytest.CaptureFixture[str
     assert shown["settings"]["topics"] == {"value": ["t"], "origin": origin}
     assert shown["settings"]["http_port"] == {"value": None, "origin": "default"}
     assert shown["kafka"]["sasl.password"] == {"value": MASK, "origin": origin}
+    assert shown["kafka"]["error_cb"] == {"value": "on_error", "origin": origin}
     assert shown["kafka"]["fetch.wait.max.ms"]["origin"] == "default"
     assert "imported" in ended.err
 

@@ -118,3 +118,19 @@ def test_a_defect_is_not_hidden(
     monkeypatch.setattr("kafka_keyshared.cli.demo.load_verb", broken)
     with pytest.raises(ZeroDivisionError):
         in_process(capsys, "demo", "load")
+
+
+def test_a_sigterm_during_the_start_ends_it_also_where_it_is_the_first_process() -> None:
+    """A container's first process never gets a signal for which it has no handler."""
+    program = (
+        "import os, signal, sys, kafka_keyshared.cli.app as app\n"
+        "def told(**_):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    signal.pause()\n"
+        "app.app = told\n"
+        "from kafka_keyshared.cli import main\n"
+        "sys.exit(main())"
+    )
+    ended = as_user("demo", command=(sys.executable, "-c", program))
+    assert ended.status == 1
+    assert "interrupted" in ended.err

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from kafka_keyshared.dlq.journal import Journal
 from kafka_keyshared.dlq.letter import Place
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 
 FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
 
@@ -93,3 +95,15 @@ def test_one_replay_at_a_time_writes(path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--state .*No such file"):
         Journal(tmp_path / "none" / "x", "orders.dlq").open()
+
+
+def test_a_full_disk_is_told_with_what_it_means(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal(path, "orders.dlq").open() as journal:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(KeySharedError, match=r"No space left on device.*replayed again"):
+            journal.add(FIRST)

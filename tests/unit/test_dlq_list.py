@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from kafka_keyshared.cli import dlq as module
 from kafka_keyshared.cli.dlq import Wanted, when
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter, Place
@@ -145,6 +148,25 @@ def test_error_types_without_end_do_not_take_memory_without_end() -> None:
     summary = summed([written(1, n, error_type=f"E{n}") for n in range(MOST_GROUPS + 50)])
     assert len(summary.counts) == MOST_GROUPS + 1
     assert summary.counts[OTHERS, OTHERS].letters == 50
+
+
+def test_what_a_terminal_would_obey_is_not_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    letter = replace(
+        a_letter((0, 0), (evil, 0, 0), error_type=evil, error_message=evil, error_stack=evil),
+        headers=[(evil, evil.encode())],
+        value=evil.encode(),
+    )
+    monkeypatch.setattr(module, "reading", lambda conf: nullcontext())
+    monkeypatch.setattr(module, "letters_of", lambda *_: iter([letter]))
+    monkeypatch.setattr(module, "require_broker", lambda conf: None)
+    for verb in (["ls"], ["show", "0:0"]):
+        ended = in_process(capsys, "dlq", *verb, "-b", "b:1", "-t", "x.dlq")
+        assert ended.status == 0
+        assert "owned" in ended.out
+        assert not {"\x1b", "\x07"} & set(ended.out)
 
 
 # --- wrong command lines ---

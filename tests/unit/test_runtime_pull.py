@@ -75,6 +75,11 @@ def test_a_received_record_reads_like_the_clients_own(bench: Bench) -> None:
     assert len(pulled) == len(plain)
 
 
+def test_a_record_of_no_bytes_does_not_end_a_loop(bench: Bench) -> None:
+    bench.put(FakeRecord(P0, 1, None, size=0))
+    assert PullMember(bench.cell).receive(1)
+
+
 def test_nothing_to_receive_is_none_after_the_time_and_at_the_end(bench: Bench) -> None:
     member = PullMember(bench.cell)
     assert member.receive(0.01) is None

@@ -123,6 +123,21 @@ def test_exceptions_that_skip_the_attempts() -> None:
     assert (result.outcome, result.attempts) == ("dead_lettered", 1)
 
 
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [({"dlq": True}, "dead_lettered"), ({}, "blocked"), ({"undecodable": "drop"}, "dropped")],
+)
+def test_a_record_without_a_readable_key_never_reaches_the_handler(
+    options: dict[str, Any], outcome: str
+) -> None:
+    seen: list[Record] = []
+    given = [(None, "1"), ("a", "2")]
+    lost, kept = run_handler(seen.append, given, null_keys="reject", **options)
+    assert (lost.outcome, lost.attempts, kept.outcome) == (outcome, 0, "done")
+    assert [each.value() for each in seen] == [b"2"]
+    assert outcome == "dropped" or "its key is null" in lost.reason
+
+
 def test_a_coroutine_is_a_failed_attempt() -> None:
     # Looks like a plain function until it is called, as one behind a decorator does.
     def later(given: Record) -> Any:
