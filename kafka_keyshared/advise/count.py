@@ -159,13 +159,13 @@ class Tally:
     def _halve(self) -> None:
         """Keep the keys of half of the hashes kept so far, and the hot ones."""
         self._mask = self._mask << 1 | 1
-        for kept in self._kept.values():
-            for identity in [
-                identity
+        for partition, kept in self._kept.items():
+            # A new one each: a dict from which much is deleted stays as large as it was, and grows.
+            self._kept[partition] = {
+                identity: count
                 for identity, count in kept.items()
-                if identity & self._mask and count * HOT_SHARE < self.records
-            ]:
-                del kept[identity]
+                if not identity & self._mask or count * HOT_SHARE >= self.records
+            }
 
     # --- out ---
 

@@ -8,8 +8,8 @@ import sys
 
 def main() -> int:
     """Run the command line; return the exit status: 0 ok, 1 failure, 2 usage, 3 unhealthy."""
-    # The first process of a container gets no signal that it has no handler for: without this one, a
-    # SIGTERM during the start would be lost. What runs a handler puts its own in its place.
+    # The first process of a container gets no signal that it has no handler for: without this one,
+    # a SIGTERM during the start would be lost. What runs a handler puts its own in its place.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run()

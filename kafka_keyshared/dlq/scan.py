@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -123,7 +124,9 @@ def messages(
                 if error is None and offset < end:
                     yield message
     finally:
-        consumer.unassign()
+        # It is closed already when whoever reads has ended with an error.
+        with suppress(RuntimeError):
+            consumer.unassign()
 
 
 def _told(topic: str, error: KafkaError) -> str:

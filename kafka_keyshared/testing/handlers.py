@@ -44,8 +44,8 @@ class Result:
     it failed for good and keeps its key closed, ``waiting`` when it stands behind such a one.
     ``attempts`` says how many attempts it had, ``called_at`` when, in seconds of made-up time since
     the first record; ``failures`` how those attempts ended that failed, and ``error`` what was
-    raised last. A record whose key cannot be read has no attempt. ``dead_letter`` is what would have been written, and
-    where to, with its headers.
+    raised last. A record whose key cannot be read has no attempt. ``dead_letter`` is what would
+    have been written, and where to, with its headers.
     """
 
     record: ReceivedRecord

@@ -338,6 +338,20 @@ def test_what_is_refused_stops_its_key_and_the_rest_is_replayed(
     assert json.loads(again.out)["replayed"] == 5
 
 
+def test_an_export_that_nobody_reads_to_its_end_says_so_in_a_line(
+    real_cluster: Cluster, topic: str
+) -> None:
+    real_cluster.create_topic(f"{topic}.dlq", 1)
+    write(real_cluster, f"{topic}.dlq", [(b"k", b"x" * 1_000)] * 1_000)
+    with Running("dlq", "export", "-b", real_cluster.bootstrap, "-t", f"{topic}.dlq") as export:
+        assert export.process.stdout is not None
+        assert json.loads(export.process.stdout.readline())["at"] == "0:0"
+        export.process.stdout.close()
+        assert export.process.wait(120) == 1
+        export.wait_for("standard output was closed before all was written")
+    assert len(export.err.splitlines()) == 1, export.err
+
+
 def test_transaction_markers_and_foreign_records_end_no_reading(
     real_cluster: Cluster, topic: str, verbs: Verbs
 ) -> None:

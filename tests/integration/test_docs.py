@@ -20,7 +20,7 @@ from tests.support.live import write
 from tests.support.pages import Block, Note, PageError
 
 NOT_RUN: Mapping[str, str] = {
-    "make demo": "test_cli_demo.py runs all of it, without another start of pip",
+    "make demo": "test_wheel.py runs all of it, without another start of pip",
     "make test": "is what runs this test",
     "make kafka": "the test's own broker stands at its address",
     "docker ": "needs a container engine; tests/helm reads the Dockerfile",

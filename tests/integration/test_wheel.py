@@ -240,7 +240,6 @@ def test_type_hints_accept_what_is_right_and_report_each_mistake(
     assert found == wrong, f"only one of both: {sorted(found ^ wrong)}\n{said}"
 
 
-@pytest.mark.xfail(reason="the package's lazy __getattr__ makes every name an Any")
 @CHECKERS
 def test_a_name_that_is_not_there_is_reported(
     installed: Path, tmp_path: Path, checker: Checker
