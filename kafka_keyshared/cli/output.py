@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 Justify: TypeAlias = Literal["left", "right"]
@@ -34,7 +34,9 @@ def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
     if output is Output.JSON:
         sys.stdout.write(json.dumps(result) + "\n")
     elif output is Output.YAML:
-        sys.stdout.write("".join(f"{line}\n" for line in _yaml(result)))
+        import yaml
+
+        sys.stdout.write(yaml.safe_dump(result, sort_keys=False, allow_unicode=True))
     else:
         rows = [
             (name, f"{value:,}" if type(value) is int else str(value))
@@ -64,27 +66,6 @@ def write_table(
         # As text, because what stands in [brackets] would be taken for markup.
         table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     Console(file=sys.stdout).print(table)
-
-
-def _yaml(value: Any) -> Iterator[str]:
-    """Yield the lines of a value in block style; every scalar is JSON, which YAML 1.2 includes."""
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            yield from _yaml_item(f"{name}:", inner)
-    elif isinstance(value, list) and value:
-        for inner in value:
-            lines = list(_yaml(inner))
-            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines))
-    else:
-        yield json.dumps(value)
-
-
-def _yaml_item(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping | list) and value:
-        yield name
-        yield from (f"  {line}" for line in _yaml(value))
-    else:
-        yield f"{name} {json.dumps(value)}"
 
 
 def start_logging() -> None:

@@ -25,9 +25,9 @@ from kafka_keyshared.dlq.envelope import (
     CONTENT_AVRO,
     Headers,
     own_headers,
-    read_headers,
     replays_of,
 )
+from kafka_keyshared.headers import read_headers
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.events import Publish
-from kafka_keyshared.model import Record
+from kafka_keyshared.headers import read_headers
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
@@ -34,30 +34,8 @@ CONTENT = PREFIX + "content"
 """Names the form of a letter that is not in the header form."""
 CONTENT_AVRO = b"avro"
 
-NOT_UTF_8 = "a header has a name that is not UTF-8, which the Kafka client cannot read"
-
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-
-
-class HeadersError(ValueError):
-    """A record's headers cannot be read through the client."""
-
-
-def read_headers(record: Record) -> list[tuple[str, Any]]:
-    """Return a record's headers; raise :class:`HeadersError` when the client cannot read them.
-
-    Kafka's protocol wants header names in UTF-8, and not every producer sees to it. At such a name
-    the client raises SystemError the first time it is asked, and from then on returns pairs whose
-    first half is no object at all: unpacking one ends the process, showing it does not.
-    """
-    try:
-        found = record.headers() or []
-    except (SystemError, UnicodeDecodeError) as error:
-        raise HeadersError(NOT_UTF_8) from error
-    if any(repr(pair).startswith("(<NULL>") for pair in found):
-        raise HeadersError(NOT_UTF_8)
-    return found
 
 
 def own_headers(headers: Iterable[tuple[str, Any]]) -> Headers:

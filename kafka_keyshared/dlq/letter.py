@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kafka_keyshared.dlq import avro, envelope
 from kafka_keyshared.dlq.envelope import Headers, is_place, own_headers, replays_of, source_of
+from kafka_keyshared.headers import HeadersError, read_headers
 
 
 class Kind(enum.StrEnum):
@@ -93,8 +94,8 @@ def read_letter(message: Any) -> Letter:
     written = time if kind_of_time and time >= 0 else None
     key, value = message.key(), message.value()
     try:
-        headers = envelope.read_headers(message)
-    except envelope.HeadersError as error:
+        headers = read_headers(message)
+    except HeadersError as error:
         return Letter(at, written, Kind.UNREADABLE, key, value, problem=str(error))
     if (source := source_of(headers)) is not None:
         told = _told_by_headers(Source(*source), headers)

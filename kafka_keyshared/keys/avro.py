@@ -13,6 +13,7 @@ import fastavro
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.headers import read_headers
 from kafka_keyshared.keys.values import key_bytes, ours
 from kafka_keyshared.model import Record, Retry, Undecodable
 
@@ -121,7 +122,7 @@ def _read(value: bytes, start: int, schema: Any, path: tuple[str, ...]) -> bytes
 
 def _schema_id_of(record: Record, value: bytes) -> tuple[SchemaId, int]:
     """Return the id of the value's schema, and where the Avro begins."""
-    for name, told in reversed(record.headers() or ()):
+    for name, told in reversed(read_headers(record)):
         if name == SCHEMA_ID_HEADER and isinstance(told, bytes):
             return _schema_id(told, f"the header {SCHEMA_ID_HEADER}")[0], 0
     return _schema_id(value, "the value")

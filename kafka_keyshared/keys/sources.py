@@ -12,6 +12,7 @@ import msgspec
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.headers import NOT_UTF_8
 from kafka_keyshared.keys.values import key_bytes, ours
 from kafka_keyshared.model import Record, Retry, Undecodable
 
@@ -29,7 +30,10 @@ def from_header(name: str) -> KeyOf:
         raise ConfigError("key: a header must have a name, such as 'header:customer'")
 
     def key_of(record: Record) -> bytes | None:
-        headers = record.headers()
+        try:
+            headers = record.headers()
+        except SystemError as error:
+            raise Undecodable(NOT_UTF_8) from error
         if not headers:
             return None
         # Where there is one header it is this one, as a rule; looking there first saves a loop.

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
+from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import DeadLetter, Record
 from kafka_keyshared.runtime.handlers import Made
 
@@ -66,7 +67,7 @@ def decoding(
         handle, close = make()
 
         def handle_decoded(record: Record) -> Any:
-            headers = record.headers()
+            headers = _headers(record)
             return handle(
                 DecodedRecord(
                     record,
@@ -78,6 +79,13 @@ def decoding(
         return handle_decoded, close
 
     return make_decoding
+
+
+def _headers(record: Record) -> list[tuple[str, Any]] | None:
+    try:
+        return read_headers(record) or None
+    except HeadersError as error:
+        raise DeadLetter(str(error)) from error
 
 
 def _decoded(

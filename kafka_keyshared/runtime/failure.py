@@ -35,7 +35,10 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     outcome, after = Outcome.ERROR, None
     if isinstance(error, Retry):
         outcome, after = Outcome.RETRY, error.after
-    elif isinstance(error, (DeadLetter, *dead_letter_on)):
+    # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
+    # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
+    # headers, it returns what ends the process as soon as it is unpacked.
+    elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         outcome = Outcome.DEAD_LETTER
     try:
         message = str(error)[:MESSAGE_CHARS_MAX]

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import cimpl
 
 from kafka_keyshared.core.events import DeadLettered, Publish
-from kafka_keyshared.dlq.envelope import HeadersError, read_headers
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
+from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.local.cluster import Cluster
+from tests.conftest import Eventually
 from tests.support.cli import in_process
-from tests.support.live import read_all
+from tests.support.live import Member, client_conf, group_name, read_all, write
 from tests.unit.test_dlq_envelope import letter
 
 TOPIC, PARTITION, VALUE, FLAGS, HEADERS, END = 1, 3, 4, 7, 10, 0
@@ -83,3 +84,30 @@ def test_a_header_name_that_is_not_utf_8(
     found = json.loads(ended.out)
     assert (found["form"], found["value"], found["headers"]) == ("unreadable", {"text": "v"}, [])
     assert "not UTF-8" in found["problem"]
+
+
+def test_a_handler_that_reads_such_headers_runs_once_and_its_key_waits(
+    embedded_cluster: Cluster,
+    topic: str,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A second attempt would be given what ends the process, so there is none."""
+    embedded_cluster.create_topic(topic, 1)
+    embedded_cluster.create_topic(f"{topic}.dlq", 1)
+    write_header(embedded_cluster.bootstrap, topic, b"\xff\xfe")
+    write(embedded_cluster, topic, [(b"other", b"1")])
+    called: list[bytes | None] = []
+
+    def handle(record: Any) -> None:
+        called.append(record.value())
+        for name, value in record.headers() or []:
+            assert name, value
+
+    conf = client_conf(embedded_cluster, group_name())
+    member = Member(conf, [topic], handle, dlq=True, retry={"backoff": 0.01}, workers=2)
+    member.start()
+    eventually(lambda: member.done() == 1, 30.0)
+    eventually(lambda: "not UTF-8" in caplog.text, 30.0)
+    member.stop()
+    assert sorted(called, key=str) == [b"1", b"v"]

@@ -442,6 +442,10 @@ def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
     assert failure.stack.count("in deep") == failures.STACK_FRAMES_MAX
 
 
+def test_a_system_error_is_not_provoked_again() -> None:
+    assert describe(SystemError("bad argument")).outcome is Outcome.DEAD_LETTER
+
+
 def test_named_exceptions_skip_the_attempts() -> None:
     assert describe(KeyError("k"), (LookupError,)).outcome is Outcome.DEAD_LETTER
     assert describe(ValueError("k"), (LookupError,)).outcome is Outcome.ERROR
