@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
+from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitAnswered, DeadLettered
 from kafka_keyshared.core.status import Status
@@ -95,10 +96,11 @@ class KeyShared:
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         hooks: Hooks = Hooks(),
-        **options: Any,
+        **options: Unpack[GivenOptions],
     ) -> None:
-        key = options.pop("key") if callable(options.get("key")) else None
-        self.options: Options = make_options(options)
+        values: dict[str, Any] = {**options}
+        key = values.pop("key") if callable(values.get("key")) else None
+        self.options: Options = make_options(values)
         self.conf = client_conf(conf)
         check_deadlines(self.options, self.conf)
         if isinstance(topics, str) or not topics:
@@ -144,7 +146,10 @@ class KeyShared:
         on_assign: Callback | None = None,
         on_revoke: Callback | None = None,
         on_lost: Callback | None = None,
-        **options: Any,
+        dead_letter_on: tuple[type[BaseException], ...] = (),
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **options: Unpack[GivenOptions],
     ) -> Self:
         """Return an app that does what a consumer was made for; the consumer has not polled yet.
 
@@ -153,15 +158,21 @@ class KeyShared:
         callbacks that ``subscribe`` would get. ``options`` are what :class:`KeyShared` takes.
 
         The app runs a client of its own with these settings. The consumer stays yours: it joins
-        nothing meanwhile, a :class:`kafka_keyshared.Consumer` answers questions (``position`` …)
-        from the app's client, and after :meth:`run` you may close it.
+        nothing meanwhile, refuses what would disturb the app, and may be closed after :meth:`run`.
 
         Raises :class:`ConfigError` for a consumer that would commit what is not done, or that has
         joined its group.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         wrapped = take_over(consumer, conf, topics, callbacks)
-        app = cls(wrapped.conf, wrapped.subscribed.topics, **options)
+        app = cls(
+            wrapped.conf,
+            wrapped.subscribed.topics,
+            dead_letter_on=dead_letter_on,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **options,
+        )
         app._wrapped = wrapped
         wrapped.take(None)
         return app

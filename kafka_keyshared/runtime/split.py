@@ -11,12 +11,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 import confluent_kafka
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.pull import Cell
@@ -209,7 +210,7 @@ def split(
     on_assign: Callable[..., Any] | None = None,
     on_revoke: Callable[..., Any] | None = None,
     on_lost: Callable[..., Any] | None = None,
-    **options: Any,
+    **options: Unpack[HandlingOptions],
 ) -> Split:
     """Return ``members`` members over a consumer that has not polled yet, already running.
 

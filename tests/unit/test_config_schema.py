@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import jsonschema
 import pytest
 
 from kafka_keyshared.config import load_file, make_options
 from kafka_keyshared.config.fields import Field, allowed, fields
+from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.errors import ConfigError
 from tests.setup import cli_page, config_page
@@ -131,3 +133,14 @@ def test_what_a_type_allows_is_said_in_words() -> None:
     assert said["http_port"] == "a whole number from 0 to 65535, or leave it out"
     assert said["on_stuck"] == "'exit' or 'hold'"
     assert allowed(fields()["topics"].info) == "a list, each text that is not empty"
+
+
+def test_what_type_checkers_know_of_the_options_is_what_they_are() -> None:
+    """Apart from what Python alone can give: a function as key, a dict for the retries."""
+    real, known = get_type_hints(Options), get_type_hints(GivenOptions)
+    assert set(known) == set(real)
+    wider = {"retry", "key"}
+    assert {name: known[name] for name in known if name not in wider} == {
+        name: real[name] for name in real if name not in wider
+    }
+    assert all(real[name] in get_args(known[name]) for name in wider)

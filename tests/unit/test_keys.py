@@ -543,7 +543,7 @@ def test_an_app_takes_a_function_for_its_key_and_leaves_ours_as_they_are() -> No
     assert own is not None
     assert own(message()) == b"1"
     with pytest.raises(ConfigError, match="one record"):
-        KeyShared(CONF, ["orders"], key=lambda: b"a")
+        KeyShared(CONF, ["orders"], key=lambda: b"a")  # type: ignore[arg-type,misc]
 
 
 def test_a_text_names_where_the_key_is(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ KeyShared("localhost:9092", ["orders"])  # wrong
 KeyShared({"group.id": "billing"})  # wrong
 KeyShared({"group.id": "billing"}, 5)  # wrong
 KeyShared({"group.id": "billing"}, ["orders"], dead_letter_on=ValueError)  # wrong
+KeyShared({"group.id": "billing"}, ["orders"], worker=4)  # wrong
+KeyShared({"group.id": "billing"}, ["orders"], poison="forget")  # wrong
 KeyShared.wrap({"group.id": "billing"})  # wrong
 split(app, 4)  # wrong
 app.handler(5)  # wrong

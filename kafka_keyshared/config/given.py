@@ -1,0 +1,47 @@
+"""The options as Python programs give them, for type checkers and editors (PEP 692).
+
+What each means, its bounds and its default stand in :class:`~kafka_keyshared.config.Options`; a
+test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
+
+from kafka_keyshared.config.options import RetryOptions
+from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.settle import PoisonPolicy
+
+
+class HandlingOptions(TypedDict, total=False):
+    """All options but the number and kind of the workers."""
+
+    dlq: bool | str
+    dlq_create: bool
+    dlq_format: Literal["headers", "avro"]
+    poison: PoisonPolicy | None
+    retry: RetryOptions | Mapping[str, float]
+    order_scope: Literal["topic", "partition", "subscription"]
+    key: str | Callable[[Any], Any]
+    key_schema: str | None
+    null_keys: NullKeys
+    undecodable: UndecodablePolicy | None
+    window_records: int
+    window_bytes: int
+    leases_per_worker: int
+    max_leases_per_key: Literal[1] | None
+    commit_interval: float
+    stop_timeout: float
+    revoke_deadline: float
+    ack_timeout: float | None
+    on_stuck: Literal["hold", "exit"]
+    http_port: int | None
+    http_host: str
+    partition_metrics: bool
+
+
+class GivenOptions(HandlingOptions, total=False):
+    """All options."""
+
+    workers: int | str
