@@ -90,8 +90,9 @@ def secured_broker(place: Path) -> Iterator[Secured]:
     with pytest.MonkeyPatch.context() as patch:
         # The ports of these listeners belong into settings that the cluster makes itself.
         patch.setattr(node, "server_properties", properties)
-        with RealCluster() as cluster:
-            yield Secured(cluster, sasl, tls, misled, authority)
+        started = RealCluster()
+    with started as cluster:
+        yield Secured(cluster, sasl, tls, misled, authority)
 
 
 def _certificate(place: Path) -> tuple[Path, Path]:
