@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 from kafka_keyshared.model import Record
 
 NOT_UTF_8 = "a header has a name that is not UTF-8, which the Kafka client cannot read"
+
+
+ask_headers = methodcaller("headers")
+"""``record.headers()``, of which an error is always raised.
+
+At a name that is not UTF-8 the client returns a list *and* leaves an error behind. Python notices
+that as long as the call is new to it; a call that it has made often it trusts, and goes on with the
+list. Calls that are made in C, as this one is, are looked at every time.
+"""
 
 
 class HeadersError(ValueError):
@@ -21,7 +31,7 @@ def read_headers(record: Record) -> list[tuple[str, Any]]:
     first half is no object at all: unpacking one ends the process, showing it does not.
     """
     try:
-        found = record.headers() or []
+        found: list[tuple[str, Any]] = ask_headers(record) or []
     except (SystemError, UnicodeDecodeError) as error:
         raise HeadersError(NOT_UTF_8) from error
     if any(repr(pair).startswith("(<NULL>") for pair in found):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import mmh3
 
 from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.hashing import LANE_KEY_BYTES, slot_of
 from kafka_keyshared.model import TopicPartition
 
@@ -50,11 +51,6 @@ class Lanes(NamedTuple):
 
     lanes: int
     hottest: list[Hot]
-
-
-def worker_names(count: int) -> list[str]:
-    """Return the names that a pool of so many workers has."""
-    return [f"worker-{index}" for index in range(count)]
 
 
 def tables(workers: Iterable[int] = WORKERS) -> dict[int, list[int]]:

@@ -14,20 +14,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     OffsetSpec,
 )
 
-from kafka_keyshared.dlq.publish import connection_conf
+from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.patterns import is_pattern, topics_meant
+from kafka_keyshared.runtime.outsider import ASK_AGAIN_AFTER, NOT_YET, text_of
+from kafka_keyshared.runtime.patterns import is_pattern, topics_meant, visible
 
 ANSWER_TIMEOUT = 8.0
-_ASK_AGAIN_AFTER = 0.1
-
-# The coordinator of a group that nobody asked for before is still reading its log.
-_NOT_YET = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 
 
 class Log(NamedTuple):
@@ -86,7 +79,8 @@ class Logs:
             # All of them, to tell what a name that is not there may have been.
             there = self._consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
         except KafkaException as error:
-            raise KeySharedError(f"the cluster does not list its topics: {_text(error)}") from error
+            why = f"the cluster does not list its topics: {text_of(error)}"
+            raise KeySharedError(why) from error
         places = []
         for topic in self._meant(topics, there):
             if topic not in there:
@@ -103,7 +97,7 @@ class Logs:
         """Return the topics by their names; a pattern means no topic of the cluster's own."""
         if not any(map(is_pattern, topics)):
             return topics
-        found = topics_meant(topics, [name for name in there if not name.startswith("__")])
+        found = topics_meant(topics, visible(there))
         if not found:
             raise TopicMissingError(
                 f"no topic that this user may see fits {', '.join(topics)}; mend the pattern, or "
@@ -129,25 +123,11 @@ class Logs:
                         raise cause from error
                 raise KeySharedError(
                     f"{each.topic}-{each.partition}: the cluster does not tell where it begins and "
-                    f"ends: {_text(error)}; see whether all its partitions have a leader"
+                    f"ends: {text_of(error)}; see whether all its partitions have a leader"
                 ) from error
         return found
 
     def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        try:
-            return self._ask_committed(places)
-        except UnicodeDecodeError:
-            # Another client's metadata, which this one cannot show. The position beside it comes
-            # only together with it, so the partitions are asked for one by one.
-            found: dict[TopicPartition, int] = {}
-            for place in places:
-                try:
-                    found |= self._ask_committed([place])
-                except UnicodeDecodeError:
-                    continue
-            return found
-
-    def _ask_committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         give_up = time.monotonic() + ANSWER_TIMEOUT
         while True:
             try:
@@ -157,17 +137,18 @@ class Logs:
             except KafkaException as error:
                 failed = error.args[0]
             if failed is None:
+                # The metadata beside it, which need not be text, is not read.
                 return {
                     TopicPartition(each.topic, each.partition): each.offset
                     for each in answers
                     if each.offset >= 0
                 }
-            if failed.code() not in _NOT_YET or time.monotonic() >= give_up:
+            if failed.code() not in NOT_YET or time.monotonic() >= give_up:
                 raise ConfigError(
                     f"the cluster does not tell what the group (-g) has committed: {failed.str()}; "
                     "allow READ on the group, or leave -g out: the lag is then the whole topic"
                 )
-            time.sleep(_ASK_AGAIN_AFTER)
+            time.sleep(ASK_AGAIN_AFTER)
 
 
 def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
@@ -181,8 +162,3 @@ def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
         return TopicMissingError(f"topic {topic!r} is no longer there; mend the name")
     return None
-
-
-def _text(error: Exception) -> str:
-    reason = error.args[0] if error.args else error
-    return reason.str() if isinstance(reason, KafkaError) else str(reason or "no answer in time")

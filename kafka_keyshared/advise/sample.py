@@ -19,6 +19,7 @@ from kafka_keyshared.advise.count import Tally
 from kafka_keyshared.advise.logs import Log, Logs, unreadable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.outsider import outsider
 
 Progress = Callable[[str], None]
 Clock = Callable[[], float]
@@ -48,7 +49,6 @@ _MODEST: Mapping[str, Any] = {
     "fetch.min.bytes": 1,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 50,
-    "log_level": 2,
 }
 _READ_ONLY: Mapping[str, Any] = {
     "enable.auto.commit": False,
@@ -61,7 +61,6 @@ _READ_ONLY: Mapping[str, Any] = {
     "auto.offset.reset": "earliest",
 }
 _STRANGER = "keyshared-advise"
-_CALLBACKS = ("on_commit", "stats_cb", "throttle_cb", "error_cb")
 
 
 class Sample(NamedTuple):
@@ -97,11 +96,10 @@ def take(
     :class:`~kafka_keyshared.errors.ConfigError` for a topic that is not there or may not be read,
     :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
     """
-    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
-    own |= {**_MODEST, **_READ_ONLY, "group.id": group or _STRANGER}
+    own = {**conf, **_MODEST, **_READ_ONLY, "group.id": group or _STRANGER}
     own.pop("group.instance.id", None)
     reasons: list[str] = []
-    consumer = Consumer({**own, "error_cb": lambda error: reasons.append(error.str())})
+    consumer = outsider(own, reasons)
     try:
         logs = Logs(consumer, own)
         found = logs.look(topics, with_group=group is not None)

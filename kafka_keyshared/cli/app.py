@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -23,6 +24,26 @@ app = typer.Typer(
     # Plain help: the boxes of rich would double the time that --help takes.
     rich_markup_mode=None,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("kafka-keyshared"))
+        raise typer.Exit
+
+
+@app.callback()
+def before_every_verb(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Take what stands before the verb."""
+
+
 app.add_typer(demo.verbs, name="demo")
 app.command("run")(running.run_command)
 app.command("doctor")(running.doctor)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude, counted, some
-from kafka_keyshared.runtime.patterns import BadPatternError, matching
+from kafka_keyshared.config import starts_at_beginning
+from kafka_keyshared.runtime.patterns import BadPatternError, is_pattern, matching
 
 METADATA_BYTES = 4_096
 """What a settled set in the commit metadata may take: the broker's default limit."""
@@ -19,7 +20,6 @@ CLOCK_SECONDS = 5.0
 """How far clocks may be apart before it is worth a word."""
 
 DEFAULT_ASSIGNORS = "range,roundrobin"
-_FROM_START = ("earliest", "smallest", "beginning")
 
 
 class TopicFacts(NamedTuple):
@@ -76,7 +76,7 @@ def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
     findings: list[Finding] = []
     seen: list[str] = []
     for name in wanted:
-        if name.startswith("^"):
+        if is_pattern(name):
             found = _pattern(name, there, findings)
             seen.append(
                 f"{name}: {counted(len(found), 'topic')} ({some(found)})" if found else f"{name}: 0"
@@ -149,7 +149,7 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
 
 def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> Check:
     """Tell the lag of each topic, and judge where partitions without a position would start."""
-    from_start = str(conf.get("auto.offset.reset", "latest")).lower() in _FROM_START
+    from_start = starts_at_beginning(conf)
     seen: list[str] = []
     findings = _untold(partitions)
     for topic in dict.fromkeys(each.topic for each in partitions):

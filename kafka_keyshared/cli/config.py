@@ -10,7 +10,6 @@ from typing import Any
 
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
-from kafka_keyshared.cli.reach import outsider
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.config import Fault, SettingsError
@@ -19,6 +18,7 @@ from kafka_keyshared.config.schema import schema
 from kafka_keyshared.config.show import in_force, of_program
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.outsider import outsider
 from kafka_keyshared.runtime.service import KeyShared
 
 

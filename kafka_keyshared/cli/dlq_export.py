@@ -8,13 +8,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from kafka_keyshared.cli.dlq import Where, letters_of, reading, whole
+from kafka_keyshared.cli.letters import Where, reading, whole
 from kafka_keyshared.cli.output import write_note
-from kafka_keyshared.dlq import avro
+from kafka_keyshared.dlq import avro, scan
 from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.letter import Letter, as_avro
 from kafka_keyshared.dlq.payload import Decoder
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
@@ -35,9 +35,9 @@ def export_verb(
         )
     counted = _Counted()
     with reading(where.conf()) as consumer, _opened(file) as out:
-        letters = counted.all(letters_of(consumer, topic, choice))
+        letters = counted.all(scan.letters(consumer, topic, choice))
         if form == "avro":
-            avro.write_file(out, (_fields(letter) for letter in counted.told(letters)))
+            avro.write_file(out, (as_avro(letter) for letter in counted.told(letters)))
         else:
             for letter in letters:
                 line = json.dumps({"topic": topic, **whole(letter, decoder)})
@@ -65,35 +65,6 @@ class _Counted:
                 self.left_out += 1
             else:
                 yield letter
-
-
-def _fields(letter: Letter) -> dict[str, Any]:
-    """Return a letter as the Avro schema has it, whatever form it came in."""
-    told = letter.told
-    if told is None:
-        raise ValueError(f"{letter.at} is no dead letter")
-    return {
-        "envelope": avro.VERSION,
-        "key": letter.key,
-        "value": letter.value,
-        "headers": [{"name": name, "value": value} for name, value in letter.headers],
-        "source_topic": told.source.topic,
-        "source_partition": told.source.partition,
-        "source_offset": told.source.offset,
-        "source_timestamp": _known(told.timestamp),
-        "source_group": told.group or "",
-        "attempts": _known(told.attempts),
-        "error_type": told.error_type,
-        "error_message": told.error_message,
-        "error_stack": told.error_stack,
-        "first_failure": _known(told.first_failure),
-        "last_failure": _known(told.last_failure),
-        "replays": told.replays,
-    }
-
-
-def _known(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 @contextlib.contextmanager

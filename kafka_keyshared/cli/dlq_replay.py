@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.cli.dlq import Where, letters_of, printable, reading
+from kafka_keyshared.cli.letters import Where, printable, reading
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
@@ -22,6 +20,7 @@ from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Replay
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.signals import stop_signals
 
 ORDERS: Mapping[str, Order] = {"key": "key", "partition": "partition"}
 
@@ -70,7 +69,7 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
         sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner)
         with _interrupts() as stopped:
             replay = Replay(plan, sender, journal, rate=arguments.rate, stopped=stopped)
-            outcome = replay.run(lambda: letters_of(consumer, topic, Choice(), bounds))
+            outcome = replay.run(lambda: scan.letters(consumer, topic, Choice(), bounds))
             interrupted = stopped()
     _write({**told, **_became(outcome, interrupted=interrupted)}, output)
     return 0 if outcome.whole and not interrupted else 1
@@ -92,7 +91,7 @@ def _planned(
     journal: Journal,
 ) -> Plan:
     plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters)
-    for letter in letters_of(consumer, topic, arguments.choice, bounds):
+    for letter in scan.letters(consumer, topic, arguments.choice, bounds):
         digest = digest_of(letter)
         plan.add(letter, digest, already=mark_of(letter, digest) in journal)
     plan.close()
@@ -216,19 +215,14 @@ def _cell(value: Any) -> str:
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
     """Make the first SIGINT or SIGTERM a question to ask; a second one interrupts for good."""
-    received: list[int] = []
+    stopped = False
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
+    def stop() -> None:
+        nonlocal stopped
+        if stopped:
             raise KeyboardInterrupt
+        stopped = True
         write_note("stopping: what is on its way is waited for")
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with stop_signals(stop):
+        yield lambda: stopped

@@ -31,7 +31,7 @@ from kafka_keyshared.cli.survey import Look, Survey
 from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.patterns import BadPatternError, matching
+from kafka_keyshared.runtime.patterns import BadPatternError, topics_meant, visible
 from kafka_keyshared.runtime.service import KeyShared
 
 if TYPE_CHECKING:
@@ -229,15 +229,15 @@ class Doctor:
         if not self._topics or self._metadata is None:
             return skipped("topics", "none was named (-t)")
         options = self._running.options
-        names = [name for name in self._metadata.topics if not name.startswith("__")]
+        names = visible(self._metadata.topics)
         sources: list[str] = []
         for topic in self._topics:
             with contextlib.suppress(BadPatternError):
-                sources += matching(topic, names) if topic.startswith("^") else [topic]
+                sources += topics_meant([topic], names)
         closer = {*sources, *(options.dlq_topic(name) for name in sources)}
         self._there = self._asked.topics(self._metadata, closer)
-        visible = {name: facts for name, facts in self._there.items() if name[:2] != "__"}
-        found = checks.topics(self._topics, visible)
+        there = {name: self._there[name] for name in visible(self._there)}
+        found = checks.topics(self._topics, there)
         self._counts = {
             name: self._there[name].partitions for name in sources if name in self._there
         }

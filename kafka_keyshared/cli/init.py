@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from kafka_keyshared.advise.starter import CONFIG, HANDLER, files
@@ -37,6 +38,8 @@ def init_verb(directory: Path, bootstrap: str | None, topic: str, group: str | N
         f"keyshared doctor {HANDLER}:handle --config {CONFIG}": "is everything there?",
         f"keyshared run {HANDLER}:handle --config {CONFIG}": "until Ctrl-C",
     }
+    if find_spec("pytest") is None:
+        commands = {"python -m pip install pytest": "what the test needs", **commands}
     if directory.resolve() != Path.cwd():
         commands = {f"cd {directory}": "", **commands}
     width = max(map(len, commands))

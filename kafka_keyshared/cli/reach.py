@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.kafka import unreachable
+from kafka_keyshared.runtime.outsider import address_of, outsider, telling, text_of
 
 ANSWER_TIMEOUT = 6.0
-QUIET: Mapping[str, Any] = {
-    # The reason is told once, in the error; the client would log every attempt.
-    "log_level": 2,
-    "reconnect.backoff.ms": 100,
-    "reconnect.backoff.max.ms": 500,
-    # By default a port that takes connections and never answers is reported after 30 s.
-    "socket.connection.setup.timeout.ms": 4_000,
-}
-_CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
 def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
     """Return once a broker has answered a client with this configuration.
 
     Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the last reason
-    that the client gave and what to try, after ``timeout`` seconds, and :class:`ConfigError` when
-    the client refuses a setting.
+    that the client gave and what to try, after ``timeout`` seconds, and
+    :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
     """
     reasons: list[str] = []
     consumer = outsider(conf, reasons)
@@ -38,49 +29,3 @@ def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> 
         raise unreachable(address_of(conf), telling(reasons) or text_of(error)) from error
     finally:
         consumer.close()
-
-
-def outsider(conf: Mapping[str, Any], reasons: list[str]) -> Consumer:
-    """Return a client that only asks: it is never subscribed, so no group hears of it.
-
-    ``reasons`` is filled with what the client says is wrong. Raises :class:`ConfigError` when it
-    refuses a setting.
-    """
-    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
-    own.setdefault("group.id", "unused")
-    own |= {**QUIET, "error_cb": lambda error: reasons.append(error.str())}
-    try:
-        return Consumer(own)
-    except (KafkaException, TypeError, ValueError) as error:
-        raise refused(error) from error
-
-
-def address_of(conf: Mapping[str, Any]) -> str:
-    """Return where the cluster is said to be."""
-    return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
-
-
-def refused(error: Exception) -> ConfigError:
-    """Return the error for a configuration that the client does not take."""
-    return ConfigError(
-        f"the Kafka client refuses its configuration: {text_of(error)}; see -X, and [kafka] in the "
-        "file"
-    )
-
-
-def is_refusal(error: KafkaException) -> bool:
-    """Say whether the client refused its configuration."""
-    reason = error.args[0] if error.args else None
-    return isinstance(reason, KafkaError) and reason.code() == KafkaError._INVALID_ARG
-
-
-def telling(reasons: list[str]) -> str:
-    """Return the last reason that names a cause; "all brokers are down" does not."""
-    causes = [reason for reason in reasons if "brokers are down" not in reason]
-    return (causes or reasons or [""])[-1]
-
-
-def text_of(error: Exception) -> str:
-    """Return the words of an error of the client."""
-    reason = error.args[0] if error.args else error
-    return reason.str() if isinstance(reason, KafkaError) else str(reason)

@@ -13,7 +13,9 @@ from typing import Any
 import mmh3
 
 from kafka_keyshared.cli.output import Output, write_result, write_table
+from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_SEED, SLOTS, fnv1a_32
 
@@ -23,8 +25,6 @@ _HASHES: Mapping[str, Callable[[bytes], int]] = {
     "fnv1a": fnv1a_32,
     "pulsar": lambda key: mmh3.hash(key, 0, signed=False) & 0x7FFFFFFF,
 }
-
-HEX = "hex:"
 
 
 def where_verb(
@@ -46,7 +46,7 @@ def where_verb(
             "ring where: give a key, as text or as hex:…, or --null for records without a key"
         )
     else:
-        result = where(key_bytes(key), ring, slot_function)
+        result = where(typed_key(key), ring, slot_function)
     title = f"where a key goes among {workers} workers"
     if output is Output.TABLE and key is not None:
         write_table(title, {"": "left", " ": "left", "  ": "left"}, _steps(result))
@@ -172,18 +172,4 @@ def simulate(before: VnodeRing, after: VnodeRing, keys: int, seed: int) -> dict[
 
 def make_ring(workers: int, vnodes: int) -> VnodeRing:
     """Return the ring that an instance with this many workers routes by."""
-    return VnodeRing([f"worker-{index}" for index in range(workers)], vnodes)
-
-
-def key_bytes(text: str) -> bytes:
-    """Return the bytes of a key as it was typed; raise :class:`ConfigError` for broken hex."""
-    if not text.startswith(HEX):
-        # What a shell passes on that is no UTF-8 arrives as surrogates, and leaves as it was.
-        return text.encode("utf-8", "surrogateescape")
-    try:
-        return bytes.fromhex(text.removeprefix(HEX))
-    except ValueError as error:
-        raise ConfigError(
-            f"key {text!r}: {error}; after {HEX} give two hexadecimal digits per byte, such as "
-            f"{HEX}00ff"
-        ) from error
+    return VnodeRing(worker_names(workers), vnodes)

@@ -6,18 +6,26 @@ import logging
 import os
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import start_logging
-from kafka_keyshared.cli.reach import is_refusal, refused, require_broker
+from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.status import StatusLine
-from kafka_keyshared.config import Fault, Layers, from_flags, merge, ours, refuse, sources
+from kafka_keyshared.config import (
+    Fault,
+    Layers,
+    from_flags,
+    merge,
+    ours,
+    refuse,
+    sources,
+    starts_at_beginning,
+)
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.runtime.outsider import refused
 from kafka_keyshared.runtime.service import Hooks, KeyShared
-
-FROM_START = ("earliest", "smallest", "beginning")
 
 log = logging.getLogger("kafka_keyshared.cli")
 
@@ -48,7 +56,7 @@ def run_verb(arguments: RunArguments) -> int:
     try:
         return app.run()
     except KafkaException as error:
-        if is_refusal(error):
+        if error.args[0].code() == KafkaError._INVALID_ARG:
             raise refused(error) from error
         raise KeySharedError(f"the Kafka client failed: {error.args[0]}") from error
 
@@ -120,7 +128,7 @@ def missing(layers: Layers) -> list[Fault]:
 def build(layers: Layers) -> KeyShared:
     """Return the app with these settings; raise :class:`ConfigError` for what is missing."""
     refuse(missing(layers))
-    status = StatusLine(from_start=str(layers.conf.get("auto.offset.reset")) in FROM_START)
+    status = StatusLine(from_start=starts_at_beginning(layers.conf))
     try:
         return KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
     except ConfigError as error:

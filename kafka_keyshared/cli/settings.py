@@ -7,11 +7,17 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.importing import importing
 
+HEX = "hex:"
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _BEHIND_THE_NAME = re.compile(r"(?<=[^\w.-]).+", re.DOTALL)
 
 
@@ -28,6 +34,42 @@ def client_settings(pairs: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+def typed_key(text: str) -> bytes:
+    """Return the bytes of a key as it was typed; raise :class:`ConfigError` for broken hex."""
+    if not text.startswith(HEX):
+        # What a shell passes on that is no UTF-8 arrives as surrogates, and leaves as it was.
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return bytes.fromhex(text.removeprefix(HEX))
+    except ValueError as error:
+        raise ConfigError(
+            f"key {text!r}: {error}; after {HEX} give two hexadecimal digits per byte, such as "
+            f"{HEX}00ff"
+        ) from error
+
+
+def typed_time(flag: str, text: str | None) -> int | None:
+    """Return a time as it was typed, in milliseconds since 1970; None when it was not.
+
+    It is a date with or without a time, in UTC unless it says otherwise, or how long ago.
+    """
+    if text is None:
+        return None
+    try:
+        if ago := _AGO.fullmatch(text):
+            seconds = float(ago[1]) * _SECONDS[ago[2]]
+            moment = datetime.now(UTC) - timedelta(seconds=seconds)
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1_000)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"{flag} {text}: give a time such as 2026-01-31T12:00Z (UTC unless it says otherwise), "
+            "or how long ago: 90s, 15m, 2h, 7d"
+        ) from error
+
+
 def load_object(spec: str, app_dir: Path) -> Any:
     """Return what ``module:attribute`` or ``path/file.py:attribute`` names.
 
@@ -37,7 +79,9 @@ def load_object(spec: str, app_dir: Path) -> Any:
     if not colon or not place or not attribute:
         raise ConfigError(f"{spec!r}: give MODULE:ATTR or path/file.py:ATTR, such as app:handle")
     sys.path.insert(0, str(app_dir.resolve()))
-    module = _load_file(Path(place), spec) if place.endswith(".py") else _load_module(place, spec)
+    load = _load_file if place.endswith(".py") else _load_module
+    with importing(spec):
+        module = load(place, spec)
     try:
         target = module
         for name in attribute.split("."):
@@ -58,9 +102,13 @@ def _load_module(name: str, spec: str) -> Any:
         ) from error
 
 
-def _load_file(path: Path, spec: str) -> Any:
+def _load_file(place: str, spec: str) -> Any:
+    path = Path(place)
     if not path.is_file():
-        raise ConfigError(f"{spec!r}: there is no file {path}")
+        raise ConfigError(
+            f"{spec!r}: there is no file {path} in {Path.cwd()}; --app-dir is for modules, such as "
+            "app:handle"
+        )
     # Never in the place of another module: handlers in a queue.py must not hide the real one.
     name = path.stem if path.stem not in sys.modules else f"handlers_in_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path)

@@ -22,15 +22,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 
 from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
-from kafka_keyshared.cli.reach import (
-    ANSWER_TIMEOUT,
+from kafka_keyshared.cli.reach import ANSWER_TIMEOUT
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.runtime.outsider import (
+    ASK_AGAIN_AFTER,
+    NOT_YET,
     QUIET,
     address_of,
     outsider,
     telling,
     text_of,
 )
-from kafka_keyshared.dlq.publish import connection_conf
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
@@ -42,17 +44,10 @@ SECONDS = 9.0
 
 _ONE_ANSWER = 2.5
 _LAST_CHANCE = 0.3
-_ASK_AGAIN_AFTER = 0.1
 
 COMMITS = "__consumer_offsets"
 """The coordinators' log."""
 
-# The coordinator of a group that nobody asked for before is still reading its log.
-_NOT_YET = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 _NO_CONNECTION = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -212,9 +207,9 @@ class Survey:
                 )
             if answer.code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return GroupFacts("DEAD", "", "", ())
-            if answer.code() not in _NOT_YET or self._clock() >= self._deadline:
+            if answer.code() not in NOT_YET or self._clock() >= self._deadline:
                 return answer
-            time.sleep(_ASK_AGAIN_AFTER)
+            time.sleep(ASK_AGAIN_AFTER)
 
     def partitions(self, counts: Mapping[str, int]) -> list[PartitionFacts] | KafkaError:
         """Return where each partition's log begins and ends and what the group has committed.
@@ -280,7 +275,7 @@ class Survey:
             found = self._stamps(since)
             if found or self._clock() >= until:
                 return found
-            time.sleep(_ASK_AGAIN_AFTER)
+            time.sleep(ASK_AGAIN_AFTER)
         return []
 
     def _stamps(self, since: Look) -> list[Stamp]:

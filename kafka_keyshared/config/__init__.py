@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.config.client import DEFAULTS, check_deadlines, client_conf
+from kafka_keyshared.config.client import (
+    DEFAULTS,
+    check_deadlines,
+    client_conf,
+    connection_conf,
+    starts_at_beginning,
+)
 from kafka_keyshared.config.environment import ours
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.layers import (
@@ -27,6 +33,7 @@ __all__ = [
     "SettingsError",
     "check_deadlines",
     "client_conf",
+    "connection_conf",
     "from_flags",
     "layered",
     "load_file",
@@ -35,4 +42,5 @@ __all__ = [
     "ours",
     "refuse",
     "sources",
+    "starts_at_beginning",
 ]

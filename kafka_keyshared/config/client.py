@@ -33,6 +33,12 @@ _ASKED_LAST = "keyshared.is.asking"
 _NOT_ASKED = ("plugin.library.paths",)
 """The client would load what they name when it is asked."""
 
+_CONNECTION_PREFIXES = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
+_CONNECTION_NAMES = ("metadata.broker.list", "oauth_cb", "enable.ssl.certificate.verification")
+
+_BEGINNING = ("earliest", "smallest", "beginning")
+"""What ``auto.offset.reset`` calls the beginning of a log."""
+
 _BY_THE_BROKER = {
     "session.timeout.ms": "the broker's group.consumer.session.timeout.ms counts",
     "heartbeat.interval.ms": "the broker's group.consumer.heartbeat.interval.ms counts",
@@ -60,6 +66,20 @@ def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     faults += filter(None, (setting_fault(name, value) for name, value in conf.items()))
     refuse(faults or conflicts(own))
     return own
+
+
+def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a consumer's configuration concerns the connection, for another client."""
+    return {
+        name: value
+        for name, value in conf.items()
+        if name.startswith(_CONNECTION_PREFIXES) or name in _CONNECTION_NAMES
+    }
+
+
+def starts_at_beginning(conf: Mapping[str, Any]) -> bool:
+    """Say whether a partition without a committed position is read from its beginning."""
+    return str(conf.get("auto.offset.reset", "latest")).lower() in _BEGINNING
 
 
 def ask(conf: Mapping[str, Any]) -> str | None:

@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 
 POOLS = ("thread", "split")
@@ -244,7 +244,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
         if self.pool == PULL:
             return ()  # its workers are the members that join
-        return tuple(f"worker-{index}" for index in range(self._counted()[1]))
+        return worker_names(self._counted()[1])
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""

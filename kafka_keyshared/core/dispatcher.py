@@ -25,7 +25,8 @@ from kafka_keyshared.core.offsets import (
     derive,
     look,
 )
-from kafka_keyshared.core.subscription import Subscription, SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 

@@ -41,6 +41,7 @@ class Outcome(enum.Enum):
     ERROR = "error"
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
+    GIVEN_BACK = "given_back"  # no attempt at all: whoever had the record has not tried
 
 
 @dataclass(frozen=True, slots=True)

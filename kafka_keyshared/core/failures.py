@@ -90,11 +90,12 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
             "another record"
         )
     closed.attempt = None
-    closed.failures += 1
-    closed.first = closed.first or failure
-    closed.last = failure
-    sub.counts.failed += 1
-    sub.counts.processed.add(record.topic(), "failed")
+    if failure.outcome is not Outcome.GIVEN_BACK:
+        closed.failures += 1
+        closed.first = closed.first or failure
+        closed.last = failure
+        sub.counts.failed += 1
+        sub.counts.processed.add(record.topic(), "failed")
     commands: list[Command] = []
     if not is_keyless(lane):
         closed.fence_at = share.worker
@@ -185,11 +186,12 @@ def leave(sub: Subscription, worker: WorkerLeases) -> None:
 
     Not sooner: what it was running has failed and must close its lane before the next one starts.
     """
-    sub.remove(worker)
+    # Lanes first: what waits in them is older than what their keys have in the worker's backlog.
     for closed in list(sub.closed.lanes.values()):
         if closed.fence_at == worker.index:
             closed.fence_at = None
             advance(sub, closed)
+    sub.remove(worker)
 
 
 def dead_lettered(
@@ -257,8 +259,10 @@ def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
     ]
 
 
-def _close(sub: Subscription, lane: Lane, record: Record) -> ClosedLane:
-    closed = ClosedLane(lane, sub.keys.key(record), LaneState.WAITING, head=record)
+def _close(sub: Subscription, lane: Lane, record: Record, *, stale: bool = False) -> ClosedLane:
+    """Close the lane of a failed record; one of an earlier epoch is not its head."""
+    state, head = (LaneState.OPENING, None) if stale else (LaneState.WAITING, record)
+    closed = ClosedLane(lane, sub.keys.key(record), state, head)
     sub.closed.close(closed)
     if sub.busy is not None and (waiting := sub.busy.pop(lane, None)):
         closed.queue.extend(waiting)
@@ -315,8 +319,7 @@ def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -
     closed = sub.closed.get(lane)
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
-        closed = ClosedLane(lane, sub.keys.key(record), LaneState.OPENING, head=None)
-        sub.closed.close(closed)
+        closed = _close(sub, lane, record, stale=True)
     elif closed.head is None:
         closed.state = LaneState.OPENING
     closed.fence_at = share.worker

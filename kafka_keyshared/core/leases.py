@@ -9,6 +9,8 @@ one. That keeps small what a fence, a revoke or a resize has to wait for or take
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import chain
 
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.lanes import ClosedLane
@@ -41,6 +43,7 @@ class WorkerLeases:
         self.leased = 0
         self.idle_beats = 0
         self.gone = False
+        self.removed = False
         self.busy_seconds = 0.0
         self.starved_seconds = 0.0
         self.restarts = 0
@@ -96,3 +99,24 @@ class WorkerLeases:
     def _resize(self, count: int, seconds: float) -> None:
         fits = int(SLICE_SECONDS * count / seconds) if seconds > 0 else self.slice_max
         self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))
+
+
+def merged(keyed: Iterable[Record], keyless: Iterable[Record]) -> list[Record]:
+    """Return both with each keyless record before what is later in its partition.
+
+    Nothing else moves: a lane may run through several partitions.
+    """
+    alone: dict[tuple[str, int], deque[Record]] = {}
+    for record in keyless:
+        alone.setdefault(_partition(record), deque()).append(record)
+    found: list[Record] = []
+    for record in keyed:
+        waiting = alone.get(_partition(record))
+        while waiting and waiting[0].offset() < record.offset():
+            found.append(waiting.popleft())
+        found.append(record)
+    return [*found, *chain.from_iterable(alone.values())]
+
+
+def _partition(record: Record) -> tuple[str, int]:
+    return record.topic(), record.partition()

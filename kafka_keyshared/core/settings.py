@@ -11,6 +11,11 @@ from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 
 
+def worker_names(count: int) -> tuple[str, ...]:
+    """Return the names of so many workers, in every kind of pool. The ring goes by the names."""
+    return tuple(f"worker-{index}" for index in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionSettings:
     """What a user may choose for one subscription. Times are in seconds.

@@ -78,6 +78,8 @@ def decide(
     lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
     of attempts.
     """
+    if failure.outcome is Outcome.GIVEN_BACK:
+        return Decision(Next.RETRY)
     if failure.outcome is Outcome.DEAD_LETTER:
         return Decision(Next.DEAD_LETTER if dlq else Next.BLOCK)
     if failures >= retry.attempts:

@@ -18,7 +18,7 @@ from kafka_keyshared.core.lanes import (
     Lane,
     LaneState,
 )
-from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.restrictions import Restrictions
 from kafka_keyshared.core.routing.ring import VnodeRing
@@ -26,8 +26,6 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
-
-__all__ = ["BLOCKED_SHARE", "Subscription", "SubscriptionSettings", "partition_of"]
 
 BLOCKED_SHARE = 4
 """Records behind blocked lanes may fill one part in this many of the window."""
@@ -66,8 +64,8 @@ class Subscription:
         self.overfull: dict[TopicPartition, ClosedLane] = {}
 
     def _project(self) -> None:
-        """Project the ring of the workers that are there to the slot table."""
-        able = [worker for worker in self.workers if not worker.gone]
+        """Project the ring to the slot table. Who is gone keeps its slots until it is removed."""
+        able = [worker for worker in self.workers if not worker.removed]
         table = VnodeRing([worker.name for worker in able]).table()
         self._owners = [able[place].index for place in table]
         owned = Counter(self._owners)
@@ -76,6 +74,7 @@ class Subscription:
 
     def remove(self, worker: WorkerLeases) -> None:
         """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
+        worker.removed = True
         self._project()
         worker.merge_front()
         granted, waiting, heads = worker.granted[:], worker.backlog[:], worker.retries[:]
@@ -172,7 +171,8 @@ class Subscription:
             share = min(-(-len(self.keyless) // left), room)
             part = self.keyless[:share]
             del self.keyless[:share]
-            records = self._take(worker, room - len(part)) + self._startable(part)
+            keyed, part = self._take(worker, room - len(part)), self._startable(part)
+            records = merged(keyed, part) if worker.individually else keyed + part
             if records:
                 yield self._lease(worker, records)
 
@@ -183,6 +183,7 @@ class Subscription:
             del backlog[:room]
             return taken
         taken = self._take_granted(worker, room) if worker.granted else []
+        worker.merge_front()  # a grant given up puts what waited behind it before the backlog
         while backlog and len(taken) < room:
             part = backlog[: room - len(taken)]
             del backlog[: len(part)]

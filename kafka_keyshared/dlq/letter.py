@@ -159,3 +159,35 @@ def _told_by_envelope(found: dict[str, Any]) -> Told:
 
 def _time(milliseconds: int | None) -> int | None:
     return milliseconds if milliseconds is not None and milliseconds >= 0 else None
+
+
+def as_avro(letter: Letter) -> dict[str, Any]:
+    """Return a letter as the Avro schema has it, whatever form it came in.
+
+    Raises :class:`ValueError` for one that cannot be read.
+    """
+    told = letter.told
+    if told is None:
+        raise ValueError(f"{letter.at} is no dead letter")
+    return {
+        "envelope": avro.VERSION,
+        "key": letter.key,
+        "value": letter.value,
+        "headers": [{"name": name, "value": value} for name, value in letter.headers],
+        "source_topic": told.source.topic,
+        "source_partition": told.source.partition,
+        "source_offset": told.source.offset,
+        "source_timestamp": _number(told.timestamp),
+        "source_group": told.group or "",
+        "attempts": _number(told.attempts),
+        "error_type": told.error_type,
+        "error_message": told.error_message,
+        "error_stack": told.error_stack,
+        "first_failure": _number(told.first_failure),
+        "last_failure": _number(told.last_failure),
+        "replays": told.replays,
+    }
+
+
+def _number(number: int | None) -> int:
+    return -1 if number is None else number

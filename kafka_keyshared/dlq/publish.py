@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq import envelope
 
@@ -26,9 +27,6 @@ REMAKE_AFTER = 0.9
 """Seconds for which no producer is made after one failed for good: less than the first back-off."""
 
 _ALONE: Mapping[str, Any] = {"batch.num.messages": 1}
-
-_SHARED_PREFIXES = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
-_SHARED_NAMES = ("metadata.broker.list", "oauth_cb", "enable.ssl.certificate.verification")
 
 
 class _Line:
@@ -169,8 +167,7 @@ class DeadLetterPublisher:
         self._lines.clear()
 
 
-_SIZE = KafkaError.MSG_SIZE_TOO_LARGE
-CURES: Mapping[int, str] = {
+_CURES: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow this user to WRITE to it",
     KafkaError.SASL_AUTHENTICATION_FAILED: "see sasl.username and sasl.password",
@@ -181,7 +178,13 @@ CURES: Mapping[int, str] = {
     KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: set its "
     "cleanup.policy to delete",
     KafkaError.NOT_ENOUGH_REPLICAS: "see that enough of its brokers run (min.insync.replicas)",
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise its max.message.bytes",
 }
+
+
+def cure_for(error: KafkaError) -> str:
+    """Return what to do about a topic that the broker does not let us write to."""
+    return _CURES.get(error.code(), "see what `keyshared doctor` says about it")
 
 
 def why_refused(
@@ -192,20 +195,11 @@ def why_refused(
     topic = topic_for(record.topic())
     if not isinstance(error, KafkaError):
         return f"{topic!r}: {type(error).__name__}: {error}"
-    cure = CURES.get(error.code(), "see what `keyshared doctor` says about it")
-    if error.code() == _SIZE:
+    cure = cure_for(error)
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         size = len(record.key() or b"") + len(record.value() or b"")
-        cure = f"raise its max.message.bytes: {size:,} bytes and the headers have to fit"
+        cure += f": {size:,} bytes and the headers have to fit"
     return f"{topic!r}: {error.str()}; {cure}"
-
-
-def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the consumer's configuration concerns the connection."""
-    return {
-        name: value
-        for name, value in conf.items()
-        if name.startswith(_SHARED_PREFIXES) or name in _SHARED_NAMES
-    }
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.letter import Letter, read_letter
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 
 ANSWER_TIMEOUT = 10.0
@@ -79,6 +81,32 @@ def bounds_of(consumer: Consumer, topic: str, timeout: float = ANSWER_TIMEOUT) -
             "cluster is up and that this user may DESCRIBE the topic"
         ) from error
     return found
+
+
+def letters(
+    consumer: Consumer, topic: str, choice: Choice, bounds: Bounds | None = None
+) -> Iterator[Letter]:
+    """Yield the letters that are meant, of what is there within ``bounds`` (None: now).
+
+    Raises :class:`ConfigError` for a partition that there is none of, and what :func:`bounds_of`
+    and :func:`messages` raise.
+    """
+    found = dict(bounds or bounds_of(consumer, topic))
+    if choice.partition is not None:
+        if choice.partition not in found:
+            raise ConfigError(
+                f"{topic!r} has no partition {choice.partition}: it has {len(found)}, from 0"
+            )
+        found = {choice.partition: found[choice.partition]}
+    if choice.offset is not None:
+        at = choice.offset
+        found = {
+            partition: (max(low, at), min(high, at + 1)) for partition, (low, high) in found.items()
+        }
+    for message in messages(consumer, topic, found):
+        letter = read_letter(message)
+        if choice.takes(letter):
+            yield letter
 
 
 def messages(

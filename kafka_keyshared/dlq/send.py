@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.publish import CURES, producer_conf
+from kafka_keyshared.dlq.publish import cure_for, producer_conf
 from kafka_keyshared.dlq.replay import Refusal
 
 ANY_PARTITION = -1
@@ -129,7 +129,4 @@ class KafkaSender:
 
 def _refusal(topic: str, error: KafkaError) -> Refusal:
     everywhere = error.fatal() or error.code() in _EVERYWHERE
-    cure = CURES.get(error.code(), "see what `keyshared doctor` says about it")
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        cure = "raise its max.message.bytes"
-    return Refusal(f"{topic!r}: {error.str()}; {cure}", everywhere)
+    return Refusal(f"{topic!r}: {error.str()}; {cure_for(error)}", everywhere)

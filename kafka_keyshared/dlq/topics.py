@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.dlq.publish import connection_conf
+from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 
 
@@ -35,7 +35,8 @@ def require_topics(
         return
     if not create:
         raise TopicMissingError(
-            f"dead-letter topic {missing[0]!r} does not exist: create it, or set dlq_create=True"
+            f"dead-letter topic {missing[0]!r} does not exist: create it, or set "
+            "dlq_create=True (--dlq-create)"
         )
     for topic, made in admin.create_topics(
         [NewTopic(topic, num_partitions=-1, replication_factor=-1) for topic in missing],

@@ -12,7 +12,7 @@ import msgspec
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.headers import NOT_UTF_8
+from kafka_keyshared.headers import NOT_UTF_8, ask_headers
 from kafka_keyshared.keys.values import key_bytes, ours
 from kafka_keyshared.model import Record, Retry, Undecodable
 
@@ -31,7 +31,7 @@ def from_header(name: str) -> KeyOf:
 
     def key_of(record: Record) -> bytes | None:
         try:
-            headers = record.headers()
+            headers = ask_headers(record)
         except SystemError as error:
             raise Undecodable(NOT_UTF_8) from error
         if not headers:

@@ -109,6 +109,14 @@ _FATAL_CODES = {
     KafkaError.FENCED_INSTANCE_ID,
 }
 
+_CURES = {
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: (
+        "it has no partitions until the members of the group agree: give this one their "
+        "'partition.assignment.strategy' and 'group.protocol' (`keyshared doctor` names them), or "
+        "stop them"
+    ),
+}
+
 _COMMIT_RESULTS = {
     # The group has moved on without this member: what it holds is no longer its own.
     KafkaError.UNKNOWN_MEMBER_ID: CommitResult.LOST,
@@ -134,6 +142,12 @@ def classify_event(error: KafkaError) -> EventKind:
     if error.fatal() or code in _FATAL_CODES:
         return EventKind.FATAL
     return EventKind.TRANSIENT
+
+
+def told(error: KafkaError) -> str:
+    """Return the client's words, and what to do where they do not say it."""
+    cure = _CURES.get(error.code())
+    return f"{error.str()}; {cure}" if cure else str(error.str())
 
 
 def classify_commit(error: KafkaError | None) -> CommitResult:

@@ -86,13 +86,16 @@ class Consumer(confluent_kafka.Consumer):
         def subscribe(self, topics, on_assign=None, on_revoke=None, on_lost=None):
             """Subscribe as the parent does, at the next call, and remember with what."""
             _refuse_if_owned(self, "subscribe")
-            if isinstance(topics, str) or not all(isinstance(each, str) for each in topics):
+            if isinstance(topics, str):
+                raise TypeError(f"subscribe({topics!r}): give a list of topic names")
+            topics = list(topics)
+            if not all(isinstance(each, str) for each in topics):
                 raise TypeError(f"subscribe({topics!r}): give a list of topic names")
             given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
             callbacks = {name: each for name, each in given.items() if each is not None}
             if wrong := [name for name, each in callbacks.items() if not callable(each)]:
                 raise TypeError(f"subscribe: {wrong[0]} is not callable")
-            self.subscribed = Subscribed(list(topics), **callbacks)
+            self.subscribed = Subscribed(topics, **callbacks)
             self._join = functools.partial(super().subscribe, list(topics), **callbacks)
 
         def unsubscribe(self):

@@ -32,7 +32,7 @@ from kafka_keyshared.runtime.client import (
     Rebalance,
     classify_commit,
 )
-from kafka_keyshared.runtime.patterns import is_pattern, matching
+from kafka_keyshared.runtime.patterns import is_pattern, matching, visible
 from kafka_keyshared.runtime.shield import hook, in_turn, shielded
 from kafka_keyshared.runtime.statistics import read_statistics
 
@@ -79,7 +79,9 @@ class KafkaClient:
             "error_cb": self._on_error,
             "stats_cb": self._on_statistics,
         }
-        hook(own, ours)
+        # What a callback of the user's wanted to end the program with.
+        self.ending: BaseException | None = None
+        hook(own, ours, self._ended)
         self.consumer = Consumer(own)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
 
@@ -95,7 +97,8 @@ class KafkaClient:
         try:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
-            raise unreachable(self._bootstrap, self.last_error or str(error.args[0])) from error
+            self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
+            raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
         there = sorted(metadata.topics)
         for topic in self._topics:
             if is_pattern(topic):
@@ -103,7 +106,7 @@ class KafkaClient:
                 continue
             found = metadata.topics.get(topic)
             if found is None or found.error is not None:
-                shown = ", ".join([name for name in there if name[:2] != "__"][:10])
+                shown = ", ".join(visible(there)[:10])
                 raise TopicMissingError(
                     f"topic {topic!r} does not exist on the cluster (topics there: "
                     f"{shown or 'none'}); create it, or mend the name"
@@ -129,10 +132,10 @@ class KafkaClient:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
                 rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
 
-            ours, users = shielded(callback, name), self.users.get(name)
+            ours, users = shielded(callback, name, self._ended), self.users.get(name)
             if users is None:
                 return ours
-            theirs = shielded(users, name)
+            theirs = shielded(users, name, self._ended)
             return in_turn(ours, lambda _consumer, partitions: theirs(partitions))
 
         try:
@@ -342,11 +345,15 @@ class KafkaClient:
                 self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
                 break
 
+    def _ended(self, error: BaseException) -> None:
+        self.ending = self.ending or error
+
     def _on_statistics(self, text: str) -> None:
         self._statistics = read_statistics(text)
 
     def _on_error(self, error: KafkaError) -> None:
-        self.last_error = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # follows the reason, and is none
+            self.last_error = error.str()
         # While a broker is away the same words come several times a second.
         now = time.monotonic()
         if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:

@@ -20,7 +20,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Client, EventKind, classify_event
+from kafka_keyshared.runtime.client import Client, EventKind, classify_event, told
 from kafka_keyshared.runtime.pool import Pool
 from kafka_keyshared.runtime.seeking import Reseek
 
@@ -370,7 +370,7 @@ class Loop:
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self._halt(ev.Halt(error.str()))
             else:
-                log.warning("%s", error.str())
+                log.warning("%s", told(error))
 
     def _halt(self, command: ev.Halt) -> None:
         if self.halted is None:

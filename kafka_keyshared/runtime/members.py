@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import time
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from kafka_keyshared.core.events import Failure, Outcome, Slice
 from kafka_keyshared.errors import LeaseOverError
+from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.model import Record, Retry
 from kafka_keyshared.runtime.pull import Cell
 
@@ -87,7 +88,8 @@ class PulledRecord:
 
     def headers(self) -> list[tuple[str, Any]] | None:
         """Return the headers."""
-        return self._record.headers()
+        headers: list[tuple[str, Any]] | None = ask_headers(self._record)
+        return headers
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the timestamp, and milliseconds since 1970."""
@@ -136,27 +138,31 @@ class PullMember:
             if taken or self._cell.closed:
                 return self._pulled(taken)
             ready = asyncio.Event()
-            self._cell.when_ready(partial(_set_in, loop, ready))
+            wake = partial(_set_in, loop, ready)
+            self._cell.when_ready(wake)
             try:
-                left = None if deadline is None else deadline - loop.time()
-                await asyncio.wait_for(ready.wait(), left)
+                # Not wait_for: in Python 3.11 that may swallow the cancellation of the task, which
+                # would then go off with a record that nobody settles.
+                async with asyncio.timeout_at(deadline):
+                    await ready.wait()
             except TimeoutError:
                 return None
+            finally:
+                self._cell.forget(wake)
 
     def _pulled(self, taken: list[Slice]) -> PulledRecord | None:
         return PulledRecord(self._cell, taken[0]) if taken else None
 
     def close(self) -> None:
-        """Leave: what this member has not settled runs again at the others, in order."""
-        self._cell.leave()
+        """Leave: what this member has not settled runs again at the others, in order.
+
+        Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
+        attempt for the records in hand.
+        """
+        self._cell.leave(broken=isinstance(sys.exception(), Exception))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -43,6 +43,11 @@ def matching(pattern: str, there: Iterable[str]) -> list[str]:
     return sorted(name for name in there if compiled.search(name))
 
 
+def visible(there: Iterable[str]) -> list[str]:
+    """Return the topics that are not the cluster's own, such as ``__consumer_offsets``."""
+    return [name for name in there if not name.startswith("__")]
+
+
 def topics_meant(wanted: Iterable[str], there: Iterable[str]) -> list[str]:
     """Return the names of the topics that names and patterns mean, given those that are there."""
     names = list(there)

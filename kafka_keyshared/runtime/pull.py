@@ -11,6 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.events import (
@@ -19,13 +22,14 @@ from kafka_keyshared.core.events import (
     Failure,
     Fence,
     FencePassed,
+    Outcome,
     Recalled,
     Report,
     SetAside,
     Slice,
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.mailbox import Mailbox
 
@@ -41,9 +45,15 @@ class MemberLeftError(Exception):
 
 
 class Cell:
-    """What one member has: records that wait for it, and those that it has received."""
+    """What one member has: records that wait for it, and those that it has received.
 
-    def __init__(self, name: str, post: Callable[[Report], None]) -> None:
+    With ``ascending`` it never gets a record while it holds a later one of the same partition: its
+    member says what is done by an offset, which speaks for everything below.
+    """
+
+    def __init__(
+        self, name: str, post: Callable[[Report], None], *, ascending: bool = False
+    ) -> None:
         self.name = name
         self.left = False
         self.over = False
@@ -52,6 +62,9 @@ class Cell:
         self._waiting: deque[Slice] = deque()
         # In the order in which they were received, with the time of that.
         self._received: dict[Slice, float] = {}
+        self._ascending = ascending
+        # Per partition the highest offset received; never too low, and exact where that matters.
+        self._highest: dict[TopicPartition, int] = {}
         self._failed: set[Lane] = set()
         self._wakers: list[Callable[[], None]] = []
 
@@ -64,18 +77,44 @@ class Cell:
         over.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self.closed, timeout)
-            taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+            self._changed.wait_for(lambda: self.closed or self._next(1), timeout)
+            taken = self._next(count)
             self._received.update(dict.fromkeys(taken, time.monotonic()))
+            for share in taken:
+                if self._waiting[0] is share:
+                    self._waiting.popleft()
+                else:
+                    self._waiting.remove(share)
+                if self._ascending:
+                    partition, offset = _place(share)
+                    self._highest[partition] = offset
             return taken
+
+    def _next(self, count: int) -> list[Slice]:
+        """Return the first records that the member may receive now, up to ``count``."""
+        if not self._ascending or not self._waiting:
+            return list(islice(self._waiting, count))
+        found = _ascending(self._waiting, self._highest, count)
+        if len(found) < min(count, len(self._waiting)):
+            # Something is held back, perhaps by a record that has been settled since.
+            self._highest.clear()
+            for partition, offset in map(_place, self._received):
+                self._highest[partition] = max(offset, self._highest.get(partition, -1))
+            found = _ascending(self._waiting, self._highest, count)
+        return found
 
     def when_ready(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` once, from any thread, as soon as :meth:`take` need not wait."""
         with self._changed:
-            if not (self._waiting or self.closed):
+            if not (self._next(1) or self.closed):
                 self._wakers.append(wake)
                 return
         wake()
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Call that no more: whoever waited has gone."""
+        with self._changed, suppress(ValueError):
+            self._wakers.remove(wake)
 
     def settle(self, shares: Iterable[Slice]) -> list[Slice]:
         """Settle received records; return those whose lease was over already."""
@@ -87,11 +126,13 @@ class Cell:
                 if received is None:
                     late.append(share)
                     continue
-                if share.stale:
+                if share.stale or self.over:
                     late.append(share)
                 # In this order: a lease that is neither held nor reported would look unstarted.
                 self._post(Ended(share, now - received))
                 del self._received[share]
+            if self._ascending and self._waiting:
+                self._wake()
         return late
 
     def fail(self, share: Slice, failure: Failure) -> bool:
@@ -100,7 +141,7 @@ class Cell:
             if share not in self._received:
                 return False
             self._fail(share, failure)
-            return not share.stale
+            return not (share.stale or self.over)
 
     def _fail(self, share: Slice, failure: Failure) -> None:
         """Fail it, and hand back unrun what this member has behind it in its lane."""
@@ -135,15 +176,19 @@ class Cell:
         """Say whether nothing comes any more."""
         return self.left or self.over
 
-    def leave(self) -> None:
+    def leave(self, *, broken: bool = False) -> None:
         """Take nothing any more, and hand back what is received: it runs again, in order.
 
-        That counts as a failed attempt, or a record on which members break would go round for ever.
+        From a member that is ``broken`` that counts as a failed attempt, or a record on which
+        members break would go round until none is left.
         """
+        failure = describe(MemberLeftError(self.name))
+        if not broken:
+            failure = replace(failure, outcome=Outcome.GIVEN_BACK)
         with self._changed:
             self.left = True
             while self._received:
-                self._fail(next(iter(self._received)), describe(MemberLeftError(self.name)))
+                self._fail(next(iter(self._received)), failure)
             self._wake()
 
     # --- the owner's side ---
@@ -196,6 +241,33 @@ class Cell:
             wake()
 
 
+def _place(share: Slice) -> tuple[TopicPartition, int]:
+    record = share.records[0]
+    return TopicPartition(record.topic(), record.partition()), record.offset()
+
+
+def _ascending(
+    waiting: Iterable[Slice], highest: Mapping[TopicPartition, int], count: int
+) -> list[Slice]:
+    """Return up to ``count`` of these whose offsets rise, in their partitions, above ``highest``.
+
+    Behind one that is left out everything of its lane is, too.
+    """
+    found: list[Slice] = []
+    ends = dict(highest)
+    behind: set[Lane] = set()
+    for share in waiting:
+        if len(found) >= count:
+            break
+        partition, offset = _place(share)
+        if offset <= ends.get(partition, -1):
+            behind.add(share.lane_of(share.records[0]))
+        elif not behind or share.lane_of(share.records[0]) not in behind:
+            ends[partition] = offset
+            found.append(share)
+    return found
+
+
 def _timed_out() -> Failure:
     return describe(LeaseTimeoutError("the lease timeout passed before the record was settled"))
 
@@ -204,7 +276,7 @@ class PullPool:
     """Hands records to members that ask for them. See :class:`~.pool.Pool`.
 
     ``lease_timeout`` is how long a member may have a record before it counts as a failed attempt,
-    in seconds; None for ever.
+    in seconds; None for ever. ``ascending`` is for members that settle by offsets (:class:`Cell`).
     """
 
     def __init__(
@@ -213,15 +285,17 @@ class PullPool:
         *,
         subscription: str = "default",
         lease_timeout: float | None = None,
+        ascending: bool = False,
     ) -> None:
         self.mailbox = mailbox
+        self._ascending = ascending
         self._subscription = subscription
         self._lease_timeout = lease_timeout
         self.cells: dict[Place, Cell] = {}
 
     def join(self, name: str) -> Cell:
         """Add a member; before the start only."""
-        cell = Cell(name, self.mailbox.put)
+        cell = Cell(name, self.mailbox.put, ascending=self._ascending)
         self.cells[self._subscription, len(self.cells)] = cell
         return cell
 

@@ -63,7 +63,7 @@ class Rebalancer:
                 return
             try:
                 callback(partitions)
-            except Exception as error:
+            except BaseException as error:  # SystemExit of a key function, for one
                 log.exception("%s failed", callback.__name__)
                 self.failure = error
                 self._loop.commits_stopped = True

@@ -22,6 +22,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
 from kafka_keyshared.runtime.decoding import Deserializer, decoding
 from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.mailbox import Mailbox
@@ -106,18 +107,18 @@ class KeyShared:
         if isinstance(topics, str) or not topics:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
-        self._settings = self.options.subscription()
+        self.subscription = self.options.subscription()
         if key is not None:
             from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
 
-            self._settings = replace(self._settings, key_of=key_function(key))
-        if self._settings.dlq:
+            self.subscription = replace(self.subscription, key_of=key_function(key))
+        if self.subscription.dlq:
             self._refuse_own_dead_letters()
         self._commit_policy = self.options.commit_policy()
         self._dead_letter_on = dead_letter_on
         self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
         self._serdes = (key_deserializer, value_deserializer)
-        self._hooks = hooks
+        self.hooks = hooks
         self._handler: Callable[..., Any] | None = None
         self._pull = None if self.options.pool == "thread" else self._pull_pool()
         self._signals = 0
@@ -194,8 +195,9 @@ class KeyShared:
             )
         return PullPool(
             Mailbox(),
-            subscription=self._settings.name,
+            subscription=self.subscription.name,
             lease_timeout=self.options.lease_timeout,
+            ascending=self.options.pool == "split",
         )
 
     def join(self, name: str) -> PullMember:
@@ -238,11 +240,11 @@ class KeyShared:
         dlq = ", ".join(sorted({options.dlq_topic(topic) for topic in self.topics}))
         return (
             f"group {self.conf['group.id']} · topics {', '.join(self.topics)} · "
-            f"{len(self._settings.workers)} {WORKERS_ARE[options.pool]} · "
+            f"{len(self.subscription.workers)} {WORKERS_ARE[options.pool]} · "
             f"order per key and {options.order_scope} · "
             f"commit every {options.commit_interval:g} s · "
-            f"{options.retry.attempts} attempts, then {self._settings.poison}"
-            + (f" to {dlq}" if self._settings.dlq else "")
+            f"{options.retry.attempts} attempts, then {self.subscription.poison}"
+            + (f" to {dlq}" if self.subscription.dlq else "")
         )
 
     def run(self) -> int:
@@ -251,6 +253,7 @@ class KeyShared:
         0: everything that ran was drained and committed. 1: the stop timeout passed, the last
         commit was not acknowledged, or the instance had to halt.
         """
+        refuse_while_imported("run()")
         self._check_workers()
         try:
             return self._run_client()
@@ -269,16 +272,20 @@ class KeyShared:
             mailbox.put(answered)
 
         try:
-            client = self._hooks.client(self.conf, self.topics, answer)
+            client = self.hooks.client(self.conf, self.topics, answer)
         except (KafkaException, TypeError, ValueError) as error:
+            self._wrapped.give_back()
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
             self._wrapped.take(client.consumer)
             client.users = self._wrapped.callbacks(client.consumer)
-            return self._run(client, mailbox)
+            status = self._run(client, mailbox)
         finally:
             client.close()
             self._wrapped.give_back()
+        if client.ending is not None:
+            raise client.ending
+        return status
 
     def _check_workers(self) -> None:
         if self._pull is None:
@@ -294,15 +301,15 @@ class KeyShared:
             raise ConfigError("workers='pull' and no member: join() at least one before run()")
         if self.loop is not None:
             raise ConfigError("an app with members runs once: make another one")
-        self._settings = replace(self._settings, workers=self._pull.names())
+        self.subscription = replace(self.subscription, workers=self._pull.names())
 
     def _run(self, client: KafkaClient, mailbox: Mailbox[Mail]) -> int:
         self._serve_http()
         there = client.check_topics(START_TIMEOUT)
         publisher = self._publisher(mailbox, there)
-        pool: Pool = self._pull or self._hooks.pool(self._specs(), mailbox)
+        pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
-        self.loop = loop = Loop(Dispatcher([self._settings], self._commit_policy), ports)
+        self.loop = loop = Loop(Dispatcher([self.subscription], self._commit_policy), ports)
         pool.start()
         rebalancer = Rebalancer(loop, self.options.revoke_deadline)
         observer = Observer(
@@ -312,14 +319,14 @@ class KeyShared:
             pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
         )
-        rebalancer.observer = chained(observer.rebalanced, self._hooks.rebalanced)
+        rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
         rebalancer.hurried = lambda: self._signals > 1
         rebalancer.subscribe()
         log.info("started: %s", self.banner())
         with stop_signals(self.stop):
             try:
                 observer.enter("running")
-                self._loop_until_stopped(loop, rebalancer, observer)
+                self._loop_until_stopped(loop, rebalancer, observer, client)
                 observer.enter("stopping")
                 report = stop(loop, self.options.stop_timeout, lambda: self._signals > 1)
             except BaseException as error:
@@ -348,9 +355,11 @@ class KeyShared:
         if server.start():
             self.http = server
 
-    def _loop_until_stopped(self, loop: Loop, rebalancer: Rebalancer, observer: Observer) -> None:
-        stepped = self._hooks.stepped
-        while not self._signals and loop.halted is None:
+    def _loop_until_stopped(
+        self, loop: Loop, rebalancer: Rebalancer, observer: Observer, client: KafkaClient
+    ) -> None:
+        stepped = self.hooks.stepped
+        while not (self._signals or loop.halted or client.ending):
             loop.step()
             rebalancer.step()
             observer.step()
@@ -359,23 +368,24 @@ class KeyShared:
             if stepped is not None:
                 stepped(loop)
 
-    def _specs(self) -> list[WorkerSpec]:
+    def worker_specs(self) -> list[WorkerSpec]:
+        """Return how each worker of an app with a handler is made."""
         make = decoding(maker(self._handler), *self._serdes)
         return [
             WorkerSpec(
-                self._settings.name,
+                self.subscription.name,
                 index,
                 name,
                 make,
                 self._dead_letter_on,
             )
-            for index, name in enumerate(self._settings.workers)
+            for index, name in enumerate(self.subscription.workers)
         ]
 
     def _publisher(
         self, mailbox: Mailbox[Mail], there: Sequence[str]
     ) -> DeadLetterPublisher | None:
-        if not self._settings.dlq:
+        if not self.subscription.dlq:
             return None
         self._refuse_own_dead_letters(there)
         sources = topics_meant(self.topics, there)
@@ -383,8 +393,8 @@ class KeyShared:
         require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
 
         def post(answered: DeadLettered) -> None:
-            if self._hooks.dead_lettered is not None:
-                self._hooks.dead_lettered(answered)
+            if self.hooks.dead_lettered is not None:
+                self.hooks.dead_lettered(answered)
             mailbox.put(answered)
 
         form = self.options.dlq_format

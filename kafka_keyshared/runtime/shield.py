@@ -19,21 +19,34 @@ def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:
     return both
 
 
-def shielded(callback: Callable[..., None], name: str) -> Callable[..., None]:
-    """Return the callback so wrapped that no exception leaves it; it is logged instead."""
+def shielded(
+    callback: Callable[..., None], name: str, ended: Callable[[BaseException], None]
+) -> Callable[..., None]:
+    """Return the callback so wrapped that no exception leaves it; it is logged instead.
+
+    ``ended`` gets what is no error but an end (``SystemExit``, ``KeyboardInterrupt``): out of a
+    callback it would lose records like any other, and the client may then never close.
+    """
 
     def shield(*args: Any) -> None:
         try:
             callback(*args)
         except Exception:
             log.exception("%s failed; the exception stops here, or records would be lost", name)
+        except BaseException as error:  # noqa: BLE001 - raised again once the instance has stopped
+            log.warning("%s raised %s: the instance stops first", name, type(error).__name__)
+            ended(error)
 
     return shield
 
 
-def hook(conf: dict[str, Any], ours: Mapping[str, Callable[..., None]]) -> None:
+def hook(
+    conf: dict[str, Any],
+    ours: Mapping[str, Callable[..., None]],
+    ended: Callable[[BaseException], None],
+) -> None:
     """Put our callbacks into a client's configuration, each before the user's own of that name."""
     for name in (*ours, "throttle_cb"):
         given = [each for each in (ours.get(name), conf.get(name)) if callable(each)]
         if given:
-            conf[name] = in_turn(*[shielded(each, name) for each in given])
+            conf[name] = in_turn(*[shielded(each, name, ended) for each in given])

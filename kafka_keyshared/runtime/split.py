@@ -8,9 +8,9 @@ to the broker is what all members have settled, without a gap.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
 import confluent_kafka
@@ -19,7 +19,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.pull import Cell
 from kafka_keyshared.runtime.service import KeyShared
 
@@ -30,11 +32,14 @@ class SplitMember:
     """What one loop uses in place of the consumer; one thread at a time.
 
     :meth:`commit` of a message settles that record and all earlier ones of its partition that this
-    member received; without one, everything it received. With ``auto_ack`` the next poll settles
-    what the one before it returned.
+    member received; without one, everything it received. What a member holds of a partition comes
+    in the order of its offsets, so what comes again waits until later ones are settled. With
+    ``auto_ack`` the next poll settles what the one before it returned.
     """
 
-    def __init__(self, cell: Cell, fate: Callable[[], BaseException | None], *, auto_ack: bool):
+    def __init__(
+        self, cell: Cell, fate: Callable[[float | None], BaseException | None], *, auto_ack: bool
+    ):
         self.name = cell.name
         self._cell = cell
         self._fate = fate
@@ -61,7 +66,7 @@ class SplitMember:
             self.commit()
         waits = None if timeout is None or timeout < 0 else timeout
         shares = self._cell.take(count, waits)
-        if not shares and (error := self._fate()) is not None:
+        if not shares and self._cell.over and (error := self._fate(waits)) is not None:
             raise KeySharedError(f"{self.name}: the instance has failed: {error}") from error
         return [share.records[0] for share in shares]  # type: ignore[misc]
 
@@ -77,16 +82,20 @@ class SplitMember:
         ``asynchronous=False``: what may be committed depends on the other members too.
         """
         del asynchronous
-        self._settle(_ends(message, offsets))
+        self._settle(message, offsets)
 
     def store_offsets(
         self, message: Message | None = None, offsets: Sequence[ClientPartition] | None = None
     ) -> None:
         """Settle as :meth:`commit` does: what is stored is what is committed next."""
-        self._settle(_ends(message, offsets))
+        self._settle(message, offsets)
 
-    def _settle(self, ends: Mapping[tuple[str, int], int] | None) -> None:
+    def _settle(self, message: Message | None, offsets: Sequence[ClientPartition] | None) -> None:
+        ends = _ends(message, offsets)
         held = self._cell.held()
+        if message is not None and not any(_is_of(share, message) for share in held):
+            # Settled already, or given up. What is held below it has come since.
+            held = []
         late = self._cell.settle(
             held if ends is None else [share for share in held if _is_below(share, ends)]
         )
@@ -98,18 +107,17 @@ class SplitMember:
             )
 
     def close(self) -> None:
-        """Leave: what this member has not settled runs again at the others, in order."""
-        self._cell.leave()
+        """Leave: what this member has not settled runs again at the others, in order.
+
+        Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
+        attempt for the records in hand.
+        """
+        self._cell.leave(broken=isinstance(sys.exception(), Exception))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -128,6 +136,15 @@ def _ends(
     return None
 
 
+def _is_of(share: Slice, message: Message) -> bool:
+    record = share.records[0]
+    return (record.offset(), record.partition(), record.topic()) == (
+        message.offset(),
+        message.partition(),
+        message.topic(),
+    )
+
+
 def _is_below(share: Slice, ends: Mapping[tuple[str, int], int]) -> bool:
     record = share.records[0]
     return record.offset() < ends.get((record.topic(), record.partition()), -1)
@@ -143,21 +160,28 @@ class Split(Sequence[SplitMember]):
         self.app = app
         self._error: BaseException | None = None
         self.status: int | None = None
-        self._cells = [app.join_cell(f"worker-{index}") for index in range(members)]
-        self._members = [
-            SplitMember(cell, lambda: self._error, auto_ack=auto_ack) for cell in self._cells
-        ]
+        self._ended = threading.Event()
+        self._cells = [app.join_cell(name) for name in worker_names(members)]
+        self._members = [SplitMember(cell, self._fate, auto_ack=auto_ack) for cell in self._cells]
         self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self.status = self.app.run()
+            if self.app.loop is not None and self.app.loop.halted is not None:
+                self._error = KeySharedError(f"it had to halt: {self.app.loop.halted}")
         except BaseException as error:  # noqa: BLE001 - raised at the members
             self._error = error
         finally:
             for cell in self._cells:
                 cell.end()
+            self._ended.set()
+
+    def _fate(self, timeout: float | None) -> BaseException | None:
+        """Wait for the end of the instance, which members notice first, and return its error."""
+        self._ended.wait(timeout)
+        return self._error
 
     @overload
     def __getitem__(self, index: int) -> SplitMember: ...
@@ -191,12 +215,7 @@ class Split(Sequence[SplitMember]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -224,6 +243,7 @@ def split(
         with split(consumer, 16) as members:
             threads = [Thread(target=my_loop, args=(member,)) for member in members]
     """
+    refuse_while_imported("split()")
     if members < 1:
         raise ConfigError(f"split into {members} members: there must be at least 1")
     app = KeyShared.wrap(

@@ -48,8 +48,11 @@ class WorkerSpec:
 
 
 @dataclass
-class _Cell:
-    """One worker: its inbox, what it was given and has not reported, and its thread."""
+class WorkerCell:
+    """One worker: its inbox, what it was given and has not reported, and its thread.
+
+    None in the inbox ends it.
+    """
 
     spec: WorkerSpec
     inbox: SimpleQueue[Handover | Fence | None] = field(default_factory=SimpleQueue)
@@ -69,16 +72,16 @@ class ThreadPool:
 
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report]) -> None:
         self._mailbox = mailbox
-        self._cells = {(spec.subscription, spec.index): _Cell(spec) for spec in specs}
+        self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
 
     def start(self) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
         Raises :class:`ConfigError` when a handler class cannot be made.
         """
-        for cell in self._cells.values():
-            self._start(cell)
-        for cell in self._cells.values():
+        for cell in self.cells.values():
+            self.start_worker(cell)
+        for cell in self.cells.values():
             cell.made.wait()
             if cell.broken is not None:
                 self.stop(0.0)
@@ -89,18 +92,18 @@ class ThreadPool:
 
     def submit(self, share: Slice) -> None:
         """Hand a slice to its worker."""
-        cell = self._cells[share.subscription, share.worker]
+        cell = self.cells[share.subscription, share.worker]
         handover = Handover(share)
         cell.given[share] = handover
         cell.inbox.put(handover)
 
     def fence(self, fence: Fence) -> None:
         """Put a fence behind everything the worker has."""
-        self._cells[fence.subscription, fence.worker].inbox.put(fence)
+        self.cells[fence.subscription, fence.worker].inbox.put(fence)
 
     def recall(self, subscription: str, worker: int) -> Recalled:
         """Take back every unstarted record of the worker, at once, whatever it is doing."""
-        cell = self._cells[subscription, worker]
+        cell = self.cells[subscription, worker]
         return Recalled(
             [(share, handover.take_back()) for share, handover in cell.given.copy().items()]
         )
@@ -109,7 +112,7 @@ class ThreadPool:
         """Return how much of each outstanding slice has not started."""
         return {
             share: handover.unstarted()
-            for cell in self._cells.values()
+            for cell in self.cells.values()
             # A copy in one C call: the worker removes slices meanwhile.
             for share, handover in cell.given.copy().items()
         }
@@ -118,7 +121,7 @@ class ThreadPool:
         """Return the workers whose thread has ended."""
         return [
             place
-            for place, cell in self._cells.items()
+            for place, cell in self.cells.items()
             if cell.thread is not None and not cell.thread.is_alive()
         ]
 
@@ -135,13 +138,13 @@ class ThreadPool:
         The new thread goes on behind that record, and goes on setting aside what follows in lanes
         that have failed.
         """
-        cell = self._cells[subscription, worker]
+        cell = self.cells[subscription, worker]
         self._fail_running(cell)
-        self._start(cell)
+        self.start_worker(cell)
 
     def abandon(self, subscription: str, worker: int) -> None:
         """Report what the dead worker was running as failed, and all its slices as ended."""
-        cell = self._cells[subscription, worker]
+        cell = self.cells[subscription, worker]
         self._fail_running(cell)
         for share in list(cell.given):
             self._end(cell, share, 0.0)
@@ -154,12 +157,12 @@ class ThreadPool:
         Nothing that has not started is run any more.
         """
         deadline = time.monotonic() + timeout
-        for cell in self._cells.values():
+        for cell in self.cells.values():
             for handover in cell.given.copy().values():
                 handover.take_back()
             cell.inbox.put(None)
         running = []
-        for cell in self._cells.values():
+        for cell in self.cells.values():
             if cell.thread is not None:
                 cell.thread.join(max(0.0, deadline - time.monotonic()))
                 if cell.thread.is_alive():
@@ -168,10 +171,11 @@ class ThreadPool:
 
     # --- inside ---
 
-    def _start(self, cell: _Cell) -> None:
+    def start_worker(self, cell: WorkerCell) -> None:
+        """Give a worker a thread."""
         try:
             thread = threading.Thread(
-                target=self._work,
+                target=self.live,
                 args=(cell,),
                 name=f"keyshared-{cell.spec.subscription}-{cell.spec.name}",
                 daemon=True,  # a handler that never returns must not keep the process from exiting
@@ -184,7 +188,7 @@ class ThreadPool:
             return
         cell.thread = thread
 
-    def _work(self, cell: _Cell) -> None:
+    def live(self, cell: WorkerCell) -> None:
         """Run slices until told to end. This is the whole life of a worker's thread."""
         try:
             handle, close = cell.spec.make()
@@ -207,20 +211,20 @@ class ThreadPool:
             except Exception:
                 log.exception("%s: close() of the handler failed", cell.spec.name)
 
-    def _run_slice(self, cell: _Cell, handover: Handover, handle: Handle) -> None:
+    def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> None:
         cell.current = handover
         started = time.monotonic()
         self._run(cell, handover, handle, cell.failed_lanes)
         self._end(cell, handover.slice, time.monotonic() - started)
         cell.current = cell.reported = None
 
-    def _end(self, cell: _Cell, share: Slice, seconds: float) -> None:
+    def _end(self, cell: WorkerCell, share: Slice, seconds: float) -> None:
         # In this order: a slice that is neither given nor reported would look unstarted.
         self._mailbox.put(Ended(share, seconds))
         del cell.given[share]
 
     def _run(
-        self, cell: _Cell, handover: Handover, handle: Handle, failed_lanes: set[Lane]
+        self, cell: WorkerCell, handover: Handover, handle: Handle, failed_lanes: set[Lane]
     ) -> None:
         take, share = handover.todo.popleft, handover.slice
         lane_of = share.lane_of
@@ -254,7 +258,7 @@ class ThreadPool:
                 if not is_keyless(lane):
                     failed_lanes.add(lane)
 
-    def _fail_running(self, cell: _Cell) -> None:
+    def _fail_running(self, cell: WorkerCell) -> None:
         """Report what a dead thread was running as failed, once, and close its lane here too."""
         handover = cell.current
         if handover is None or handover.slice not in cell.given:

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -379,10 +378,5 @@ class EmbeddedKafka:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from kafka_keyshared import KeyShared
@@ -111,10 +110,10 @@ class HandlerTest:
         self._ahead: deque[ReceivedRecord] = deque()
         self._interrupt: BaseException | None = None
         self._halted: str | None = None
-        settings = replace(app._settings, retry=app._settings.retry._replace(jitter=0.0))
+        settings = replace(app.subscription, retry=app.subscription.retry._replace(jitter=0.0))
         self._core = Dispatcher([settings])
         self._mailbox: SimpleQueue[Any] = SimpleQueue()
-        specs = [replace(each, make=self._watched(each.make)) for each in app._specs()]
+        specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
         self._pool = InlinePool(specs, self._mailbox)
         self._acts: dict[type[Any], Callable[[Any], object]] = {
             ev.Lease: lambda command: self._pool.submit(command.slice),
@@ -155,12 +154,7 @@ class HandlerTest:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- records in ---

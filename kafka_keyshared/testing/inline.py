@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_keyshared.runtime.handlers import Made
-from kafka_keyshared.runtime.threads import ThreadPool, _Cell
+from kafka_keyshared.runtime.threads import ThreadPool, WorkerCell
 
 
 class InlinePool(ThreadPool):
@@ -22,26 +22,26 @@ class InlinePool(ThreadPool):
 
     def work(self) -> None:
         """Let every worker do all that it has."""
-        for cell in self._cells.values():
+        for cell in self.cells.values():
             if not cell.inbox.empty():
-                self._live(cell)
+                self._live_once(cell)
 
     def close(self) -> None:
         """Close the handlers, as workers do when they end."""
-        for cell in self._cells.values():
+        for cell in self.cells.values():
             make = cell.spec.make
             if isinstance(make, _Kept):
                 cell.spec = replace(cell.spec, make=make.last)
-                self._live(cell)
+                self._live_once(cell)
 
-    def _live(self, cell: _Cell) -> None:
+    def _live_once(self, cell: WorkerCell) -> None:
         cell.inbox.put(None)
-        self._work(cell)
+        self.live(cell)
 
-    def _start(self, cell: _Cell) -> None:
-        # Makes the handler, or says why not, and has nothing to do yet.
+    def start_worker(self, cell: WorkerCell) -> None:
+        """Make its handler, or say why not; it has nothing to do yet."""
         cell.spec = replace(cell.spec, make=_Kept(cell.spec.make))
-        self._live(cell)
+        self._live_once(cell)
 
 
 class _Kept:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.dlq.publish import connection_conf
+from kafka_keyshared.config import connection_conf, starts_at_beginning
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import Loop
 
@@ -45,8 +45,8 @@ class RunningApp:
         self._over = False
         self._view = _View()
         self._changed = threading.Condition()
-        self._hooks = app._hooks
-        app._hooks = replace(app._hooks, stepped=self._stepped)
+        self._hooks = app.hooks
+        app.hooks = replace(app.hooks, stepped=self._stepped)
         self._thread = threading.Thread(target=self._run, name="keyshared-app", daemon=True)
         self._thread.start()
 
@@ -109,7 +109,7 @@ class RunningApp:
         except BaseException as error:  # noqa: BLE001 - raised again where the test waits
             self._error = error
         finally:
-            self.app._hooks = self._hooks
+            self.app.hooks = self._hooks
             with self._changed:
                 self._over = True
                 self._changed.notify_all()
@@ -176,9 +176,9 @@ class RunningApp:
                 f"{each} up to {'nothing' if end is None else end}"
                 for each, end in sorted(view.received.items())
             )
-        reset = self.app.conf.get("auto.offset.reset", "latest")
         hint = ""
-        if None in view.received.values() and reset not in ("earliest", "smallest", "beginning"):
+        if None in view.received.values() and not starts_at_beginning(self.app.conf):
+            reset = self.app.conf.get("auto.offset.reset", "latest")
             hint = (
                 f"; auto.offset.reset is {reset!r}, so a group without positions begins at the end"
             )

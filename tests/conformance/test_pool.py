@@ -28,8 +28,8 @@ from kafka_keyshared.core.events import (
     Slice,
 )
 from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
-from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.runtime.client import CommittedOffset
 from kafka_keyshared.runtime.loop import Loop, Ports
 from kafka_keyshared.runtime.pool import Pool

@@ -45,7 +45,7 @@ class Answers:
 
     def __init__(self, member: Member) -> None:
         self.told: list[tuple[float, str | None]] = []
-        hooks = member.app._hooks
+        hooks = member.app.hooks
         heard = hooks.dead_lettered
 
         def dead_lettered(answered: DeadLettered) -> None:
@@ -53,7 +53,7 @@ class Answers:
             if heard is not None:
                 heard(answered)
 
-        member.app._hooks = replace(hooks, dead_lettered=dead_lettered)
+        member.app.hooks = replace(hooks, dead_lettered=dead_lettered)
 
     @property
     def refusals(self) -> list[str]:
@@ -107,7 +107,7 @@ def test_waiting_for_a_pattern_costs_no_spin(
     conf = client_conf(embedded_cluster, group_name())
     member = Member(conf, [f"^{topic}.*"], refuse_bad)
     waits: list[float] = []
-    client: Any = member.app._hooks.client
+    client: Any = member.app.hooks.client
 
     class Counting(client):  # type: ignore[misc]
         def poll(self, timeout: float) -> Any:
@@ -118,7 +118,7 @@ def test_waiting_for_a_pattern_costs_no_spin(
             waits.append(0.0)
             return super().consume(count)
 
-    member.app._hooks = replace(member.app._hooks, client=Counting)
+    member.app.hooks = replace(member.app.hooks, client=Counting)
     member.start()
     eventually(lambda: len(waits) >= 20, 60.0)
     assert sum(wait >= 0.1 for wait in waits) >= len(waits) * 0.9, "it asks without waiting"

@@ -24,17 +24,18 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.kafka import KafkaClient
 from tests.conftest import Eventually
 from tests.support.bare import bare, offsets_of, start_at
-from tests.support.live import Member, assert_clean, client_conf, group_name, judged, write
+from tests.support.live import (
+    Member,
+    assert_clean,
+    client_conf,
+    group_name,
+    judged,
+    numbered,
+    slow,
+    write,
+)
 
 PAUSE = threading.Event()
-
-
-def numbered(count: int, keys: int = 13) -> list[tuple[bytes, bytes]]:
-    return [(b"key-%d" % (number % keys), b"%d" % number) for number in range(count)]
-
-
-def slow(_record: Any) -> None:
-    PAUSE.wait(0.004)
 
 
 # --- fetching ---
@@ -101,6 +102,43 @@ def test_every_call_waits_behind_a_running_poll(real_cluster: Cluster, topic: st
         thread.join(30)
         assert returned - began > 1.0
         assert returned > ended[0] - 0.5
+
+
+def waits_for_20_polls(consumer: Consumer, eventually: Eventually) -> bool:
+    """Say whether another thread's question is still open after 20 polls of a loop."""
+    polls, ending = [0], threading.Event()
+
+    def loop() -> None:
+        while not ending.is_set():
+            consumer.poll(0.02)
+            polls[0] += 1
+
+    poller = threading.Thread(target=loop, daemon=True)
+    asker = threading.Thread(target=consumer.assignment, daemon=True)
+    poller.start()
+    eventually(lambda: polls[0] > 0, 30.0)
+    most = polls[0] + 20
+    asker.start()
+    eventually(lambda: polls[0] > most or not asker.is_alive(), 30.0)
+    waited = asker.is_alive()
+    ending.set()
+    poller.join(30)
+    asker.join(30)
+    assert not asker.is_alive(), "it is answered when nobody polls"
+    return waited
+
+
+def test_a_call_from_another_thread_starves_behind_a_loop_of_polls(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    """Why a wrapped consumer refuses what only its owner's thread can ask: the lock is not fair.
+
+    A loop that happens to be late lets the other in, so one of several tries is enough.
+    """
+    embedded_cluster.create_topic(topic, 1)
+    with bare(embedded_cluster, group_name()) as consumer:
+        start_at(consumer, topic)
+        assert any(waits_for_20_polls(consumer, eventually) for _ in range(20))
 
 
 def test_the_owner_waits_in_poll_only_while_nothing_is_outstanding(

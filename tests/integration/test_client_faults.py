@@ -17,6 +17,8 @@ from tests.support.live import (
     client_conf,
     committed,
     group_name,
+    numbered,
+    slow,
     starts,
     write,
 )
@@ -35,14 +37,6 @@ def quiet_conf(cluster: EmbeddedCluster, group: str, **more: Any) -> dict[str, A
     """Settings of a member that finds a broker soon when it is back, and says little of it."""
     conf = client_conf(cluster, group, reconnect_backoff_max_ms=200, **more)
     return conf | {"log_level": 2}
-
-
-def numbered(count: int) -> list[tuple[bytes, bytes]]:
-    return [(b"key-%d" % (number % 13), b"%d" % number) for number in range(count)]
-
-
-def slow(_record: Any) -> None:
-    PAUSE.wait(0.004)
 
 
 @pytest.mark.parametrize(

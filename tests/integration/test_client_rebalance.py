@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.audit.ledger import CommitAnswered, CommitSent, MemoryLedger, OwnershipChanged
+from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger, OwnershipChanged
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
@@ -25,13 +25,11 @@ from tests.support.live import (
     client_conf,
     group_name,
     judged,
+    numbered,
+    sets_before_the_revoke,
     write,
 )
 from tests.support.wire import coordinator, throw_out
-
-
-def numbered(count: int, keys: int = 13) -> list[tuple[bytes, bytes]]:
-    return [(b"key-%d" % (number % keys), b"%d" % number) for number in range(count)]
 
 
 def both(topic: str) -> list[ClientPartition]:
@@ -135,13 +133,7 @@ def test_a_revoke_of_ours_lands_with_its_set_and_never_polls(
     assert first.stop() == 0
     assert_clean(written, first.ledger, second.ledger)
     assert polled_inside == []
-    sent: dict[int, CommitSent] = {}
-    for event in first.ledger.events:
-        if isinstance(event, CommitSent):
-            sent[event.partition] = event
-        elif isinstance(event, OwnershipChanged) and event.change == "revoked":
-            break
-    assert any(commit.settled for commit in sent.values()), "a set went with a position"
+    assert any(sets_before_the_revoke(first.ledger)), "a set went with a position"
 
 
 # --- what goes on meanwhile ---
@@ -182,23 +174,28 @@ def test_nothing_is_fetched_until_a_revoke_callback_returns(
 def test_retained_partitions_run_what_the_window_holds_while_a_revoke_waits(
     real_cluster: Cluster, topic: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The running record of the revoked partition ends only after 30 others of the other one."""
+    """The running record of the revoked partition ends only after 30 others of the other one.
+
+    Until the revoke begins every handler waits, so that there is something left to run then.
+    """
     caplog.set_level("INFO", "kafka_keyshared")
     leaving: set[int] = set()
+    revoking = threading.Event()
     meanwhile: Counter[int] = Counter()
     enough = {partition: threading.Event() for partition in range(2)}
     begun = threading.Semaphore(0)
 
     def before(_client: AuditedClient, partitions: list[TopicPartition]) -> None:
         leaving.update(each.partition for each in partitions)
+        revoking.set()
 
     def handler(record: Any) -> None:
         if record.key().startswith(b"waits"):
             begun.release()
             enough[record.partition()].wait(60)
             return
-        threading.Event().wait(0.005)
-        if leaving and record.partition() not in leaving:
+        revoking.wait(60)
+        if record.partition() not in leaving:
             meanwhile[record.partition()] += 1
             if meanwhile[record.partition()] >= 30:
                 for event in enough.values():
@@ -207,15 +204,17 @@ def test_retained_partitions_run_what_the_window_holds_while_a_revoke_waits(
     real_cluster.create_topic(topic, 2)
     written = MemoryLedger("producer")
     for partition in range(2):
-        records = [(b"waits-%d" % partition, b"")]
-        records += [(b"key-%d-%d" % (partition, at % 97), b"") for at in range(1_500)]
-        write(real_cluster, topic, records, written, partition=partition)
+        write(real_cluster, topic, [(b"waits-%d" % partition, b"")], written, partition=partition)
     conf = group_conf(real_cluster, group_name(), "cooperative")
     options: dict[str, Any] = {"workers": 8, "revoke_deadline": 30.0}
     client = around_revoke(before)
     first = Member(conf, [topic], handler, client=client, **options).start()
     for _ in range(2):
         assert begun.acquire(timeout=60)
+    for partition in range(2):
+        records = [(b"key-%d-%d" % (partition, at % 97), b"") for at in range(500)]
+        write(real_cluster, topic, records, written, partition=partition)
+    eventually(lambda: first.sub.window.records == 1_002, 60.0)
     second = Member(conf, [topic], lambda record: None, name="second").start()
     eventually(lambda: len(second.assigned) == 1, 60.0)
     assert sum(meanwhile.values()) >= 30

@@ -12,11 +12,13 @@ from confluent_kafka import cimpl
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.headers import HeadersError, read_headers
+from kafka_keyshared.keys import from_header
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.model import Undecodable
 from tests.conftest import Eventually
 from tests.support.cli import in_process
+from tests.support.letters import a_publish
 from tests.support.live import Member, client_conf, group_name, read_all, write
-from tests.unit.test_dlq_envelope import letter
 
 TOPIC, PARTITION, VALUE, FLAGS, HEADERS, END = 1, 3, 4, 7, 10, 0
 COPY = 2
@@ -65,7 +67,7 @@ def test_a_header_name_that_is_not_utf_8(
         read_headers(record)
 
     # A handler that failed on it has asked before: the letter is refused and told, for its key.
-    whole = letter([])
+    whole = a_publish([])
     sent = Publish("default", whole.lane, record, 1, whole.first, whole.last)
     told: list[DeadLettered] = []
     publisher = DeadLetterPublisher(
@@ -84,6 +86,22 @@ def test_a_header_name_that_is_not_utf_8(
     found = json.loads(ended.out)
     assert (found["form"], found["value"], found["headers"]) == ("unreadable", {"text": "v"}, [])
     assert "not UTF-8" in found["problem"]
+
+
+def test_such_a_header_is_refused_also_where_many_good_ones_were_read_before(
+    embedded_cluster: Cluster, topic: str
+) -> None:
+    """Once Python has made a call often, it no longer looks whether the client left an error."""
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"1")], headers=[("fine", b"1")])
+    write_header(embedded_cluster.bootstrap, topic, b"\xff\xfe")
+    found: list[Any] = read_all(embedded_cluster, topic, 2)
+    good, bad = sorted(found, key=lambda message: bool(message.value() == b"v"))
+    for _ in range(1_000):
+        assert read_headers(good) == [("fine", b"1")]
+    for _ in range(2):
+        with pytest.raises(HeadersError, match="not UTF-8"):
+            read_headers(bad)
 
 
 def test_a_handler_that_reads_such_headers_runs_once_and_its_key_waits(
@@ -111,3 +129,17 @@ def test_a_handler_that_reads_such_headers_runs_once_and_its_key_waits(
     eventually(lambda: "not UTF-8" in caplog.text, 30.0)
     member.stop()
     assert sorted(called, key=str) == [b"1", b"v"]
+
+
+def test_a_key_in_a_header_is_undecodable_beside_such_a_name_however_many_were_read(
+    embedded_cluster: Cluster, topic: str
+) -> None:
+    """A method that is called often is called in another way, which does not see the exception."""
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"v")] * 300, headers=[("fine", b"1")])
+    write_header(embedded_cluster.bootstrap, topic, b"\xff\xfe")
+    key_of = from_header("fine")
+    *good, bad = read_all(embedded_cluster, topic, 301)
+    assert {key_of(each) for each in good} == {b"1"}  # type: ignore[arg-type]
+    with pytest.raises(Undecodable, match="not UTF-8"):
+        key_of(bad)  # type: ignore[arg-type]

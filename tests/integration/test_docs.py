@@ -5,7 +5,6 @@ How a page says what is to happen with a block stands in tests/support/pages.py.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.local.broker import RealCluster
+from kafka_keyshared.local.node import free_ports
 from tests.conftest import _require_kafka
 from tests.support import pages
 from tests.support.blocks import Reader, Shell
@@ -23,6 +23,7 @@ NOT_RUN: Mapping[str, str] = {
     "make demo": "test_wheel.py runs all of it, without another start of pip",
     "make test": "is what runs this test",
     "make kafka": "the test's own broker stands at its address",
+    "python -m pip install ": "test_wheel.py installs the package into an environment",
     "docker ": "needs a container engine; tests/helm reads the Dockerfile",
     "helm ": "needs a cluster; tests/helm renders the chart and runs what comes out",
     "kubectl ": "needs a cluster; it restarts pods",
@@ -68,12 +69,6 @@ def orders(count: int) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("page", RUN)
 def test_the_blocks_of_a_page_run(page: str, empty_broker: RealCluster, tmp_path: Path) -> None:
     address = empty_broker.bootstrap
@@ -82,7 +77,7 @@ def test_the_blocks_of_a_page_run(page: str, empty_broker: RealCluster, tmp_path
         empty_broker.create_topic(name, 4)
         write(empty_broker, name, orders(count))
 
-    instead = {"localhost:9092": address, "127.0.0.1:9092": address, "8787": free_port()}
+    instead = {"localhost:9092": address, "127.0.0.1:9092": address, "8787": str(free_ports(1)[0])}
     with Reader(
         page, tmp_path, instead=instead, not_run=list(NOT_RUN), make_topic=make_topic
     ) as reader:

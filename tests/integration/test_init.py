@@ -33,6 +33,14 @@ def test_what_it_writes_passes_its_own_test(
     assert "2 passed" in pytested.out
 
 
+def test_without_pytest_it_says_where_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "install pytest" not in in_process(capsys, "init", tmp_path / "one").err
+    monkeypatch.setattr("kafka_keyshared.cli.init.find_spec", lambda _: None)
+    assert "python -m pip install pytest" in in_process(capsys, "init", tmp_path / "two").err
+
+
 def test_a_handler_that_breaks_its_promise_fails_that_test(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 
-from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
+from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.core import metadata
 from kafka_keyshared.demo.sabotage import HastyClient
 from kafka_keyshared.local.cluster import Cluster
@@ -21,6 +22,8 @@ from tests.support.live import (
     committed,
     group_name,
     judged,
+    numbered,
+    sets_before_the_revoke,
     write,
 )
 
@@ -34,8 +37,7 @@ def slow(record: Any) -> None:
     PAUSE.wait(0.005 + int(record.value()) % 16 / 1_000)
 
 
-def stream(count: int, keys: int = 97) -> list[tuple[bytes, bytes]]:
-    return [(b"key-%d" % (number % keys), b"%d" % number) for number in range(count)]
+stream = partial(numbered, keys=97)
 
 
 def covered(*members: Member) -> int:
@@ -154,13 +156,7 @@ def test_a_revoke_commits_position_and_settled_set(
     assert first.stop() == 0
 
     assert_clean(written, first.ledger, second.ledger)
-    latest: dict[int, CommitSent] = {}
-    for event in first.ledger.events:
-        if isinstance(event, CommitSent):
-            latest[event.partition] = event
-        elif isinstance(event, OwnershipChanged) and event.change == "revoked":
-            break
-    assert any(commit.settled for commit in latest.values()), "a set went with a position"
+    assert any(sets_before_the_revoke(first.ledger)), "a set went with a position"
 
 
 def test_what_outlasts_the_revoke_deadline_runs_again_and_is_named(

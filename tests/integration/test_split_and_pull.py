@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,16 +14,25 @@ from confluent_kafka import Message
 
 from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError, split
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.members import PulledRecord, PullMember
+from kafka_keyshared.runtime.service import Hooks
 from kafka_keyshared.runtime.split import SplitMember
 from tests.conftest import Eventually
-from tests.support.live import Written, client_conf, committed, group_name, read_all, write
+from tests.support.live import (
+    Written,
+    client_conf,
+    committed,
+    group_name,
+    numbered,
+    read_all,
+    write,
+)
 
 PARTITIONS = 4
 
 
-def stream(count: int, keys: int = 37) -> list[tuple[bytes, bytes]]:
-    return [(b"key-%d" % (number % keys), b"%d" % number) for number in range(count)]
+stream = partial(numbered, keys=37)
 
 
 def reading(cluster: Cluster, topic: str, group: str, records: Sequence[Written]) -> Consumer:
@@ -170,6 +180,64 @@ def test_a_stop_does_not_wait_for_what_members_hold_and_the_next_start_gets_it(
     assert (held.partition(), held.offset()) in places
     assert (record.partition(), record.offset()) not in places
     again.close()
+
+
+def test_a_stop_counts_as_no_attempt_for_what_members_hold(
+    any_cluster: Cluster, topic: str
+) -> None:
+    """One attempt, then drop: a record that nobody has tried must not be dropped for a stop."""
+    group = group_name()
+    consumer = reading(any_cluster, topic, group, stream(20))
+    with split(consumer, 1, retry={"attempts": 1}, poison="drop") as members:
+        held: list[Message] = []
+        while len(held) < 20:
+            held += members[0].consume(20, 30)
+    consumer.close()
+    assert members.status == 0
+    assert position(any_cluster, group, topic) == 0
+
+
+def test_a_loop_that_commits_each_record_of_a_batch_settles_none_that_is_still_to_come(
+    any_cluster: Cluster, topic: str
+) -> None:
+    """Records without a key take a way of their own, and came behind later ones of a partition."""
+    group, count = group_name(), 200
+    any_cluster.create_topic(topic, 1)
+    write(
+        any_cluster,
+        topic,
+        [(b"key-%d" % (each % 7) if each % 2 else None, b"") for each in range(count)],
+    )
+    done: list[int] = []
+    for stop_after in (40, count):
+        consumer = Consumer(client_conf(any_cluster, group))
+        consumer.subscribe([topic])
+        with split(consumer, 2) as members:
+            idle = 0
+            while len(done) < stop_after and idle < 100:
+                idle += 1
+                for member in members:
+                    for record in member.consume(100, 0.1):
+                        idle = 0
+                        if len(done) < stop_after:
+                            done.append(record.offset() or 0)
+                            member.commit(message=record)
+        consumer.close()
+    assert sorted(done) == list(range(count))
+
+
+def test_members_hear_of_an_instance_that_had_to_halt(any_cluster: Cluster, topic: str) -> None:
+    consumer = reading(any_cluster, topic, group_name(), [])
+
+    def halt(loop: Loop) -> None:
+        loop.halted = "the broker refuses commits"
+
+    members = split(consumer, 1, hooks=Hooks(stepped=halt))  # type: ignore[call-arg]
+    with pytest.raises(KeySharedError, match="the broker refuses commits"):
+        members[0].poll(60)
+    with pytest.raises(KeySharedError):
+        members.close()
+    consumer.close()
 
 
 def test_members_hear_of_an_instance_that_has_failed(real_cluster: Cluster, topic: str) -> None:

@@ -176,7 +176,7 @@ def test_an_app_can_run_again_and_keeps_its_own_hooks(kafka: EmbeddedKafka) -> N
     kafka.produce("orders", [("a", "")])
     with running(app) as run:
         run.wait_settled()
-    assert app._hooks is hooks
+    assert app.hooks is hooks
     seen = len(steps)
     kafka.produce("orders", [("a", "")])
     with running(app) as run:

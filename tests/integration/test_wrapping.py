@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka_keyshared import Consumer, KeyShared
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import committed, group_name, write
+from tests.support.live import client_conf, committed, group_name, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["poll_loop", "deserializing", "own_on_assign"]
@@ -155,6 +158,64 @@ def test_two_wrapped_members_and_a_rebalance_lose_reorder_and_repeat_nothing(
     assert len(set(places)) == written, "each order is billed once"
     assert_in_order(first.lines(), "first")
     assert_in_order(second.lines(), "second")
+
+
+@pytest.mark.parametrize("name", ["on_assign", "on_revoke", "on_commit", "stats_cb"])
+def test_a_callback_that_ends_the_program_ends_it_in_order(
+    embedded_cluster: Cluster, topic: str, name: str
+) -> None:
+    """Out of a callback, SystemExit lost records, and the client of one test never closed."""
+    embedded_cluster.create_topic(topic, PARTITIONS)
+    write(embedded_cluster, topic, orders(0, 300))
+    group, done, calls = group_name(), list[int](), list[str]()
+
+    def end(*_args: object) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            sys.exit("enough")
+
+    conf = client_conf(embedded_cluster, group, statistics_interval_ms=100)
+    if name in ("on_commit", "stats_cb"):
+        consumer = Consumer({**conf, name: end})
+        consumer.subscribe([topic])
+    else:
+        consumer = Consumer(conf)
+        consumer.subscribe([topic], **{name: end})
+    app = KeyShared.wrap(consumer, workers=4, commit_interval=0.1)
+
+    @app.handler
+    def handle(record: Any) -> None:
+        done.append(record.offset())
+        if name == "on_revoke" and len(done) == 200:
+            app.stop()
+
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            app.run()
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            ended.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [str(each) for each in ended] == ["enough"]
+    assert app.report is not None
+    assert app.report.clean
+    assert position(embedded_cluster, group, topic) <= len(done), "nothing lost"
+    again = KeyShared(conf, [topic], workers=4)
+
+    @again.handler
+    def count(record: Any) -> None:
+        done.append(record.offset())
+        if len(done) == 300:
+            again.stop()
+
+    assert again.run() == 0
+    assert len(done) == 300, "and nothing twice"
+    consumer.close()
 
 
 def test_the_users_own_callbacks_hear_of_every_rebalance(

@@ -1,5 +1,7 @@
 """Members that receive, settle, fail, dawdle and leave as they like, against an oracle.
 
+Partitions come and go meanwhile, mostly while members hold records of theirs.
+
 The pool and its cells are the real ones; only the threads are missing, so a seed fixes everything.
 ``KEYSHARED_SEEDS`` multiplies the number of seeds.
 """
@@ -21,6 +23,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.pull import Cell, PullPool
 from tests.support.harness import Harness
+from tests.support.oracle import covered_by
 from tests.support.records import P0, P1, failure, record
 
 SEEDS = range(60 * max(1, int(os.environ.get("KEYSHARED_SEEDS", "1"))))
@@ -46,12 +49,15 @@ class World:
         self.split = split
         self.harness = Harness(settings)
         self.mailbox: Mailbox[Any] = Mailbox()
-        self.pool = PullPool(self.mailbox, lease_timeout=None)
+        self.pool = PullPool(self.mailbox, lease_timeout=None, ascending=split)
         for name in settings.workers:
             self.pool.join(name)
         self.harness.pool = self.pool  # type: ignore[assignment]
         self.written = {P0: 0, P1: 0}
-        self.keys: dict[Place, bytes] = {}
+        self.fetched = {P0: 0, P1: 0}
+        self.metadata = {P0: "", P1: ""}
+        self.away: list[TopicPartition] = []
+        self.keys: dict[Place, bytes | None] = {}
         # Lane -> what each member holds of it, in the order of its receipt.
         self.held: dict[int, list[ev.Slice]] = {index: [] for index in range(MEMBERS)}
         self.settled: set[Place] = set()
@@ -62,14 +68,27 @@ class World:
     # --- what happens ---
 
     def fetch(self) -> None:
+        here = [each for each in (P0, P1) if each not in self.away]
         records = []
-        for _ in range(self.chance.randint(1, 12)):
-            at = self.chance.choice([P0, P1])
-            # A key is of one partition, as it is in a topic.
-            key = b"%d-%d" % (at.partition, self.chance.randrange(KEYS))
-            records.append(record(self.written[at], key, at))
-            self.keys[at, self.written[at]] = key
-            self.written[at] += 1
+        for _ in range(self.chance.randint(1, 12) if here else 0):
+            at = self.chance.choice(here)
+            if self.fetched[at] == self.written[at]:
+                # A key is of one partition, as it is in a topic.
+                key = b"%d-%d" % (at.partition, self.chance.randrange(KEYS))
+                self.keys[at, self.written[at]] = None if self.chance.random() < 0.2 else key
+                self.written[at] += 1
+            records.append(record(self.fetched[at], self.keys[at, self.fetched[at]], at))
+            self.fetched[at] += 1
+        self.harness.fetch(*records, ends={each: self.fetched[each] for each in here})
+
+    def fetch_rest(self) -> None:
+        """Fetch what was written and is to be read again."""
+        records = [
+            record(offset, self.keys[at, offset], at)
+            for at, start in self.fetched.items()
+            for offset in range(start, self.written[at])
+        ]
+        self.fetched.update(self.written)
         self.harness.fetch(*records, ends=self.written)
 
     def receive(self) -> None:
@@ -124,9 +143,37 @@ class World:
     def leave(self) -> None:
         index = self.chance.randrange(MEMBERS)
         if len(self.gone) < MEMBERS - 1 and self.chance.random() < 0.05:
-            self.cell(index).leave()
+            self.cell(index).leave(broken=self.chance.random() < 0.5)
             self.held[index].clear()
             self.gone.add(index)
+
+    def rebalance(self) -> None:
+        """Some partition goes, though members may still hold records of it; or all come back."""
+        if self.away:
+            for each in self.away:
+                self.fetched[each] = self.position[each]
+                self.harness.assign(
+                    each,
+                    position=self.position[each],
+                    metadata=self.metadata[each],
+                    log=(0, self.written[each]),
+                )
+            self.away.clear()
+            return
+        self.away = self.chance.sample([P0, P1], self.chance.randint(1, 2))
+        self.harness.tell(ev.Revoking(self.away))
+        for _ in range(self.chance.randint(0, 3)):
+            self.settle()
+        if clean := self.chance.random() < 0.7:
+            self.commit(self.away)
+        self.harness.tell(ev.Forget(self.away))
+        for each in self.away:
+            mine = {place for place in self.settled if place[0] == each}
+            entry = ev.CommitEntry(self.position[each], self.metadata[each])
+            known = covered_by(entry, ["default"], range(self.written[each]))["default"]
+            assert not clean or known == {offset for _, offset in mine}
+            # Lost, what was settled since the last commit runs again.
+            self.settled -= {place for place in mine if place[1] not in known}
 
     def beat(self) -> None:
         self.pool.tend()
@@ -138,18 +185,19 @@ class World:
             self.harness.mailbox.append(self.mailbox.get_nowait())
         self.harness.deliver(self.chance.choice([1, 3, None]))
 
-    def commit(self) -> None:
+    def commit(self, partitions: list[TopicPartition] | None = None) -> None:
         progress = self.pool.progress()
         while not self.mailbox.empty():
             self.harness.mailbox.append(self.mailbox.get_nowait())
         self.harness.deliver()
-        self.harness.tell(ev.CommitDue(progress, None, final=False))
+        self.harness.tell(ev.CommitDue(progress, partitions, final=partitions is not None))
         for commit in self.harness.commits:
             for partition, entry in commit.entries.items():
                 for offset in range(self.position[partition], entry.position):
                     assert (partition, offset) in self.settled, f"{partition}@{offset} committed"
                 assert entry.position >= self.position[partition], "a position fell"
                 self.position[partition] = entry.position
+                self.metadata[partition] = entry.metadata
             self.harness.answer(commit)
         self.harness.commits.clear()
 
@@ -161,6 +209,10 @@ class World:
         assert place not in self.settled, f"{place} was received after it was settled"
         key = self.keys[place]
         mine = {place_of(each) for each in self.holding(index)} if self.split else set()
+        later = [each for each in mine if each[0] == partition and each[1] >= offset]
+        assert not later, f"{place} was received while its member holds {later}"
+        if key is None:
+            return
         for earlier in range(offset):
             if self.keys[partition, earlier] == key:
                 ahead = (partition, earlier)
@@ -179,7 +231,10 @@ class World:
 
     def drain(self) -> None:
         """Everything that was written settles in the end."""
+        while self.away:
+            self.rebalance()
         for _ in range(3_000):
+            self.fetch_rest()
             for index in range(MEMBERS):
                 for share in self.cell(index).take(100, 0):
                     self.received(index, share)
@@ -213,6 +268,7 @@ def test_whatever_members_do_keys_stay_in_order_and_nothing_is_lost(split: bool)
             world.expire,
             world.leave,
             world.commit,
+            world.rebalance,
         ]
         try:
             for _ in range(STEPS):

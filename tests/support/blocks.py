@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
 from kafka_keyshared.config import load_file
 from kafka_keyshared.errors import ConfigError
+from tests.support.lines import Lines
 from tests.support.pages import ROOT, Block, Note, PageError
 
 SECONDS = 180.0
@@ -73,35 +73,17 @@ class Shell:
                 # A group of its own, so that Ctrl-C reaches the shell and its command alike.
                 start_new_session=True,
             )
-        self._news = threading.Condition()
-        self._lines: list[str] = []
-        self._silent = False
-        self._reader = threading.Thread(target=self._read, name="read-block", daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._news:
-                self._lines.append(line)
-                self._news.notify_all()
-        with self._news:
-            self._silent = True
-            self._news.notify_all()
+        self._lines = Lines(self.process.stdout)
 
     @property
     def printed(self) -> str:
         """What came so far."""
-        with self._news:
-            return "".join(self._lines)
+        return self._lines.text
 
     def says(self, text: str) -> bool:
         """Wait for a line with this text; False when the commands end without it, or time does."""
-        with self._news:
-            self._news.wait_for(
-                lambda: self._silent or any(text in line for line in self._lines), SECONDS
-            )
-            return any(text in line for line in self._lines)
+        return self._lines.first_with(text, SECONDS) is not None
 
     def wait(self) -> int | None:
         """Return the exit status; None when the time is over."""
@@ -109,7 +91,7 @@ class Shell:
             status = self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             return None
-        self._reader.join(SECONDS)
+        self._lines.join(SECONDS)
         return status
 
     def interrupt(self) -> int | None:
@@ -122,7 +104,7 @@ class Shell:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self._reader.join(SECONDS)
+        self._lines.join(SECONDS)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -221,12 +203,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for _, shell in self._beside:
             shell.close()
         if self._interpreter is not None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import pytest
 
 from kafka_keyshared.cli import app
+from tests.support.lines import Lines
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
 
@@ -65,58 +64,34 @@ class Running:
             text=True,
             env={**os.environ, **(env or {})},
         )
-        self._said = threading.Condition()
-        self._lines: list[str] = []
-        self._ended = False
-        self._reader = threading.Thread(target=self._read, name="read-stderr")
-        self._reader.start()
-
-    def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._said:
-                self._lines.append(line)
-                self._said.notify_all()
-        with self._said:
-            self._ended = True
-            self._said.notify_all()
+        self._lines = Lines(self.process.stderr)
 
     def wait_for(self, text: str, timeout: float = 240.0) -> str:
         """Return the first line on standard error with this text in it."""
-
-        def there() -> bool:
-            return self._ended or any(text in line for line in self._lines)
-
-        with self._said:
-            assert self._said.wait_for(there, timeout), self.err
-            found = [line for line in self._lines if text in line]
-        assert found, f"it ended without saying {text!r}:\n{self.err}"
-        return found[0]
+        found = self._lines.first_with(text, timeout)
+        assert found is not None, f"it has not said {text!r}, or ended before:\n{self.err}"
+        return found
 
     @property
     def err(self) -> str:
         """What it wrote to standard error so far."""
-        return "".join(self._lines)
+        return self._lines.text
 
     def end(self, signal_number: int, timeout: float = 60.0) -> int:
         """Send a signal and return the exit status."""
         self.process.send_signal(signal_number)
         status = self.process.wait(timeout)
-        self._reader.join(timeout)
+        self._lines.join(timeout)
         return status
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
-        self._reader.join()
+        self._lines.join()
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()

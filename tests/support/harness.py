@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.subscription import Subscription, SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from tests.support.pool import FakePool, FakeWorker, Verdict
 from tests.support.records import P0

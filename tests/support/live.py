@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.demo.ledgers import (
@@ -31,6 +31,19 @@ Written: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record to be written."""
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+
+def numbered(count: int, keys: int = 13) -> list[tuple[bytes, bytes]]:
+    """Return records whose keys take turns; the value says which one it is."""
+    return [(b"key-%d" % (number % keys), b"%d" % number) for number in range(count)]
+
+
+def slow(_record: object) -> None:
+    """A handler that takes 4 ms, so that there is something to disturb."""
+    _PAUSE.wait(0.004)
+
+
+_PAUSE = threading.Event()
 
 
 class AbandonedError(Exception):
@@ -236,6 +249,17 @@ def assert_clean(*ledgers: MemoryLedger) -> Judgement:
     verdict = judged(*ledgers)
     assert verdict.clean, "\n".join(verdict.lines())
     return verdict
+
+
+def sets_before_the_revoke(ledger: MemoryLedger) -> list[Any]:
+    """Return the settled set of each partition's last commit before a partition was revoked."""
+    latest: dict[int, CommitSent] = {}
+    for event in ledger.events:
+        if isinstance(event, CommitSent):
+            latest[event.partition] = event
+        elif isinstance(event, OwnershipChanged) and event.change == "revoked":
+            break
+    return [commit.settled for commit in latest.values()]
 
 
 def starts(ledger: MemoryLedger) -> list[int]:

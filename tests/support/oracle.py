@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from kafka_keyshared.core.events import CommitEntry, Failure, Outcome
 from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
 from kafka_keyshared.core.metadata import decode
-from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.pool import Verdict
 from tests.support.records import FakeRecord

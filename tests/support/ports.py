@@ -9,8 +9,8 @@ from typing import Any
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import ClientStatus
-from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports

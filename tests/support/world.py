@@ -15,8 +15,8 @@ from typing import Literal
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome
 from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.subscription import SubscriptionSettings
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
@@ -30,6 +30,7 @@ _SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     "partition",
     "subscription",
 )
+ATTEMPTS = (Outcome.ERROR, Outcome.RETRY, Outcome.DEAD_LETTER)
 _POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 
@@ -244,7 +245,7 @@ class World:
         rng = self.rng
         if rng.random() >= self.fail_share:
             return Drop() if rng.random() < 0.03 else None
-        outcome = rng.choices(list(Outcome), [6, 2, 1])[0]
+        outcome = rng.choices(ATTEMPTS, [6, 2, 1])[0]
         after = rng.choice([None, 0.0, 0.5]) if outcome is Outcome.RETRY else None
         return failure(outcome, jitter=rng.uniform(-1, 1), after=after)
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.tidy.sources import Finding, Module
+from tests.tidy.sources import PACKAGE, Finding, Module
 
 MODULE_LINES = 400
 FUNCTION_LINES = 70
@@ -19,6 +19,12 @@ _REGISTRY = re.compile(r"index[-]url|find[-]links|trusted[-]host|pypi[.]org|file
 _BROAD = {"Exception", "BaseException"}
 _ASSERTING_CALL = re.compile(r"^_?(assert|check|expect|verify|require)(_|$)")
 _ASSERTING_PYTEST = {"raises", "warns", "fail"}
+
+_SELVES = {"self", "cls"}
+# The client's own error codes begin with an underscore.
+_THEIRS_TO_NAME = {"KafkaError"}
+# Of named tuples, and of ctypes.
+_PUBLIC_ALL_THE_SAME = {"_replace", "_asdict", "_name"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -104,6 +110,32 @@ def check_bare_asserts(module: Module) -> list[Finding]:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Assert)
     ]
+
+
+def _own_names(tree: ast.AST) -> Iterator[str]:
+    """The names that a module gives to its functions, and to attributes of its own objects."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and dotted(node.value) in _SELVES:
+            yield node.attr
+        elif isinstance(node, Function):
+            yield node.name
+
+
+def check_private(module: Module) -> list[Finding]:
+    """Private names of another module: what somebody else needs wants a face of its own."""
+    own = set(_own_names(module.tree))
+    found = []
+    for node in ast.walk(module.tree):
+        taken: list[str] = []
+        if isinstance(node, ast.Attribute) and dotted(node.value) not in _THEIRS_TO_NAME:
+            taken = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            taken = [alias.name for alias in node.names]
+        for name in taken:
+            if re.match("_[a-z]", name, re.IGNORECASE) and name not in own | _PUBLIC_ALL_THE_SAME:
+                what = f"{name} is private to another module; give it a public name"
+                found.append(Finding(f"{module.path}:{getattr(node, 'lineno', 0)}", what))
+    return found
 
 
 def check_sleeps(module: Module) -> list[Finding]:

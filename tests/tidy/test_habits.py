@@ -8,6 +8,7 @@ import pytest
 
 from tests.tidy.habits import (
     check_bare_asserts,
+    check_private,
     check_sizes,
     check_sleeps,
     check_swallowed,
@@ -22,6 +23,7 @@ HELD: dict[Check, tuple[str, ...]] = {
     check_sizes: (PACKAGE,),
     check_swallowed: (PACKAGE, "examples", "tests"),
     check_bare_asserts: (PACKAGE,),
+    check_private: (PACKAGE,),
     check_sleeps: ("tests",),
     check_tests_assert: ("tests",),
 }
@@ -80,6 +82,26 @@ def test_a_long_module_and_a_long_function_are_found() -> None:
 def test_an_assert_in_the_package_is_found() -> None:
     (finding,) = check_bare_asserts(parse("def f(x):\n    assert x\n"))
     assert finding.where.endswith(":2")
+
+
+@pytest.mark.parametrize(
+    "text", ["app._hooks = 1", "self.pool._cells", f"from {PACKAGE}.runtime.threads import _Cell"]
+)
+def test_a_private_name_of_another_module_is_found(text: str) -> None:
+    assert len(check_private(parse(text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class A:\n    def __init__(self, other):\n        self._x = other._x",
+        "class A:\n    def _f(self): ...\nA()._f()",
+        "if code == KafkaError._PARTITION_EOF: f()",
+        "point._replace(x=1), f.__name__",
+    ],
+)
+def test_private_names_of_ones_own_are_not_reported(text: str) -> None:
+    assert check_private(parse(text)) == []
 
 
 @pytest.mark.parametrize(

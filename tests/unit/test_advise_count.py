@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from kafka_keyshared.advise.count import WINDOW, WORKERS, Hot, Tally, busiest, worker_names
+from kafka_keyshared.advise.count import WINDOW, WORKERS, Hot, Tally, busiest
 from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
 

@@ -259,7 +259,7 @@ def test_no_broker_says_where_why_and_what_to_try(
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(reach.require_broker, "__defaults__", (1.0,))
+    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.5,))
     ended = in_process(capsys, *command)
     assert ended.status == 1
     assert "no broker answered at 127.0.0.1:1" in ended.err

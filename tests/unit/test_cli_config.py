@@ -16,6 +16,7 @@ from confluent_kafka import Consumer
 
 from kafka_keyshared.cli import reach
 from kafka_keyshared.config.secrets import MASK
+from kafka_keyshared.runtime import outsider
 from tests.support.cli import Ended, in_process
 from tests.support.settings import GIVEN, SETTINGS, as_toml
 
@@ -198,7 +199,7 @@ def test_check_needs_no_broker_and_asks_none(
             made.append(conf)
             super().__init__(conf)
 
-    monkeypatch.setattr(reach, "Consumer", Watched)
+    monkeypatch.setattr(outsider, "Consumer", Watched)
     address = f"127.0.0.1:{listener.getsockname()[1]}"
     ended = in_process(
         capsys,

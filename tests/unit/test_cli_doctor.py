@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -140,6 +141,39 @@ def test_what_cannot_be_imported_may_have_been_an_app(
     assert found["configuration"]["seen"] == "not looked at: needs handler"
 
 
+UNGUARDED = """
+from kafka_keyshared import Consumer, KeyShared, split
+
+consumer = Consumer({"bootstrap.servers": %r, "group.id": %r, "auto.offset.reset": "earliest"})
+consumer.subscribe([%r])
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ("handlers_unguarded.py:app", "app = KeyShared.wrap(consumer)\napp.run()"),
+        ("handlers_unguarded:app", "with split(consumer, 2) as app:\n    print(app[0].poll(30))"),
+    ],
+    ids=["wrap", "split"],
+)
+def test_a_program_that_runs_when_it_is_imported_is_refused_before_it_reads_anything(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    embedded_cluster: Cluster,
+    topic: str,
+    program: tuple[str, str],
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    name, rest = program
+    start = UNGUARDED % (embedded_cluster.bootstrap, topic, topic)
+    Path("handlers_unguarded.py").write_text(start + rest)
+    status, found, err = doctor(capsys, name)
+    assert status == 3
+    assert "if __name__ == '__main__'" in found["handler"]["why"]
+    assert err == "", "no record and no thread said anything"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -247,7 +281,9 @@ def test_a_person_gets_a_table_with_reason_and_cure(
     assert ended.err == ""
     ended = in_process(capsys, *arguments, "-o", "yaml")
     assert ended.status == 0
-    assert ended.out.startswith('healthy: true\nchecks:\n  - name: "handler"\n')
+    result = yaml.safe_load(ended.out)
+    assert result["healthy"] is True
+    assert [each["name"] for each in result["checks"]] == ORDER
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -37,22 +38,44 @@ VERBS: list[list[str]] = [
     ["bench", "idle"],
 ]
 
-LOADED = """
-import json, sys
+HELP_OF_ALL = """
+import contextlib, io, json, sys
 from kafka_keyshared.cli import main
-status = main()
-print(json.dumps([status, sorted({name.partition('.')[0] for name in sys.modules})]))
+told, before = {}, set()
+for verb in json.loads(sys.argv[1]):
+    sys.argv = ["keyshared", *verb, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        status = main()
+    there = {name.partition(".")[0] for name in sys.modules}
+    told[" ".join(verb)] = [status, out.getvalue(), sorted(there - before)]
+    before = there
+print(json.dumps(told))
 """
+"""One process, because each takes half a second to start; a verb is told what it has added."""
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_help_of_a_verb_loads_no_kafka_client(verb: list[str]) -> None:
-    ended = as_user(*verb, "--help", command=(sys.executable, "-c", LOADED))
-    status, loaded = json.loads(ended.out.splitlines()[-1])
+@pytest.fixture(scope="module")
+def helped() -> dict[str, tuple[int, str, list[str]]]:
+    """For each verb the exit status of its help, the text, and the packages that it loaded."""
+    ended = as_user(json.dumps(VERBS), command=(sys.executable, "-c", HELP_OF_ALL))
+    assert (ended.status, ended.err) == (0, "")
+    told: dict[str, tuple[int, str, list[str]]] = json.loads(ended.out)
+    return told
+
+
+@pytest.mark.parametrize("verb", [" ".join(each) for each in VERBS])
+def test_help_of_a_verb_loads_no_kafka_client(
+    helped: dict[str, tuple[int, str, list[str]]], verb: str
+) -> None:
+    status, text, loaded = helped[verb]
     assert status == 0
-    assert ended.out.startswith(" ".join(["Usage: keyshared", *verb]))
+    assert text.startswith(f"Usage: keyshared {verb}".rstrip())
     assert not {"confluent_kafka", "fastavro", "msgspec", "mmh3"} & set(loaded)
-    assert ended.err == ""
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    ended = as_user("--version")
+    assert (ended.status, ended.out, ended.err) == (0, f"{version('kafka-keyshared')}\n", "")
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 
 from kafka_keyshared.core.routing import VnodeRing
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, murmur3_mix32, slot_of
@@ -171,17 +172,9 @@ def test_people_get_a_table(
 
 def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     ended = in_process(capsys, "ring", "show", "--workers", 2, "-o", "yaml")
-    one, two = printed(capsys, "ring", "show", "--workers", 2)["workers"]
-    assert ended.out == "".join(
-        [
-            "slots: 65536\nworkers:\n",
-            *(
-                f'  - name: "{row["name"]}"\n    share: {row["share"]}\n'
-                f"    vnodes: 100\n    slots: {row['slots']}\n"
-                for row in (one, two)
-            ),
-        ]
-    )
+    told = printed(capsys, "ring", "show", "--workers", 2)
+    assert len(told["workers"]) == 2
+    assert yaml.safe_load(ended.out) == told
 
 
 def test_no_kafka_client_is_loaded() -> None:

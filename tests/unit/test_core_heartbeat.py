@@ -183,6 +183,38 @@ def test_a_fence_that_an_evicted_worker_never_passes_closes_no_lane_for_ever() -
     assert harness.work() == [0, 1]
 
 
+def test_an_eviction_puts_what_waits_in_a_lane_before_what_its_key_has_in_the_backlog() -> None:
+    """Found by the adversary: the backlog went to the other worker first."""
+    settings = SubscriptionSettings(
+        workers=TWO, leases_per_worker=2, retry=RetryPolicy(attempts=1), poison="drop"
+    )
+    harness = running(settings, *range(4))  # two are leased, two wait
+    dead = harness.owner_of(record(0))
+    dead.finish(ERROR)
+    harness.deliver()
+    dead.die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    assert harness.work() == [1, 2, 3]
+
+
+def test_of_two_workers_evicted_at_once_each_keeps_its_keys_until_it_has_reported() -> None:
+    workers = ("worker-0", "worker-1", "worker-2")
+    harness = Harness(SubscriptionSettings(workers=workers))
+    harness.assign()
+    owners = {harness.owner_of(record(0, key)).index: key for key in map(str, range(100))}
+    first, second = owners[0], owners[1]
+    harness.fetch(record(0, first), record(1, second))
+    for index in (0, 1):
+        harness.worker(index).die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    harness.deliver(1)
+    harness.fetch(record(2, second))
+    started = harness.work()
+    assert started.index(1) < started.index(2)
+
+
 def test_an_idle_worker_is_evicted_at_once_and_only_its_keys_move() -> None:
     harness = Harness(SubscriptionSettings(workers=(*TWO, "worker-2")))
     harness.assign(P0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, LaneState, is_keyless, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -249,3 +250,25 @@ def test_with_one_lease_per_key_a_recall_gives_the_lane_back_in_order() -> None:
     started = harness.work()
     assert [offset for offset in started if offset % 2] == [1, 3, 5]
     assert [offset for offset in started if not offset % 2] == [0, 2, 4]
+
+
+def test_a_lease_given_up_at_a_revoke_lets_nothing_from_the_backlog_past_its_lane() -> None:
+    """Found by the adversary: what waited behind the record went behind the backlog instead."""
+    harness = Harness(SubscriptionSettings(max_leases_per_key=1, leases_per_worker=2))
+    harness.assign(P0, P1)
+    harness.fetch(record(6, "a", P1))
+    harness.fetch(record(10, "a", P0), record(13, "a", P1))  # both wait for the lane's lease
+    harness.fetch(record(1, "b", P0))
+    harness.fetch(record(17, "a", P1))  # and this in the backlog, for there is no room
+    worker = harness.worker()
+    for offset in (6, 1):
+        running = worker.start()
+        assert running is not None
+        assert running.offset() == offset
+        if offset == 6:
+            worker.finish()
+    harness.tell(ev.Revoking([P0]))
+    harness.deliver()
+    worker.finish()
+    harness.tell(ev.Forget([P0]))
+    assert harness.work() == [13, 17]

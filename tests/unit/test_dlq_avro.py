@@ -15,16 +15,11 @@ from fastavro import parse_schema, schemaless_reader
 
 from kafka_keyshared.dlq import avro
 from kafka_keyshared.dlq.avro import Known, UnreadableError, decode, encode, fingerprint_of, pack
-from tests.unit.test_dlq_envelope import letter
+from tests.support.letters import V1_LETTER, a_publish
 
 V1_FINGERPRINT = "92ca56a647d525c1"
 
-# As version 1 wrote them: whatever comes later has to read them.
-V1_LETTER = bytes.fromhex(
-    "c30192ca56a647d525c10202026b020276040268020231026800000c6f72646572730622f6a1abfef9620e62696c"
-    "6c696e670a1456616c75654572726f721c6e6f207375636820666c6967687416202046696c65202e2e2e0ad00fa0"
-    "1f00"
-)
+# As version 1 wrote it, and V1_LETTER: whatever comes later has to read them.
 V1_TOMBSTONE_WITHOUT_KEY = bytes.fromhex(
     "c30192ca56a647d525c1020000000ac3bc6ec3af0080808080804001000a1456616c75654572726f721c6e6f2073"
     "75636820666c6967687416202046696c65202e2e2e0ad00fa01f04"
@@ -59,7 +54,7 @@ def test_letters_of_version_1_are_read_for_ever() -> None:
 def test_version_1_is_written_as_it_was() -> None:
     """A change of the schema file is a new version, beside the old one."""
     assert avro.known().fingerprint.hex() == V1_FINGERPRINT
-    assert pack(letter([("h", b"1"), ("h", None)]), "billing")[0] == V1_LETTER
+    assert pack(a_publish([("h", b"1"), ("h", None)]), "billing")[0] == V1_LETTER
 
 
 def test_a_tombstone_without_a_key_is_written_as_one() -> None:
@@ -72,17 +67,17 @@ def test_a_tombstone_without_a_key_is_written_as_one() -> None:
         headers=[("keyshared.replays", b"2")],
         timestamp=(0, -1),
     )
-    assert pack(replace(letter([]), record=record), "")[0] == V1_TOMBSTONE_WITHOUT_KEY
+    assert pack(replace(a_publish([]), record=record), "")[0] == V1_TOMBSTONE_WITHOUT_KEY
 
 
 def test_the_message_says_that_it_is_avro_and_nothing_else() -> None:
-    _, headers = pack(letter([("h", b"1")]), "billing")
+    _, headers = pack(a_publish([("h", b"1")]), "billing")
     assert headers == [("keyshared.content", b"avro")]
 
 
 def test_any_avro_reader_with_the_schema_file_reads_a_letter() -> None:
     schema = json.loads(avro.schema_text())
-    data, _ = pack(letter([]), "billing")
+    data, _ = pack(a_publish([]), "billing")
     found: Any = schemaless_reader(io.BytesIO(data[avro.HEAD_BYTES :]), schema, None)
     assert found["value"] == b"v"
     assert found["last_failure"].timestamp() == 2.0  # the file gives times their logical type
@@ -97,12 +92,12 @@ def test_the_fingerprint_is_the_one_of_the_avro_specification() -> None:
 @pytest.mark.parametrize("at", [-1, 0, 253_402_300_800_000, 2**62], ids=str)
 def test_a_timestamp_that_is_no_date_is_kept(at: int) -> None:
     record: Any = Message(topic="t", partition=0, offset=0, timestamp=(1, at))
-    sent = replace(letter([]), record=record)
+    sent = replace(a_publish([]), record=record)
     assert decode(pack(sent, "g")[0])["source_timestamp"] == at
 
 
 def test_texts_that_are_not_unicode_do_not_stop_a_letter() -> None:
-    data, _ = pack(letter([], "half a pair: \ud800"), "g")
+    data, _ = pack(a_publish([], "half a pair: \ud800"), "g")
     assert decode(data)["error_message"] == "half a pair: ?"
 
 
@@ -113,7 +108,7 @@ def test_the_replay_count_comes_from_the_record_and_its_other_marks_do_not() -> 
         ("keyshared.error.type", b"Old"),
         ("keyshared.replays", b"2"),
     ]
-    found = decode(pack(letter(headers), "g")[0])
+    found = decode(pack(a_publish(headers), "g")[0])
     assert found["replays"] == 2
     assert found["headers"] == [{"name": "own", "value": b"x"}]
 

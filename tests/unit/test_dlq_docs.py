@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.dlq import avro, envelope
-from tests.unit.test_dlq_envelope import letter
+from tests.support.letters import a_publish
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "headers.md"
 
@@ -22,7 +22,7 @@ def page() -> str:
 def test_every_header_of_a_letter_has_its_line_in_its_place(page: str) -> None:
     _, section = page.split("## The header form")
     told = re.findall(r"^\| `(keyshared\.[a-z.]+)` \|", section, re.MULTILINE)
-    assert told == [name for name, _ in envelope.headers_of(letter([]), "g")]
+    assert told == [name for name, _ in envelope.headers_of(a_publish([]), "g")]
 
 
 def test_the_page_has_the_newest_schema_and_its_fingerprint(page: str) -> None:

@@ -7,30 +7,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kafka_keyshared.core.events import Failure, Outcome, Publish
-from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.dlq.envelope import headers_of, source_of
+from tests.support.letters import a_publish
 from tests.support.records import record
-
-
-def letter(headers: list[tuple[str, Any]] | None, message: str = "no such flight") -> Publish:
-    source: Any = Message(
-        topic="orders",
-        partition=3,
-        offset=17,
-        key=b"k",
-        value=b"v",
-        headers=headers,
-        timestamp=(1, 1_700_000_000_123),
-    )
-    first = Failure(Outcome.ERROR, "KeyError", "first", "", 1_000)
-    last = Failure(Outcome.ERROR, "ValueError", message, "  File ...\n", 2_000)
-    return Publish("default", lane_of(source), source, 5, first, last)
 
 
 def test_the_records_own_headers_stay_as_they_are_and_in_order() -> None:
     own: list[tuple[str, Any]] = [("h", b"1"), ("h", b"2"), ("none", None), ("raw", b"\xff\x00")]
-    made = headers_of(letter(own), "billing")
+    made = headers_of(a_publish(own), "billing")
     assert made[:4] == own
     assert dict(made[4:]) == {
         "keyshared.source.topic": b"orders",
@@ -50,13 +34,13 @@ def test_the_records_own_headers_stay_as_they_are_and_in_order() -> None:
 
 @pytest.mark.parametrize("headers", [None, []])
 def test_a_record_without_headers(headers: list[tuple[str, Any]] | None) -> None:
-    assert all(name.startswith("keyshared.") for name, _ in headers_of(letter(headers), "g"))
+    assert all(name.startswith("keyshared.") for name, _ in headers_of(a_publish(headers), "g"))
 
 
 def test_a_replayed_letter_keeps_its_replay_count_and_none_of_its_earlier_life() -> None:
-    before = headers_of(letter([("own", b"x")]), "g")
+    before = headers_of(a_publish([("own", b"x")]), "g")
     replayed = [(name, b"3" if name == "keyshared.replays" else value) for name, value in before]
-    made = headers_of(letter(replayed, "again"), "other")
+    made = headers_of(a_publish(replayed, "again"), "other")
     names = [name for name, _ in made]
     assert len(names) == len(set(names))
     assert made[0] == ("own", b"x")
@@ -66,18 +50,18 @@ def test_a_replayed_letter_keeps_its_replay_count_and_none_of_its_earlier_life()
 
 
 def test_texts_that_are_not_unicode_do_not_stop_a_letter() -> None:
-    made = dict(headers_of(letter([], "half a pair: \ud800"), "g"))
+    made = dict(headers_of(a_publish([], "half a pair: \ud800"), "g"))
     assert made["keyshared.error.message"] == b"half a pair: ?"
 
 
 def test_the_source_of_a_letter_can_be_read_back() -> None:
-    assert source_of(list(headers_of(letter([("h", b"1")]), "g"))) == ("orders", 3, 17)
+    assert source_of(list(headers_of(a_publish([("h", b"1")]), "g"))) == ("orders", 3, 17)
 
 
 def test_a_producers_look_alike_changes_nothing() -> None:
     fake: list[tuple[str, Any]] = [("keyshared.source.offset", b"99")]
-    assert source_of([*fake, *headers_of(letter([]), "g")]) == ("orders", 3, 17)
-    assert source_of(list(headers_of(letter(fake), "g"))) == ("orders", 3, 17)
+    assert source_of([*fake, *headers_of(a_publish([]), "g")]) == ("orders", 3, 17)
+    assert source_of(list(headers_of(a_publish(fake), "g"))) == ("orders", 3, 17)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_keyshared.dlq import avro, envelope
 from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, read_letter
-from tests.unit.test_dlq_avro import V1_LETTER
-from tests.unit.test_dlq_envelope import letter
+from tests.support.letters import V1_LETTER, a_publish
 
 FORMS = {"headers": envelope.pack, "avro": avro.pack}
 
@@ -35,7 +34,7 @@ def found(
 @pytest.mark.parametrize("form", FORMS)
 def test_both_forms_say_the_same(form: str) -> None:
     own: list[tuple[str, Any]] = [("h", b"1"), ("h", None), ("keyshared.replays", b"2")]
-    value, headers = FORMS[form](letter(own), "billing")
+    value, headers = FORMS[form](a_publish(own), "billing")
     read = found(value, headers)
     assert (read.kind.value, str(read.at), read.written) == (form, "1:4", 9)
     assert (read.key, read.value, read.headers) == (b"k", b"v", [("h", b"1"), ("h", None)])
@@ -54,7 +53,7 @@ def test_avro_is_known_by_its_fingerprint_where_the_header_was_lost() -> None:
 
 def test_a_header_letter_of_an_avro_letter_is_a_header_letter() -> None:
     """The dead-letter topic was consumed too, by something that failed on the letter."""
-    headers = envelope.headers_of(letter([("keyshared.content", b"avro")]), "g")
+    headers = envelope.headers_of(a_publish([("keyshared.content", b"avro")]), "g")
     read = found(V1_LETTER, headers)
     assert (read.kind, read.value) == (Kind.HEADERS, V1_LETTER)
 
@@ -65,7 +64,7 @@ def test_the_last_header_of_a_name_counts() -> None:
         ("keyshared.replays", b"0"),
         ("keyshared.error.type", b"Fake"),
     ]
-    true = envelope.headers_of(letter([("keyshared.replays", b"7")]), "g")
+    true = envelope.headers_of(a_publish([("keyshared.replays", b"7")]), "g")
     told = found(b"v", [*fake, *true]).told
     assert told is not None
     assert (told.source.offset, told.replays, told.error_type) == (17, 7, "ValueError")

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli import dlq as module
-from kafka_keyshared.cli.dlq import Wanted, when
+from kafka_keyshared.cli import dlq, letters
+from kafka_keyshared.cli.letters import Wanted, when
+from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter, Place
 from kafka_keyshared.dlq.summary import MOST_GROUPS, OTHERS, Summary
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process
-from tests.unit.test_dlq_plan import a_letter
+from tests.support.letters import a_letter
 
 LETTER = a_letter((1, 7), ("t", 0, 3), group="g", error_type="ValueError", error_message="no such")
 
@@ -159,9 +160,9 @@ def test_what_a_terminal_would_obey_is_not_printed(
         headers=[(evil, evil.encode())],
         value=evil.encode(),
     )
-    monkeypatch.setattr(module, "reading", lambda conf: nullcontext())
-    monkeypatch.setattr(module, "letters_of", lambda *_: iter([letter]))
-    monkeypatch.setattr(module, "require_broker", lambda conf: None)
+    monkeypatch.setattr(dlq, "reading", lambda conf: nullcontext())
+    monkeypatch.setattr(scan, "letters", lambda *_: iter([letter]))
+    monkeypatch.setattr(letters, "require_broker", lambda conf: None)
     for verb in (["ls"], ["show", "0:0"]):
         ended = in_process(capsys, "dlq", *verb, "-b", "b:1", "-t", "x.dlq")
         assert ended.status == 0

@@ -8,39 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
-from kafka_keyshared.dlq.plan import BYTES_PER_LETTER, Order, Plan, digest_of, mark_of
+from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.dlq.plan import BYTES_PER_LETTER, Plan, digest_of, mark_of
 from kafka_keyshared.errors import ConfigError
-
-
-def a_letter(
-    at: tuple[int, int],
-    source: tuple[str, int, int] | None,
-    key: bytes | None = b"k",
-    *,
-    replays: int = 0,
-    value: bytes | None = b"v",
-    timestamp: int | None = 1_000,
-    **more: Any,
-) -> Letter:
-    """A letter of the header form, or a foreign one without a source."""
-    told = source and Told(Source(*source), timestamp=timestamp, replays=replays, **more)
-    kind = Kind.HEADERS if told else Kind.FOREIGN
-    return Letter(Place(*at), 5, kind, key, value, [], told or None, "" if told else "foreign")
-
-
-def planned(
-    letters: list[Letter],
-    *,
-    max_replays: int = 3,
-    order: Order = "key",
-    already: frozenset[Place] = frozenset(),
-) -> Plan:
-    plan = Plan(max_replays, order, 10_000)
-    for letter in letters:
-        plan.add(letter, digest_of(letter), already=letter.at in already)
-    plan.close()
-    return plan
+from tests.support.letters import a_letter, planned
 
 
 def lane_from(plan: Plan, first: int) -> list[Place]:

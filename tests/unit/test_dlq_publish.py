@@ -17,8 +17,8 @@ from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
 from tests.conftest import Eventually
+from tests.support.letters import a_publish
 from tests.support.live import read_all
-from tests.unit.test_dlq_envelope import letter
 
 
 class FakeProducer:
@@ -84,7 +84,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> None:
-    sent = letter([("h", b"1")])
+    sent = a_publish([("h", b"1")])
     desk.publisher.publish(sent)
     ((topic, what, _),) = desk.producer.waiting
     assert topic == "orders.dlq"
@@ -109,7 +109,7 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
 def test_a_refused_letter_is_told_with_topic_reason_and_cure(
     desk: Desk, code: int, cure: str
 ) -> None:
-    sent = letter([])
+    sent = a_publish([])
     desk.publisher.publish(sent)
     desk.producer.answer = KafkaError(code)
     desk.publisher.serve()
@@ -122,7 +122,7 @@ def test_a_refused_letter_is_told_with_topic_reason_and_cure(
 
 
 def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk) -> None:
-    first, second = letter([]), letter([])
+    first, second = a_publish([]), a_publish([])
     for each in (first, second):
         desk.publisher.publish(each)
     desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -137,7 +137,7 @@ def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk
 
 def test_what_is_too_large_alone_is_told_once_with_its_size(desk: Desk) -> None:
     desk.kind.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
     for _ in range(3):
         desk.publisher.serve()
     (told,) = desk.told
@@ -146,7 +146,7 @@ def test_what_is_too_large_alone_is_told_once_with_its_size(desk: Desk) -> None:
 
 
 def test_what_is_on_its_way_again_is_waited_for_at_the_end(desk: Desk) -> None:
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
     desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
     desk.publisher.close(1.0)
     assert [told.error for told in desk.told] == [None]
@@ -157,18 +157,18 @@ def test_after_a_fatal_error_the_next_letter_goes_with_a_new_producer(
     desk: Desk, at_once: bool
 ) -> None:
     fatal = KafkaError(KafkaError._FATAL)
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
     broken = desk.producer
     if at_once:
         desk.kind.refusal = KafkaException(fatal)
-        desk.publisher.publish(letter([]))
+        desk.publisher.publish(a_publish([]))
         desk.kind.refusal = None
         assert len(desk.told) == 1
     else:
         broken.answer = fatal
         desk.publisher.serve()
     desk.now += module.REMAKE_AFTER
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
     assert desk.kind.made == 2
     desk.publisher.serve()
     desk.publisher.serve()
@@ -181,7 +181,7 @@ def test_a_fatal_error_that_the_client_raises_ends_no_instance(desk: Desk) -> No
     denied = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no permission", fatal=True)
 
     desk.kind.fatal = denied
-    sent = [letter([]), letter([])]
+    sent = [a_publish([]), a_publish([])]
     for each in sent:
         desk.publisher.publish(each)
     desk.publisher.serve()
@@ -196,10 +196,10 @@ def test_a_fatal_error_that_the_client_raises_ends_no_instance(desk: Desk) -> No
 
 def test_producers_are_not_made_in_a_spin_when_each_one_fails(desk: Desk) -> None:
     desk.kind.answer = KafkaError(KafkaError._FATAL)
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
     desk.publisher.serve()
     for _ in range(50):
-        desk.publisher.publish(letter([]))
+        desk.publisher.publish(a_publish([]))
         desk.publisher.serve()
     assert desk.kind.made == 1
     assert len(desk.told) == 51
@@ -213,7 +213,7 @@ def test_a_producer_that_cannot_be_made_is_told_and_not_lost(
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
 
     monkeypatch.setattr(module, "Producer", refuse)
-    sent = letter([])
+    sent = a_publish([])
     desk.publisher.publish(sent)
     (told,) = desk.told
     assert told.publish is sent
@@ -233,7 +233,7 @@ def test_a_letter_that_cannot_even_be_sent_is_told_and_not_lost(
     desk: Desk, refusal: BaseException
 ) -> None:
     desk.kind.refusal = refusal
-    sent = letter([])
+    sent = a_publish([])
     desk.publisher.publish(sent)
     (told,) = desk.told
     assert told.publish is sent
@@ -263,7 +263,7 @@ def test_headers_that_cannot_be_read_are_told_and_not_lost(
             return lambda: "orders"
 
     source: Any = Unreadable()
-    whole = letter([])
+    whole = a_publish([])
     sent = Publish("default", whole.lane, source, 1, whole.first, whole.last)
     publisher = DeadLetterPublisher({}, lambda topic: f"{topic}.dlq", desk.told.append, form=form)
     publisher.publish(sent)
@@ -277,7 +277,7 @@ def test_in_the_avro_form_the_key_stays_and_the_value_has_all_the_rest(desk: Des
     publisher = DeadLetterPublisher(
         {"group.id": "g"}, lambda topic: f"{topic}.dlq", desk.told.append, form="avro"
     )
-    publisher.publish(letter([("h", b"1")]))
+    publisher.publish(a_publish([("h", b"1")]))
     line: Any = publisher._lines[0].producer
     ((topic, what, _),) = line.waiting
     assert (topic, what["key"]) == ("orders.dlq", b"k")
@@ -288,8 +288,8 @@ def test_in_the_avro_form_the_key_stays_and_the_value_has_all_the_rest(desk: Des
 def test_one_producer_is_made_for_the_first_letter_and_flushed_at_the_end(desk: Desk) -> None:
     desk.publisher.serve()
     assert desk.kind.made == 0
-    desk.publisher.publish(letter([]))
-    desk.publisher.publish(letter([]))
+    desk.publisher.publish(a_publish([]))
+    desk.publisher.publish(a_publish([]))
     assert desk.kind.made == 1
     desk.publisher.close(1.0)
     assert [told.error for told in desk.told] == [None, None]
@@ -330,7 +330,7 @@ def test_letters_arrive_unchanged_on_a_live_topic(
     conf = {"bootstrap.servers": embedded_cluster.bootstrap, "group.id": "g"}
     publisher = DeadLetterPublisher(conf, lambda _: topic, told.append)
     own: list[tuple[str, Any]] = [("h", b"1"), ("h", None)]
-    publisher.publish(letter(own))
+    publisher.publish(a_publish(own))
 
     def answered() -> bool:
         publisher.serve()

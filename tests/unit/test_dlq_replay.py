@@ -14,7 +14,7 @@ from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter, Place
 from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Refusal, Replay, headers_for
-from tests.unit.test_dlq_plan import a_letter, planned
+from tests.support.letters import a_letter, planned
 
 Tell = Callable[[Refusal | None], None]
 

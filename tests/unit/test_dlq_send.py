@@ -12,7 +12,7 @@ from kafka_keyshared.dlq import send as module
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.replay import Refusal
 from kafka_keyshared.dlq.send import ANY_PARTITION, KafkaSender
-from tests.unit.test_dlq_plan import a_letter
+from tests.support.letters import a_letter
 
 
 class FakeProducer:

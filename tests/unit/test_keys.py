@@ -538,8 +538,8 @@ def test_options_that_cannot_work_are_refused_before_anything_is_consumed(
 
 def test_an_app_takes_a_function_for_its_key_and_leaves_ours_as_they_are() -> None:
     ours = from_header("k")
-    assert KeyShared(CONF, ["orders"], key=ours)._settings.key_of is ours
-    own = KeyShared(CONF, ["orders"], key=lambda record: record.offset())._settings.key_of
+    assert KeyShared(CONF, ["orders"], key=ours).subscription.key_of is ours
+    own = KeyShared(CONF, ["orders"], key=lambda record: record.offset()).subscription.key_of
     assert own is not None
     assert own(message()) == b"1"
     with pytest.raises(ConfigError, match="one record"):

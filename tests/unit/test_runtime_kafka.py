@@ -96,9 +96,23 @@ def test_no_exception_leaves_a_shielded_callback(caplog: pytest.LogCaptureFixtur
     def callback(*_args: Any) -> None:
         raise ZeroDivisionError
 
-    shielded(callback, "stats_cb")("statistics")
+    ended: list[BaseException] = []
+    shielded(callback, "stats_cb", ended.append)("statistics")
     assert "stats_cb failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+    assert ended == []
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_is_to_end_the_program_does_not_leave_a_shielded_callback_either(
+    kind: type[BaseException],
+) -> None:
+    def callback(*_args: Any) -> None:
+        raise kind
+
+    ended: list[BaseException] = []
+    shielded(callback, "error_cb", ended.append)("error")
+    assert [type(each) for each in ended] == [kind]
 
 
 # --- the real client, with nobody at the other end ---
@@ -170,6 +184,7 @@ def test_an_unreachable_cluster_is_named_with_what_to_try(nowhere: Make) -> None
     assert made.address in said
     assert "no broker answered" in said
     assert "security.protocol" in said
+    assert "Connection refused" in said, "the reason, not that every broker is down"
     assert caught.value.exit_code == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.subscription import SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import CommittedOffset
@@ -178,6 +178,15 @@ def test_an_end_of_a_partition_that_is_gone_is_ignored(stage: Stage) -> None:
     planned(stage, event(KafkaError._PARTITION_EOF, P1, offset=23))
     stage.step()
     assert P1 not in stage.core.partitions
+
+
+def test_a_group_that_refuses_this_member_is_told_with_the_cure(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned(stage, event(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+    stage.step()
+    assert stage.loop.halted is None
+    assert "partition.assignment.strategy" in caplog.text
 
 
 def test_a_fatal_event_halts_and_a_transient_one_does_not(

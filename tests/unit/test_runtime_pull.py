@@ -205,6 +205,44 @@ def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
     assert again.offset() == 1
 
 
+def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Bench) -> None:
+    """Or one attempt would be enough for a stop to drop or dead-letter what was never tried."""
+
+    def said_by(leave: Callable[[PullMember], None]) -> list[Outcome]:
+        cell = Cell("worker-0", bench.reports.put)
+        cell.put(Slice("default", 0, [record(1)]))
+        member = PullMember(cell)
+        assert member.receive(1) is not None
+        leave(member)
+        return [each.failure.outcome for each in bench.said() if isinstance(each, Failed)]
+
+    def breaks(member: PullMember) -> None:
+        with pytest.raises(ValueError, match="bad"), member:
+            raise ValueError("bad")
+
+    def is_interrupted(member: PullMember) -> None:
+        with pytest.raises(KeyboardInterrupt), member:
+            raise KeyboardInterrupt
+
+    assert said_by(PullMember.close) == [Outcome.GIVEN_BACK]
+    assert said_by(is_interrupted) == [Outcome.GIVEN_BACK]
+    assert said_by(breaks) == [Outcome.ERROR]
+
+
+def test_once_the_instance_is_over_a_word_about_a_record_is_refused(bench: Bench) -> None:
+    """Nobody hears it any more: the record runs again at the next start."""
+    member = PullMember(bench.cell)
+    bench.put(record(1), record(2, "other"))
+    first, second = member.receive(1), member.receive(1)
+    assert first is not None
+    assert second is not None
+    bench.cell.end()
+    with pytest.raises(LeaseOverError):
+        first.ack()
+    with pytest.raises(LeaseOverError):
+        second.nack()
+
+
 def test_a_waiting_member_is_woken_by_a_record_by_its_leaving_and_by_the_end(bench: Bench) -> None:
     for wake in (lambda: bench.put(record(1)), bench.cell.leave):
         got: list[Any] = []
@@ -249,11 +287,45 @@ def test_a_cancelled_receive_takes_no_record_along(bench: Bench) -> None:
     assert asyncio.run(consume()) == 5
 
 
+@pytest.mark.parametrize("rounds", range(6))
+def test_a_receive_that_is_cancelled_as_it_wakes_takes_no_record_along(
+    bench: Bench, rounds: int
+) -> None:
+    """``asyncio.wait_for`` of Python 3.11 would swallow that cancellation."""
+    member = PullMember(bench.cell)
+
+    async def cancel_as_it_wakes() -> bool:
+        waiting = asyncio.create_task(member.receive_async(30))
+        while not bench.cell._wakers:
+            await asyncio.sleep(0)
+        bench.put(record(5))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        in_time = waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled() == in_time
+        return in_time
+
+    cancelled = asyncio.run(cancel_as_it_wakes())
+    assert len(bench.cell.held()) == (0 if cancelled else 1)
+
+
+def test_receives_that_found_nothing_leave_nothing_behind(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            assert await member.receive_async(0) is None
+
+    asyncio.run(look(3))
+    assert not bench.cell._wakers
+
+
 # --- a split member ---
 
 
 def member_of(bench: Bench, *, auto_ack: bool = False) -> SplitMember:
-    return SplitMember(bench.cell, lambda: None, auto_ack=auto_ack)
+    return SplitMember(bench.cell, lambda timeout: None, auto_ack=auto_ack)
 
 
 def settled(bench: Bench) -> list[int]:
@@ -279,6 +351,47 @@ def test_offsets_are_exclusive_as_the_clients_are(bench: Bench) -> None:
     offsets = [ClientPartition("orders", 0, 3)]
     member.store_offsets(offsets=offsets)
     assert settled(bench) == [1, 2]
+
+
+def test_what_comes_late_waits_until_nothing_later_is_held(bench: Bench) -> None:
+    """A commit says what is done by an offset, and would settle what has only just come."""
+    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    member = member_of(bench)
+    bench.put(record(3, "a"), record(5, "b"), record(0, "c"), record(0, "c", P1), record(7, "c"))
+    first = member.consume(10, 1)
+    assert [each.offset() for each in first] == [3, 5], "and the lane waits with its record"
+    member.commit(message=first[0])
+    assert settled(bench) == [3]
+    assert member.consume(10, 0) == []
+    member.commit(message=first[1])
+    assert [each.offset() for each in member.consume(10, 1)] == [0, 0, 7]
+    assert settled(bench) == [5]
+
+
+def test_a_member_that_waits_is_woken_by_a_commit_from_another_thread(bench: Bench) -> None:
+    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    member = member_of(bench)
+    bench.put(record(3, "a"), record(0, "c"))
+    assert member.poll(1) is not None
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(member.poll(30)))
+    waiting.start()
+    member.commit()
+    waiting.join(30)
+    assert [each.offset() for each in found] == [0]
+
+
+def test_a_message_that_is_not_held_any_more_settles_nothing(bench: Bench) -> None:
+    """Such as one of an earlier epoch, while the partition is read again from further back."""
+    member = member_of(bench)
+    bench.put(record(9, "a"))
+    late = member.poll(1)
+    member.commit(message=late)
+    bench.put(record(2, "b"))
+    assert member.poll(1) is not None
+    bench.said()
+    member.commit(message=late)
+    assert settled(bench) == []
 
 
 def test_with_auto_ack_the_next_poll_settles_what_the_last_one_returned(bench: Bench) -> None:

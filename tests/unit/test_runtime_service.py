@@ -192,6 +192,6 @@ def test_every_worker_of_a_pool_has_its_own_thread() -> None:
     specs = [WorkerSpec("s", n, f"worker-{n}", lambda: (print, None)) for n in range(3)]
     pool = ThreadPool(specs, SimpleQueue())
     pool.start()
-    names = {cell.thread.name for cell in pool._cells.values() if cell.thread is not None}
+    names = {cell.thread.name for cell in pool.cells.values() if cell.thread is not None}
     assert names == {f"keyshared-s-worker-{n}" for n in range(3)}
     assert pool.stop(30.0) == []

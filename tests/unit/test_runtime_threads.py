@@ -333,7 +333,7 @@ def dying_bench(handler: Any) -> Bench:
 
 
 def await_death(pool: ThreadPool) -> None:
-    (cell,) = pool._cells.values()
+    (cell,) = pool.cells.values()
     assert cell.thread is not None
     cell.thread.join(WAIT)
     assert pool.dead() == [("default", 0)]

@@ -60,7 +60,8 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Count letters by source topic and error, and list the newest. No values, no headers."""
-    from kafka_keyshared.cli.dlq import Wanted, Where, ls_verb
+    from kafka_keyshared.cli.dlq import ls_verb
+    from kafka_keyshared.cli.letters import Wanted, Where
 
     wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
     shown = Output.JSON if json else output
@@ -81,7 +82,8 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Show one letter whole: what failed, why, with which stack, and the record."""
-    from kafka_keyshared.cli.dlq import Where, make_decoder, show_verb
+    from kafka_keyshared.cli.dlq import show_verb
+    from kafka_keyshared.cli.letters import Where, make_decoder
 
     shown = Output.JSON if json else output
     where = Where(bootstrap_server, topic, config, x or [])
@@ -112,8 +114,8 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     x: ClientSettings = None,
 ) -> int:
     """Write letters with everything in them, one JSON object a line."""
-    from kafka_keyshared.cli.dlq import Wanted, Where, make_decoder
     from kafka_keyshared.cli.dlq_export import export_verb
+    from kafka_keyshared.cli.letters import Wanted, Where, make_decoder
 
     wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
     where, decoder = Where(bootstrap_server, topic, config, x or []), make_decoder(payload, schema)
@@ -163,8 +165,8 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
 
     Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
     """
-    from kafka_keyshared.cli.dlq import Wanted, Where
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
+    from kafka_keyshared.cli.letters import Wanted, Where
 
     wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
     arguments = ReplayArguments(

@@ -1,0 +1,72 @@
+"""A client that belongs to no group: it asks or reads, and neither joins, commits nor writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from kafka_keyshared.errors import ConfigError
+
+QUIET: Mapping[str, Any] = {
+    # The reason is told once, in the error; the client would log every attempt.
+    "log_level": 2,
+    "reconnect.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 500,
+    # By default a port that takes connections and never answers is reported after 30 s.
+    "socket.connection.setup.timeout.ms": 4_000,
+}
+
+NOT_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+"""Answers for a group that nobody asked for before: its coordinator is still reading its log."""
+
+ASK_AGAIN_AFTER = 0.1
+"""Seconds until a coordinator is asked again that does not know yet."""
+
+# They are about the user's own consumer, which this is not. oauth_cb has to stay: it lets us in.
+_CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
+
+
+def outsider(conf: Mapping[str, Any], reasons: list[str]) -> Consumer:
+    """Return a client that only asks or reads: it is never subscribed, so no group hears of it.
+
+    ``reasons`` is filled with what the client says is wrong. Raises :class:`ConfigError` when it
+    refuses a setting.
+    """
+    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
+    own.setdefault("group.id", "unused")
+    own |= {**QUIET, "error_cb": lambda error: reasons.append(error.str())}
+    try:
+        return Consumer(own)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise refused(error) from error
+
+
+def address_of(conf: Mapping[str, Any]) -> str:
+    """Return where the cluster is said to be."""
+    return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
+
+
+def refused(error: Exception) -> ConfigError:
+    """Return the error for a configuration that the client does not take."""
+    return ConfigError(
+        f"the Kafka client refuses its configuration: {text_of(error)}; see -X, and [kafka] in the "
+        "file"
+    )
+
+
+def telling(reasons: list[str]) -> str:
+    """Return the last reason that names a cause; "all brokers are down" does not."""
+    causes = [reason for reason in reasons if "brokers are down" not in reason]
+    return (causes or reasons or [""])[-1]
+
+
+def text_of(error: Exception) -> str:
+    """Return the words of an error of the client."""
+    reason = error.args[0] if error.args else error
+    return reason.str() if isinstance(reason, KafkaError) else str(reason) or "no answer in time"

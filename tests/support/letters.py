@@ -1,0 +1,66 @@
+"""Dead letters for tests: what the core asks to be written, and what is read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Message
+
+from kafka_keyshared.core.events import Failure, Outcome, Publish
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
+from kafka_keyshared.dlq.plan import Order, Plan, digest_of
+
+# As version 1 wrote it: whatever comes later has to read it.
+V1_LETTER = bytes.fromhex(
+    "c30192ca56a647d525c10202026b020276040268020231026800000c6f72646572730622f6a1abfef9620e62696c"
+    "6c696e670a1456616c75654572726f721c6e6f207375636820666c6967687416202046696c65202e2e2e0ad00fa0"
+    "1f00"
+)
+
+
+def a_publish(headers: list[tuple[str, Any]] | None, message: str = "no such flight") -> Publish:
+    """The command to write the dead letter of a record with these headers."""
+    source: Any = Message(
+        topic="orders",
+        partition=3,
+        offset=17,
+        key=b"k",
+        value=b"v",
+        headers=headers,
+        timestamp=(1, 1_700_000_000_123),
+    )
+    first = Failure(Outcome.ERROR, "KeyError", "first", "", 1_000)
+    last = Failure(Outcome.ERROR, "ValueError", message, "  File ...\n", 2_000)
+    return Publish("default", lane_of(source), source, 5, first, last)
+
+
+def a_letter(
+    at: tuple[int, int],
+    source: tuple[str, int, int] | None,
+    key: bytes | None = b"k",
+    *,
+    replays: int = 0,
+    value: bytes | None = b"v",
+    timestamp: int | None = 1_000,
+    **more: Any,
+) -> Letter:
+    """A letter of the header form, or a foreign one without a source."""
+    told = source and Told(Source(*source), timestamp=timestamp, replays=replays, **more)
+    kind = Kind.HEADERS if told else Kind.FOREIGN
+    return Letter(Place(*at), 5, kind, key, value, [], told or None, "" if told else "foreign")
+
+
+def planned(
+    letters: list[Letter],
+    *,
+    max_replays: int = 3,
+    order: Order = "key",
+    already: frozenset[Place] = frozenset(),
+) -> Plan:
+    """A plan that has seen all of these letters."""
+    plan = Plan(max_replays, order, 10_000)
+    for letter in letters:
+        plan.add(letter, digest_of(letter), already=letter.at in already)
+    plan.close()
+    return plan
