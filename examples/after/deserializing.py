@@ -1,6 +1,8 @@
 """After: the deserializers are callables that run in the workers, just before the handler.
 
 Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python deserializing.py
+TOPIC has values in JSON with a "total". A group does nothing twice: to see this and its twin in
+examples/before do the same orders, give each a GROUP and an OUT of its own.
 """
 
 import json

@@ -1,6 +1,8 @@
 """After: the callbacks are called as ever; on_revoke when the last order of a partition is done.
 
 Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python own_on_assign.py
+TOPIC has records with keys. A group does nothing twice: to see this and its twin in
+examples/before do the same orders, give each a GROUP and an OUT of its own.
 """
 
 import os

@@ -1,6 +1,8 @@
 """After: the same loop, unchanged, once for each of 16 members of a split consumer.
 
 Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python poll_loop.py
+TOPIC has records with keys. A group does nothing twice: to see this and its twin in
+examples/before do the same orders, give each a GROUP and an OUT of its own.
 """
 
 import os

@@ -1,6 +1,8 @@
 """Before: a DeserializingConsumer, which cannot even fetch more than one record at a time.
 
 Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python deserializing.py
+TOPIC has values in JSON with a "total". A group does nothing twice: to see this and its twin in
+examples/after do the same orders, give each a GROUP and an OUT of its own.
 """
 
 import json

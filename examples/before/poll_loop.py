@@ -1,6 +1,8 @@
 """Before: a poll loop, one record after the other, however many keys there are.
 
 Run with: KAFKA=localhost:9092 TOPIC=orders GROUP=billing OUT=billed.txt python poll_loop.py
+TOPIC has records with keys. A group does nothing twice: to see this and its twin in
+examples/after do the same orders, give each a GROUP and an OUT of its own.
 """
 
 import os

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import tomllib
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafka_keyshared.config import Layers, Options, layered
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.node import free_ports
 from tests.conftest import Eventually
 from tests.helm.chart import CASES, DEFAULTS, Values, case, container, minimal, one, render, toml
 from tests.support.cli import Ended, Running, as_user, in_process
@@ -147,11 +147,6 @@ def values_for(cluster: Cluster, topic: str, port: int) -> Values:
     )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_the_rendered_command_runs_answers_its_probes_and_stops_cleanly(
     embedded_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -160,7 +155,7 @@ def test_the_rendered_command_runs_answers_its_probes_and_stops_cleanly(
     for number in range(20):
         producer.produce(topic, b"value", b"key-%d" % number, number % 2)
     assert producer.flush(60) == 0
-    port = free_port()
+    (port,) = free_ports(1)
     objects = render(values_for(embedded_cluster, topic, port))
     made = container(objects)
     probes = {name: made[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness")}
