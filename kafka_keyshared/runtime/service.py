@@ -372,13 +372,7 @@ class KeyShared:
         """Return how each worker of an app with a handler is made."""
         make = decoding(maker(self._handler), *self._serdes)
         return [
-            WorkerSpec(
-                self.subscription.name,
-                index,
-                name,
-                make,
-                self._dead_letter_on,
-            )
+            WorkerSpec(self.subscription.name, index, name, make, self._dead_letter_on)
             for index, name in enumerate(self.subscription.workers)
         ]
 

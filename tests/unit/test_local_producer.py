@@ -243,8 +243,9 @@ def test_a_full_client_queue_slows_down_and_loses_nothing(
 
 def test_a_failed_delivery_is_raised_by_every_later_call(topic: str) -> None:
     cluster = EmbeddedCluster()
+    # The first record waits half a second and more for the id of an idempotent producer.
     producer = MeteredProducer(
-        {"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 300, "log_level": 0}
+        {"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 2_000, "log_level": 0}
     )
     cluster.create_topic(topic, 1)
     producer.produce(topic, None, VALUE, partition=0)
