@@ -21,8 +21,11 @@ from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 
 SLOT_MASK = SLOTS - 1
 
+KEYS_KEPT = 4
+"""So many windows full of derived keys are kept before those of settled records are dropped."""
+
 KEYS_SPARE = 1_000
-"""So many derived keys more than twice the window are kept before the settled ones are dropped."""
+"""And so many more, for windows of a few records."""
 
 KeyOf: TypeAlias = Callable[[Record], bytes | None]
 """A key function: the record's key, None for a null key.
@@ -31,6 +34,9 @@ It raises :class:`Undecodable` for a record that will never have a readable key 
 counts as that), and :class:`Retry` while the key cannot be read just now. For a message that is an
 error of the client and no record it returns None or raises.
 """
+
+KeysOfAll: TypeAlias = Callable[[Sequence[Record]], list[bytes | None]]
+"""A key function's ``of_all``: many keys at once; where it raises, it is asked record by record."""
 
 NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
 """What a null key means: a lane for each such record, one for all of them, or undecodable."""
@@ -171,8 +177,10 @@ class DerivedKeys(OwnKeys):
     ) -> None:
         super().__init__(scope, nulls)
         self._key_of = key_of
+        # Of a key function that can tell the keys of a whole chunk, without a call for each record.
+        self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self._undecodable_is_null = undecodable_is_null
-        self._most = 2 * window_records + KEYS_SPARE
+        self._most = KEYS_KEPT * window_records + KEYS_SPARE
         self._keys = {}
         self.key, self.lane = self._known_key, self._lane
 
@@ -181,6 +189,28 @@ class DerivedKeys(OwnKeys):
 
     def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
         """Append the records to their backlogs; return those that are client events."""
+        if self._of_all is None or self.unread:
+            return self._route_each(records, rows, alone)
+        try:
+            found = self._of_all(records)
+        except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
+            return self._route_each(records, rows, alone)
+        self._keys.update(zip(map(id, records), found, strict=True))
+        hash_key, seed, mask = mmh3.hash, SLOT_SEED, SLOT_MASK
+        events: list[Record] = []
+        keyed = zip(records, found, strict=True)
+        while True:
+            try:
+                for record, key in keyed:
+                    rows[hash_key(key, seed) & mask].append(record)  # type: ignore[arg-type]
+            except TypeError:  # the hash of None
+                self._keyless(record, rows, alone, events)
+            else:
+                return events
+
+    def _route_each(
+        self, records: Sequence[Record], rows: Rows, alone: list[Record]
+    ) -> list[Record]:
         key_of, keys, hash_key = self._key_of, self._keys, mmh3.hash
         seed, mask = SLOT_SEED, SLOT_MASK
         events: list[Record] = []

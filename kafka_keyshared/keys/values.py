@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
-from types import FunctionType
 from typing import Any
 from weakref import WeakSet
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.model import Undecodable
 
-_OURS: WeakSet[FunctionType] = WeakSet()
+_OURS: WeakSet[Any] = WeakSet()
 
 
 def ours(key_of: KeyOf) -> KeyOf:
     """Mark a key function that returns bytes and raises what it should, without any wrapping."""
-    if isinstance(key_of, FunctionType):
-        _OURS.add(key_of)
+    _OURS.add(key_of)
     return key_of
 
 
 def is_ours(key_of: object) -> bool:
     """Say whether it is marked so."""
-    return isinstance(key_of, FunctionType) and key_of in _OURS
+    return isinstance(key_of, Hashable) and key_of in _OURS
 
 
 def key_bytes(value: Any) -> bytes | None:

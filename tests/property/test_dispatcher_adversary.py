@@ -107,6 +107,7 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # So that keys of settled records are forgotten many times in a life this short.
+    monkeypatch.setattr(keying, "KEYS_KEPT", 2)
     monkeypatch.setattr(keying, "KEYS_SPARE", 0)
     reached = live(range(20_000, 20_000 + 170 * SCALE), KeyedAdversary)
     expect_reached(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -117,6 +117,7 @@ def test_the_key_is_asked_for_once_for_each_record_whatever_happens_to_it(one_le
 def test_keys_of_settled_records_are_forgotten_and_those_of_held_ones_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(keying, "KEYS_KEPT", 2)
     monkeypatch.setattr(keying, "KEYS_SPARE", 0)
     made = member(window=5, attempts=50)
     everything = [headed(offset, b"a" if offset == 0 else b"b") for offset in range(60)]
@@ -431,3 +432,39 @@ def test_one_that_turns_out_to_be_undecodable_goes_to_its_policy() -> None:
     assert made.publishes[0].last.message == "schema 7: the registry knows no such schema"
     made.dead_letter()
     assert made.committed() == (1, [])
+
+
+class KeysAtOnce:
+    """A key function that tells a chunk's keys at once, unless one of them cannot be read."""
+
+    def __init__(self) -> None:
+        self.singly = 0
+
+    def __call__(self, item: Record) -> bytes | None:
+        self.singly += 1
+        return from_header(item)
+
+    def of_all(self, items: Sequence[Record]) -> list[bytes | None]:
+        return [from_header(each) for each in items]
+
+
+@pytest.mark.parametrize("nulls", ["any", "one-lane", "reject"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_keys_told_at_once_route_as_keys_told_singly(nulls: NullKeys, broken: bool) -> None:
+    at_once = KeysAtOnce()
+    made = [member(nulls=nulls, key_of=each) for each in (at_once, from_header)]
+    keys = [b"a", None, b"b", BROKEN if broken else b"c", None, b"a", b""]
+    for each in made:
+        each.fetch(*[headed(offset, key) for offset, key in enumerate(keys)])
+        each.fetch(FakeRecord(P0, 7, None, error="an event"), headed(8, b"a"))
+    backlogs = [
+        [
+            [item.offset() for item in share.records]
+            for worker in each.sub().workers
+            for share in worker.slices
+        ]
+        for each in made
+    ]
+    assert backlogs[0] == backlogs[1]
+    assert at_once.singly == (len(keys) if broken else 0), "asked singly only where one is broken"
+    assert [len(each.client_events) for each in made] == [1, 1]

@@ -584,3 +584,16 @@ def test_a_text_that_names_no_key_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=text):
         call(tmp_path)
+
+
+def test_many_headers_at_once_say_what_each_says_alone() -> None:
+    """Or nothing at all: then each is asked alone."""
+    key_of: Any = from_header("k")
+    alone = [("k", b"1")]
+    kinds: list[Any] = [alone, [*alone, ("other", b"x")], None, [("k", None)], [("other", b"x")]]
+    messages = [message(headers=each) for each in kinds * 3]
+    assert key_of.of_all(messages) == [key_of(each) for each in messages]
+    assert key_of.of_all([]) == []
+    with pytest.raises(TypeError, match="no bytes"):
+        key_of.of_all([*messages, message(headers=[("k", "a text")])])
+    assert key_of(message(headers=[("k", "a text")])) == b"a text"
