@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException
@@ -86,6 +86,17 @@ def fails(offset: int, every: int) -> bool:
     return (offset * 0x9E3779B1 >> 16 & 0xFFFF) % every == 0
 
 
+def _reads(name: str) -> Callable[[Any], None]:
+    """Return a handler that reads the header as a loop would that goes by it."""
+
+    def read(record: Any) -> None:
+        each, value = record.headers()[-1]
+        if each != name or value is None:
+            raise KeyError(name)
+
+    return read
+
+
 def handler_of(task: Task) -> Callable[[Any], None]:
     """Return the empty handler, one that reads the key, or one that fails once for some records.
 
@@ -94,9 +105,7 @@ def handler_of(task: Task) -> Callable[[Any], None]:
     """
     if not task.fail_every:
         if task.side == "bare" and task.bare_reads and task.key_header is not None:
-            from kafka_keyshared.keys import from_header
-
-            return cast(Callable[[Any], None], from_header(task.key_header))
+            return _reads(task.key_header)
         return _empty
     every = task.fail_every
     failed: set[tuple[int, int]] = set()
