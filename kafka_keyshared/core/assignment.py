@@ -20,7 +20,7 @@ from kafka_keyshared.core.events import (
     Slice,
     StartPoint,
 )
-from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.lanes import ClosedLane, LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.core.subscription import Subscription, partition_of
@@ -206,7 +206,9 @@ def _forget_in_lane(sub: Subscription, closed: ClosedLane, partitions: set[Topic
         for worker in sub.workers:
             if closed in worker.retries:
                 worker.retries.remove(closed)
-        if closed.state is not LaneState.RUNNING:
+        # Nothing waits for a record without a key; were its lane kept, it would close the next
+        # epoch's record of the same place.
+        if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):
             closed.state = LaneState.OPENING
             sub.closed.cancel(closed)
             failures.advance(sub, closed)

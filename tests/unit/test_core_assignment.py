@@ -277,3 +277,29 @@ def test_one_key_stays_with_its_worker_whatever_the_partition() -> None:
     for key in map(str, range(50)):
         owners = {harness.owner_of(record(0, key, at)).index for at in (P0, P1, elsewhere)}
         assert len(owners) == 1
+
+
+def test_a_keyless_retry_that_outlives_its_epoch_is_in_nobodys_way_when_the_record_returns() -> (
+    None
+):
+    """Found by the adversary: the next epoch's failure met its lane and ended the instance."""
+    harness = Harness(SubscriptionSettings(workers=("worker-0", "worker-1")))
+    harness.assign()
+    harness.fetch(record(0, None))
+    old = next(each for each in harness.pool.workers.values() if each.start())
+    old.finish(ERROR)
+    harness.deliver()
+    harness.later(1.0)
+    old = next(each for each in harness.pool.workers.values() if each.start())
+    harness.revoke(P0)
+    harness.assign(position=0)
+    harness.fetch(record(0, None))
+    new = next(each for each in harness.pool.workers.values() if each.running is None)
+    assert new.start() is not None
+    new.finish(ERROR)
+    harness.deliver()
+    old.finish(ERROR)
+    harness.deliver()
+    harness.later(1.0)
+    assert harness.work() == [0]
+    assert harness.committed() == (1, [])

@@ -42,6 +42,12 @@ def test_it_remembers_its_settings_topics_and_callbacks(consumer: Consumer) -> N
     assert consumer.subscribed.on_assign is on_assign
 
 
+def test_topics_may_come_from_anything_that_can_be_gone_through(consumer: Consumer) -> None:
+    topics: Any = (name for name in ["orders", "payments"])
+    consumer.subscribe(topics)
+    assert list(consumer.subscribed.topics) == ["orders", "payments"]
+
+
 def test_the_last_subscribe_counts_and_unsubscribe_forgets(consumer: Consumer) -> None:
     consumer.subscribe(["orders"], on_lost=print)
     consumer.subscribe(["payments"])
