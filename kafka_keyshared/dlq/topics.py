@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -45,6 +45,8 @@ def require_topics(
         try:
             made.result(timeout)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue  # another instance, which starts at the same time, was faster
             raise TopicMissingError(
                 f"dead-letter topic {topic!r} does not exist and could not be created: {error}"
             ) from error

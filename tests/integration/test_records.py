@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.dlq import topics
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import DeadLetter
@@ -176,6 +177,24 @@ def test_a_missing_topic_is_refused_at_start(real_cluster: Cluster, topic: str) 
     app.handler(lambda record: None)
     with pytest.raises(TopicMissingError, match=f"'{topic}' does not exist"):
         app.run()
+
+
+def test_two_instances_may_make_the_dead_letter_topic_at_once(
+    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both see that it is missing; the slower one finds that it exists already."""
+
+    class Slower(AdminClient):
+        def list_topics(self, *arguments: Any, **more: Any) -> Any:
+            seen = super().list_topics(*arguments, **more)
+            del seen.topics[f"{topic}.dlq"]
+            return seen
+
+    real_cluster.create_topic(f"{topic}.dlq", 1)
+    monkeypatch.setattr(topics, "AdminClient", Slower)
+    conf = {"bootstrap.servers": real_cluster.bootstrap}
+    topics.require_topics(conf, [f"{topic}.dlq"], create=True, timeout=30.0)
+    assert read_all(real_cluster, f"{topic}.dlq", 1, seconds=0.0) == []
 
 
 def test_dlq_create_makes_the_topic(

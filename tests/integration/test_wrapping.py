@@ -142,6 +142,8 @@ def test_two_wrapped_members_and_a_rebalance_lose_reorder_and_repeat_nothing(
             return len(first.lines()) + len(second.lines())
 
         def both_have_worked() -> bool:
+            for each in (first, second):
+                assert each.process.poll() is None, each.said()
             if written - done() < 300:
                 more(300)
             return min(len(first.lines()), len(second.lines())) >= 200
