@@ -179,18 +179,14 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
         waiting.clear()
         waiting.extend(kept)
     for partition in partitions:
-        sub.parked.pop(partition, None)
-        sub.overfull.pop(partition, None)
         sub.keys.unread.pop(partition, None)
-        sub.restrictions.gates.pop(partition, None)
-    sub.restrictions.closing -= partitions
+    sub.parking.forget(partitions)
+    sub.closing -= partitions
     for closed in list(sub.closed.lanes.values()):
         _forget_in_lane(sub, closed, partitions)
-    sub.blocked_waiting = sum(
-        sum(1 for _ in closed.records())
-        for closed in sub.closed.lanes.values()
-        if closed.state is LaneState.BLOCKED
-    )
+    sub.blocked.clear()
+    for closed in sub.closed.lanes.values():
+        sub.count_blocked(closed, closed.records())
     dropped = before - sum(1 for _ in sub.waiting())
     sub.window.settle(dropped)
     return dropped

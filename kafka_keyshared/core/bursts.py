@@ -63,6 +63,9 @@ class Bursts:
         default_factory=lambda: Burst(Level.ERROR, "times a key could not be read yet")
     )
     blocks: Burst = field(default_factory=lambda: Burst(Level.ERROR, "keys are blocked"))
+    held_back: Burst = field(
+        default_factory=lambda: Burst(Level.INFO, "times a partition was held back")
+    )
 
     def due(self, now: float) -> list[Notice]:
         """Return the lines for which it is time."""
@@ -75,4 +78,11 @@ class Bursts:
         return self.due(now)
 
     def _all(self) -> tuple[Burst, ...]:
-        return (self.dead_letters, self.refusals, self.undecodable, self.unread, self.blocks)
+        return (
+            self.dead_letters,
+            self.refusals,
+            self.undecodable,
+            self.unread,
+            self.blocks,
+            self.held_back,
+        )

@@ -74,13 +74,10 @@ class Commits:
         self.failed_count = 0
         self.refused_count = 0
 
-    def due(
-        self, now: float, *, changed: bool, idle_since: float | None, hurry: bool = False
-    ) -> bool:
+    def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
         """Say whether a snapshot should be taken now.
 
         ``idle_since`` is the time since when nothing has been outstanding, None while something is.
-        ``hurry`` when somebody waits for what the snapshot will say.
         """
         if self.in_flight or now < self._retry_at:
             return False
@@ -88,7 +85,7 @@ class Commits:
             return True
         if not changed or now - self._last_sent < self.policy.spacing:
             return False
-        if hurry or now - self._last_sent >= self.policy.interval:
+        if now - self._last_sent >= self.policy.interval:
             return True
         return idle_since is not None and now - idle_since >= self.policy.idle
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata, pressure
+from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Command, Event, Slice
 from kafka_keyshared.core.invariants import check_subscription
-from kafka_keyshared.core.meters import Meters, topics_of
+from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import (
     Derived,
     PartitionState,
     Snapshot,
-    Unsettled,
-    collect,
     derive,
     look,
 )
+from kafka_keyshared.core.pressure import Pressure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -34,13 +34,16 @@ from kafka_keyshared.model import Record, TopicPartition
 class Dispatcher:
     """The whole state of one member: its partitions, subscriptions and commits.
 
-    One thread calls it. ``now`` is monotonic, in seconds, and never goes back.
+    One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` are
+    the characters of commit metadata that settled sets may take.
     """
 
     def __init__(
         self,
         subscriptions: Sequence[SubscriptionSettings],
         commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
+        *,
+        set_budget: int = metadata.SET_BUDGET,
     ) -> None:
         names = [settings.name for settings in subscriptions]
         if not names or len(set(names)) != len(names):
@@ -48,7 +51,8 @@ class Dispatcher:
         self.subscriptions = {settings.name: Subscription(settings) for settings in subscriptions}
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
-        self.pressure = pressure.Pressure()
+        self.ceilings = Ceilings(self.subscriptions, self.partitions, set_budget)
+        self.pressure = Pressure()
         self.meters = Meters()
         # What the last snapshot said, for whoever looks on; nothing is decided by it.
         self.derived: dict[TopicPartition, Derived] = {}
@@ -93,18 +97,15 @@ class Dispatcher:
         return sum(sub.leased() for sub in self.subscriptions.values())
 
     def next_due(self) -> float | None:
-        """Return when the next delay is over, in monotonic seconds."""
+        """Return when a :class:`Flush` is due next, in monotonic seconds."""
         subs = self.subscriptions.values()
         due = [each.next_due() for sub in subs for each in (sub.closed, sub.keys)]
+        due.append(self.ceilings.next_look())
         return min((at for at in due if at is not None), default=None)
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
-        # A partition held back by its gate is let go by the snapshot that finds room again.
-        gated = any(sub.restrictions.gates for sub in self.subscriptions.values())
-        return self.commits.due(
-            now, changed=self._changed, idle_since=self._idle_since, hurry=gated
-        )
+        return self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
 
     def pending(
         self, partitions: Sequence[TopicPartition] | None, progress: Mapping[Slice, int]
@@ -130,43 +131,56 @@ class Dispatcher:
     # --- records ---
 
     def _fetched(self, event: ev.Fetched, now: float) -> list[Command]:
-        commands: list[Command] = []
-        self.meters.arrivals.note(event.received_ends, now)
-        for partition, end in event.received_ends.items():
-            state = self.partitions.get(partition)
-            if state is None:
-                raise InvariantError(f"{partition} delivered records without being assigned")
+        ends = event.received_ends
+        self.meters.arrivals.note(ends, now)
+        if strangers := ends.keys() - self.partitions.keys():
+            raise InvariantError(f"{min(strangers)} delivered records without being assigned")
+        # Before the ends count as received: what is held is looked at without this chunk.
+        park = self.ceilings.passed(ends)
+        if park:
+            self.ceilings.begin_with(event.records, ends)
+            self.ceilings.raise_all(now, ends)
+        for partition, end in ends.items():
+            state = self.partitions[partition]
             if state.received_end is None or end > state.received_end:
                 state.received_end = end
                 self._changed = True
+        commands: list[Command] = []
         client_events: list[Record] = []
         for sub in self.subscriptions.values():
             records: Sequence[Record] = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
-            client_events = sub.admit(records) or client_events
-            if sub.keys.refused or sub.keys.unread:
-                commands += admission.routed(sub, self.pressure, now, self.meters.wall_offset)
-            commands += self._flush_one(sub)
+            client_events = sub.receive(records, park=park) or client_events
+            commands += self._go_on(sub, now)
+        self.ceilings.arrived(ends)
         if self._restored:
-            for state in self.partitions.values():
-                state.drop_passed()
+            for partition, state in self.partitions.items():
+                state.drop_passed(self.ceilings.of(partition))
             self._restored = any(state.restored for state in self.partitions.values())
         if client_events:
             commands.append(ev.ClientEvents(client_events))
-        if self._topic is not None:
-            self.meters.fetched[self._topic] += len(event.records) - len(client_events)
-        elif event.records:
-            self.meters.fetched += topics_of(each for each in event.records if not each.error())
+        self.meters.took_in(event.records, len(client_events), self._topic)
         return commands
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
         del event
         commands: list[Command] = []
+        if any(sub.parking for sub in self.subscriptions.values()):
+            self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
-            commands += self._flush_one(sub)
+            commands += self._go_on(sub, now)
         return commands
+
+    def _go_on(self, sub: Subscription, now: float) -> list[Command]:
+        """Deal with what routing has left over, weigh what is parked, lease what may start."""
+        commands = (
+            self.pressure.weigh_parked(sub, now) if sub.parking or self.pressure.holds else []
+        )
+        if sub.keys.refused or sub.keys.unread:
+            commands += admission.routed(sub, self.pressure, now, self.meters.wall_offset)
+        return commands + self._flush_one(sub)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready what has waited for its time: retries, and keys that could not be read."""
@@ -179,8 +193,8 @@ class Dispatcher:
 
     def _flush_one(self, sub: Subscription) -> list[Command]:
         commands = list(sub.flush())
-        if sub.overfull:
-            commands += self.pressure.stop_overfull(sub)
+        if sub.blocked.grown:
+            commands += self.pressure.stop_overfull(sub, len(self.partitions))
         return commands
 
     def _flush_unless_recalling(
@@ -211,8 +225,12 @@ class Dispatcher:
                     failures.set_aside(sub, report)
             touched[sub.name] = sub
         self._changed = self._changed or bool(touched)
+        self.ceilings.stirred = True
+        if any(sub.parking for sub in touched.values()):
+            self.ceilings.raise_all(now)
+            touched = self.subscriptions
         for sub in touched.values():
-            commands += self._flush_one(sub)
+            commands += self._go_on(sub, now)
         return commands
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
@@ -230,7 +248,7 @@ class Dispatcher:
         publish = event.publish
         sub = self.subscriptions[publish.subscription]
         commands = failures.dead_lettered(sub, publish.lane, publish.record, event.error, now)
-        self._changed = True
+        self._changed = self.ceilings.stirred = True
         return commands + self._flush_one(sub)
 
     # --- partitions ---
@@ -245,6 +263,8 @@ class Dispatcher:
         commands, committed = assignment.assign(self.partitions, event.starts, self._epoch, known)
         self.commits.restart(committed)
         self._restored = any(state.restored for state in self.partitions.values())
+        for partition in event.starts:
+            self.ceilings.begin(partition, self.partitions[partition].received_end)
         self._note_topics()
         return commands
 
@@ -252,7 +272,7 @@ class Dispatcher:
         self.meters.revoking(now)
         commands: list[Command] = []
         for sub in self.subscriptions.values():
-            sub.restrictions.closing.update(event.partitions)
+            sub.closing.update(event.partitions)
             commands += sub.recall_all()
         return commands
 
@@ -263,6 +283,7 @@ class Dispatcher:
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
+        self.ceilings.unsettle()
         self.pressure.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
         self._restored = any(state.restored for state in self.partitions.values())
@@ -293,16 +314,15 @@ class Dispatcher:
 
     def snapshot(self, progress: Mapping[Slice, int], now: float) -> dict[TopicPartition, Snapshot]:
         """Return position and settled sets of every partition that has received anything."""
-        by_sub: dict[str, Unsettled] = {}
-        for name, sub in self.subscriptions.items():
-            by_sub[name] = found = collect(sub.unsettled(progress))
-            sub.window.correct(sum(len(each) for held in found.values() for each in held.values()))
+        by_sub = self.ceilings.look(progress, now)
         snapshots: dict[TopicPartition, Snapshot] = {}
         for partition, state in self.partitions.items():
             if state.received_end is None:
                 continue
             held = {name: found.get(partition, {}) for name, found in by_sub.items()}
-            snapshots[partition] = snapshot = derive(state.received_end, held, state.restored)
+            ceilings = self.ceilings.of(partition)
+            snapshot = derive(state.received_end, held, state.restored, ceilings)
+            snapshots[partition] = snapshot
             self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
             self.meters.arrivals.settled(partition, snapshot.position)
         self.derived_at = now
@@ -317,12 +337,12 @@ class Dispatcher:
                 if partition in snapshots
             }
         entries: dict[TopicPartition, ev.CommitEntry] = {}
-        sizes: dict[TopicPartition, int] = {}
         commands: list[Command] = []
         for partition, (position, runs, leader_epoch) in snapshots.items():
-            encoded = metadata.encode(position, runs, self.partitions[partition].unknown)
+            unknown = self.partitions[partition].unknown
+            budget = self.ceilings.set_budget
+            encoded = metadata.encode(position, runs, unknown, set_budget=budget)
             entries[partition] = ev.CommitEntry(position, encoded.text, leader_epoch)
-            sizes[partition] = encoded.set_chars
             commands += self.pressure.note_encoded(partition, encoded)
         commits = self.commits.plan(entries, now)
         self.meters.sent(commits, now)
@@ -330,19 +350,10 @@ class Dispatcher:
         if event.partitions is None:
             self._changed = False
         if not event.final:
-            commands += self._relieve(snapshots, sizes)
-        return commands
-
-    def _relieve(
-        self, snapshots: Mapping[TopicPartition, Snapshot], sizes: Mapping[TopicPartition, int]
-    ) -> list[Command]:
-        """Hold back partitions whose settled set runs out of room; let go those that have it."""
-        commands: list[Command] = []
-        for sub in self.subscriptions.values():
-            gated = self.pressure.gate(sub, snapshots, sizes, self.partitions)
-            commands += gated
-            commands += self.pressure.release(sub)
-            commands += self._flush_unless_recalling(sub, gated)
+            for sub in self.subscriptions.values():
+                commands += self.pressure.release(sub, len(self.partitions))
+                if sub.parking and sub.unpark():
+                    commands += self._go_on(sub, now)
         return commands
 
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
@@ -367,7 +378,7 @@ class Dispatcher:
             evicted += heartbeat.departures(sub, [i for each, i in event.left if each == name])
             commands += evicted
             if heartbeat.fetch(sub):
-                commands += self.pressure.release(sub)
+                commands += self.pressure.release(sub, len(self.partitions))
             commands += self._flush_unless_recalling(sub, evicted)
         return commands
 

@@ -21,7 +21,8 @@ class Slice:
 
     ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
     back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
-    ``dropped`` is written by the worker. ``lane_of`` names the lane of each of them.
+    ``dropped`` is written by the worker. ``lane_of`` names the lane of each of them. One of the
+    ``heads`` arrived before all others.
     """
 
     subscription: str
@@ -29,6 +30,7 @@ class Slice:
     records: list[Record]
     retries: tuple[Lane, ...] = ()
     lane_of: Callable[[Record], Lane] = lane_of
+    heads: tuple[Record, ...] = ()
     unsettled: list[Record] = field(default_factory=list)
     aside: int = 0
     dropped: list[Record] = field(default_factory=list)

@@ -146,7 +146,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         closed.state = LaneState.DEAD_LETTERING
         return [_publish(sub, closed)]
     closed.state = LaneState.BLOCKED
-    sub.count_blocked(closed, record)
+    sub.count_blocked(closed, (record,))
     text = (
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
         "the key and restart, give a dead-letter topic (dlq=True), or choose undecodable='drop'"
@@ -169,7 +169,7 @@ def set_aside(sub: Subscription, report: SetAside) -> None:
             f"{partition_of(record)}@{record.offset()} was set aside although its lane is open"
         )
     closed.aside.append(record)
-    sub.count_blocked(closed, record)
+    sub.count_blocked(closed, (record,))
 
 
 def fence_passed(sub: Subscription, report: FencePassed) -> None:
@@ -288,7 +288,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     head, last = closed.head, closed.last
     if head is None or last is None:
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
-    sub.count_blocked(closed, head, len(closed.queue) + len(closed.aside) + 1)
+    sub.count_blocked(closed, closed.records())
     why = (
         "its handler asked for a dead letter"
         if last.outcome is Outcome.DEAD_LETTER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
@@ -25,6 +26,7 @@ def check_subscription(
     _counted(sub, len(waiting))
     _assigned(sub, waiting, partitions)
     _keys_known(sub)
+    _below_ceilings(sub)
     _closed_lanes_lease_only_their_head(sub)
 
 
@@ -70,12 +72,33 @@ def _assigned(
 
 
 def _keys_known(sub: Subscription) -> None:
-    unread = {id(record) for each in sub.keys.unread.values() for record in each.records}
+    unrouted = {id(record) for each in sub.keys.unread.values() for record in each.records}
+    unrouted |= {id(record) for record in sub.parking.records()}
     for record in sub.held():
-        if id(record) not in unread and not sub.keys.knows(record):
+        if id(record) not in unrouted and not sub.keys.knows(record):
             raise InvariantError(
                 f"{sub.name}: {partition_of(record)}@{record.offset()} is held and its key is not "
                 "known any more"
+            )
+
+
+def _below_ceilings(sub: Subscription) -> None:
+    """What may settle is below its ceiling, so that the settled set fits in the metadata."""
+    parked = {id(record) for record in sub.parking.records()}
+    leased = (
+        record
+        for worker in sub.workers
+        for share in worker.slices
+        for record in share.records
+        if (partition_of(record), record.offset()) not in share.stale
+    )
+    for record in chain(sub.waiting(), leased):
+        partition = partition_of(record)
+        ceiling = sub.parking.ceilings.get(partition)
+        if ceiling is not None and record.offset() >= ceiling and id(record) not in parked:
+            raise InvariantError(
+                f"{sub.name}: {partition}@{record.offset()} is not parked, but its ceiling is "
+                f"{ceiling}"
             )
 
 

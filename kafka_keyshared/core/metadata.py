@@ -63,6 +63,7 @@ __all__ = [
     "clip",
     "decode",
     "encode",
+    "set_rooms",
     "settled_runs",
     "size_bound",
 ]
@@ -131,6 +132,16 @@ def size_bound(span: int, runs: int, subscription: str = DEFAULT_SUBSCRIPTION) -
         return 0
     payload = payload_bound(span, runs)
     return _chars(_block_overhead(subscription, payload) + payload)
+
+
+def set_rooms(names: Collection[str], set_budget: int = SET_BUDGET) -> dict[str, int]:
+    """Return for each subscription the bytes of its set that are written whatever the others say.
+
+    Each has an even share of the budget (in characters); what it takes of it besides the set
+    itself is left out.
+    """
+    share = _bytes_in(set_budget) // max(1, len(names))
+    return {name: _payload_room(name, share) for name in names}
 
 
 def encode(

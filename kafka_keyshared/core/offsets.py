@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_keyshared.core.metadata import Runs, settled_runs
+from kafka_keyshared.core.metadata import Runs, clip, settled_runs
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -33,14 +33,18 @@ class PartitionState:
     restored: dict[str, Runs] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)
 
-    def drop_passed(self) -> None:
-        """Forget restored runs below the received end: from there on they are derived."""
-        if self.restored and self.received_end is not None:
-            end = self.received_end
+    def drop_passed(self, ceilings: Mapping[str, int]) -> None:
+        """Forget restored runs that are derived from here on: what is received and not parked.
+
+        ``ceilings`` are those of the subscriptions: what stands beyond is parked.
+        """
+        received = self.received_end
+        if self.restored and received is not None:
+            ends = {name: min(received, ceilings.get(name, received)) for name in self.restored}
             self.restored = {
                 name: kept
                 for name, runs in self.restored.items()
-                if (kept := tuple((max(lo, end), hi) for lo, hi in runs if hi > end))
+                if (kept := clip(runs, ends[name]))
             }
 
 
@@ -93,12 +97,17 @@ def collect(records: Iterable[Record]) -> Unsettled:
 
 
 def derive(
-    end: int, unsettled: Mapping[str, Mapping[int, Record]], restored: Mapping[str, Runs]
+    end: int,
+    unsettled: Mapping[str, Mapping[int, Record]],
+    restored: Mapping[str, Runs],
+    ceilings: Mapping[str, int],
 ) -> Snapshot:
     """Return the safe position and what each subscription has settled beyond it.
 
     ``unsettled`` gives what each subscription holds, in any order. The position waits for all of
-    them: an offset is safe only when every subscription has settled it.
+    them: an offset is safe only when every subscription has settled it. What is parked beyond a
+    subscription's ceiling counts as not received there: offsets between parked records that never
+    existed would make the set larger than it was bounded to.
     """
     first = min((min(held) for held in unsettled.values() if held), default=None)
     position = end if first is None else first
@@ -107,7 +116,9 @@ def derive(
     for name, held in unsettled.items():
         if position in held:
             epoch = held[position].leader_epoch()
-        if settled := settled_runs(position, end, sorted(held), restored.get(name, ())):
+        below = min(end, ceilings.get(name, end))
+        open_below = sorted(offset for offset in held if offset < below)
+        if settled := settled_runs(position, below, open_below, restored.get(name, ())):
             runs[name] = settled
     return Snapshot(position, runs, -1 if epoch is None else epoch)
 

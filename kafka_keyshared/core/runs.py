@@ -130,6 +130,24 @@ def payload_bound(span: int, runs: int) -> int:
     return _BASE_BYTES + min(as_runs, as_bitmap)
 
 
+def bitmap_span(room: int) -> int:
+    """Return how far beyond its position a set may reach that fits ``room`` bytes whatever it is.
+
+    A bitmap says it then: a bit for each offset, behind the base and the distance to the first.
+    """
+    return 8 * max(0, room - _BASE_BYTES - varint_size(8 * max(0, room)))
+
+
+def runs_size(position: int, runs: Runs, top: int) -> int:
+    """Return how many bytes a set takes as runs, with a base of up to ``top``."""
+    size = varint_size(top)
+    before = position
+    for start, end in runs:
+        size += varint_size(start - before) + varint_size(end - start - 1)
+        before = end + 1
+    return size
+
+
 def pack(position: int, runs: Runs, room: int) -> Packed:
     """Return the form of ``runs`` (not empty) that says the most within ``room`` bytes.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kafka_keyshared.core.blocked import Blocked
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.events import Command, Lease, Recall, Slice
 from kafka_keyshared.core.lanes import (
@@ -20,15 +21,12 @@ from kafka_keyshared.core.lanes import (
 )
 from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
-from kafka_keyshared.core.restrictions import Restrictions
+from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
-
-BLOCKED_SHARE = 4
-"""Records behind blocked lanes may fill one part in this many of the window."""
 
 
 class Subscription:
@@ -43,8 +41,9 @@ class Subscription:
         self.counts = Counts()
         self.bursts = Bursts()
         self.closed = ClosedLanes()
-        self.restrictions = Restrictions()
-        self.parked: dict[TopicPartition, list[Record]] = {}
+        # Partitions about to be given up: nothing of them starts any more.
+        self.closing: set[TopicPartition] = set()
+        self.parking = Parking()
         self.keyless: list[Record] = []
         self.workers = [
             WorkerLeases(
@@ -60,8 +59,9 @@ class Subscription:
             {} if settings.max_leases_per_key == 1 else None
         )
         self.stopped = False
-        self.blocked_waiting = 0
-        self.overfull: dict[TopicPartition, ClosedLane] = {}
+        self.blocked = Blocked(settings.window_records)
+        # Whether a backlog may have got older records behind newer ones.
+        self.mixed = False
 
     def _project(self) -> None:
         """Project the ring to the slot table. Who is gone keeps its slots until it is removed."""
@@ -74,6 +74,7 @@ class Subscription:
 
     def remove(self, worker: WorkerLeases) -> None:
         """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
+        self.mixed = True
         worker.removed = True
         self._project()
         worker.merge_front()
@@ -91,18 +92,34 @@ class Subscription:
 
     # --- in ---
 
-    def admit(self, records: Sequence[Record]) -> list[Record]:
-        """Route the records to their owners' backlogs; return those that are client events."""
+    def receive(self, records: Sequence[Record], *, park: bool = False) -> list[Record]:
+        """Take a chunk in and route it; return those that are client events.
+
+        With ``park`` some of it may stand beyond its partition's ceiling, and is parked.
+        """
         self.window.receive(records)
-        if self.keys.crowded():
-            self.keys.keep(self.held())
-        events = self.keys.route(records, self._rows, self.keyless)
+        events = self._route(self.parking.park(records) if park else records)
         if events:
             self.window.settle(len(events))
         return events
 
+    def unpark(self) -> bool:
+        """Route what is below its partition's ceiling by now; say whether there was any."""
+        freed = self.parking.free(self.closing)
+        if freed:
+            self.mixed = True
+            self._route(freed)
+        return bool(freed)
+
+    def _route(self, records: Sequence[Record]) -> list[Record]:
+        """Route records to their owners' backlogs; return those that are client events."""
+        if self.keys.crowded():
+            self.keys.keep(self.held())
+        return self.keys.route(records, self._rows, self.keyless)
+
     def read_again(self, partition: TopicPartition) -> None:
         """Route what could not be routed because the key of its first record was not readable."""
+        self.mixed = True
         self.keys.route(self.keys.unread.pop(partition).records, self._rows, self.keyless)
 
     def owner(self, record: Record) -> WorkerLeases:
@@ -133,15 +150,22 @@ class Subscription:
                 yield self._lease(worker, taken)
 
     def _lease(
-        self, worker: WorkerLeases, records: list[Record], retries: tuple[Lane, ...] = ()
+        self,
+        worker: WorkerLeases,
+        records: list[Record],
+        retries: tuple[Lane, ...] = (),
+        *,
+        also: Sequence[Record] = (),
     ) -> Lease:
-        share = Slice(self.name, worker.index, records, retries, self.keys.lane)
+        """Lease records as one slice; ``also`` are those of them that came another way."""
+        heads = (records[0], *also[:1])
+        share = Slice(self.name, worker.index, records, retries, self.keys.lane, heads)
         worker.hold(share)
         return Lease(share)
 
     def _lease_heads(self, worker: WorkerLeases) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt."""
-        closing = self.restrictions.closing
+        closing = self.closing
         room = worker.leases_free()
         ready, worker.retries[:] = worker.retries[:room], worker.retries[room:]
         # The head of a partition on its way out is not retried: it is about to be forgotten.
@@ -174,11 +198,11 @@ class Subscription:
             keyed, part = self._take(worker, room - len(part)), self._startable(part)
             records = merged(keyed, part) if worker.individually else keyed + part
             if records:
-                yield self._lease(worker, records)
+                yield self._lease(worker, records, also=part)
 
     def _take(self, worker: WorkerLeases, room: int) -> list[Record]:
         backlog = worker.backlog
-        if not self.closed.keys and not self.restrictions and self.busy is None:
+        if not self.closed.keys and not self.closing and self.busy is None:
             taken = backlog[:room]
             del backlog[:room]
             return taken
@@ -192,15 +216,15 @@ class Subscription:
 
     def _startable(self, records: list[Record]) -> list[Record]:
         """Return the records that may start; put the others where they have to wait."""
-        if self.restrictions:
-            records = self._unrestricted(records)
+        if self.closing:
+            records = self._staying(records)
         if closed_keys := self.closed.keys:
             passed = []
             key_of, lane_of = self.keys.key, self.keys.lane
             for record in records:
                 if key_of(record) in closed_keys and (closed := self.closed.get(lane_of(record))):
                     closed.queue.append(record)
-                    self.count_blocked(closed, record)
+                    self.count_blocked(closed, (record,))
                 else:
                     passed.append(record)
             records = passed
@@ -208,41 +232,19 @@ class Subscription:
             return records
         return [record for record in records if self._claim(record)]
 
-    def count_blocked(self, closed: ClosedLane, record: Record, count: int = 1) -> None:
-        """Note the partition once what blocked lanes hold fills a quarter of the window."""
-        if closed.state is not LaneState.BLOCKED:
-            return
-        self.blocked_waiting += count
-        if self.blocked_waiting * BLOCKED_SHARE >= self.window.records_max:
-            self.overfull.setdefault(partition_of(record), closed)
+    def count_blocked(self, closed: ClosedLane, records: Iterable[Record]) -> None:
+        """Count what a lane has come to hold, if it is blocked."""
+        self.blocked.count(closed, map(partition_of, records))
 
-    def _unrestricted(self, records: list[Record]) -> list[Record]:
+    def _staying(self, records: list[Record]) -> list[Record]:
+        """Return the records whose partitions stay; the others wait to be forgotten."""
         passed = []
         for record in records:
-            partition = partition_of(record)
-            if self.restrictions.hold(partition, record.offset()):
-                self.parked.setdefault(partition, []).append(record)
+            if partition_of(record) in self.closing:
+                self.parking.keep(record)
             else:
                 passed.append(record)
         return passed
-
-    def unpark(self, partition: TopicPartition) -> None:
-        """Let go what waited for room in the commit metadata.
-
-        What the partition has in backlogs is partly older and partly newer than what was parked:
-        both are merged by offset, which is their order in every lane. They do not go to the front:
-        what a recall brings back there is older still.
-        """
-        self.restrictions.gates.pop(partition, None)
-        freed = self.parked.pop(partition, [])
-        for worker in self.workers:
-            worker.merge_front()
-            freed += [each for each in worker.backlog if partition_of(each) == partition]
-            worker.backlog[:] = [e for e in worker.backlog if partition_of(e) != partition]
-        freed.sort(key=lambda record: record.offset())
-        self.put_first(freed)
-        for worker in self.workers:
-            worker.merge_front()
 
     def _claim(self, record: Record) -> bool:
         """With one lease per key: take the lane for this record, or queue it behind the lease."""
@@ -274,9 +276,9 @@ class Subscription:
 
     def _take_granted(self, worker: WorkerLeases, room: int) -> list[Record]:
         granted, worker.granted[:] = worker.granted[:room], worker.granted[room:]
-        if not self.restrictions:
+        if not self.closing:
             return granted
-        passed = self._unrestricted(granted)
+        passed = self._staying(granted)
         for record in granted:
             if not any(record is each for each in passed):
                 self.give_back(record)
@@ -289,6 +291,7 @@ class Subscription:
 
     def put_first(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners."""
+        self.mixed = True
         for record in records:
             if self.keys.key(record) is None:
                 self.keyless.append(record)
@@ -303,6 +306,7 @@ class Subscription:
 
     def recalled(self, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
         """Put unstarted leases back, in order, to where they came from."""
+        self.mixed = True
         behind: dict[Lane, list[Record]] = {}
         for share, unstarted in slices:
             worker = self.workers[share.worker]
@@ -322,7 +326,7 @@ class Subscription:
         for lane, records in behind.items():
             closed = self.closed.lanes[lane]
             closed.queue.extendleft(reversed(records))
-            self.count_blocked(closed, records[0], len(records))
+            self.count_blocked(closed, records)
 
     def _recalled_open(self, record: Record, lane: Lane, worker: WorkerLeases) -> None:
         target = self.keyless if self.keys.key(record) is None else worker.front
@@ -331,6 +335,20 @@ class Subscription:
             target.extend(self.busy.pop(lane, ()))
 
     # --- what is held ---
+
+    def in_arrival_order(self) -> bool:
+        """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
+        return not (self.mixed or self.closed.lanes or self.parking or self.keys.unread) and (
+            self.busy is None and not self.settings.individually
+        )
+
+    def oldest(self) -> Iterator[Record]:
+        """Yield records of which one arrived before all others that are held."""
+        for worker in self.workers:
+            for share in worker.slices:
+                yield from share.heads
+            yield from worker.backlog[:1]
+        yield from self.keyless[:1]
 
     def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[Record]:
         """Yield every record that is not settled, in no particular order.
@@ -358,8 +376,7 @@ class Subscription:
         yield from self.keyless
         for closed in self.closed.lanes.values():
             yield from closed.records()
-        for parked in self.parked.values():
-            yield from parked
+        yield from self.parking.records()
         for unread in self.keys.unread.values():
             yield from unread.records
         if self.busy:

@@ -14,6 +14,7 @@ from random import Random
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.adversary import Adversary
@@ -81,13 +82,13 @@ class KeyedOracle(Oracle):
 class KeyedAdversary(Adversary):
     """One seed of it."""
 
-    def __init__(self, seed: int, *, records: int = 60) -> None:
+    def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         # A generator of its own, so that what else happens is as in the world without keys.
         self.chance = Random(f"keys-{seed}")
         self.down = False
         self.mended = False
         self.read: set[FakeRecord] = set()
-        super().__init__(seed, records=records)
+        super().__init__(seed, records=records, set_budget=set_budget)
 
     def random_settings(self, name: str) -> SubscriptionSettings:
         settings = super().random_settings(name)

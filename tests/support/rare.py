@@ -25,9 +25,7 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             waiting = any(closed.state is LaneState.WAITING for closed in lanes)
             reached["revoke while a retry waits"] += waiting
         if isinstance(event, ev.CommitDue):
-            reached["gate closed"] += bool(sub.restrictions.gates)
-            parked = bool(sub.parked) and not sub.restrictions.closing
-            reached["parked behind a gate"] += parked
+            reached["parked beyond a ceiling"] += bool(sub.parking) and not sub.closing
         if isinstance(event, ev.Beat):
             reached["worker evicted"] += any(worker.gone for worker in sub.workers)
         if isinstance(event, ev.Reported):

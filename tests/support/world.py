@@ -15,6 +15,7 @@ from typing import Literal
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome
 from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.model import Drop, Record, TopicPartition
@@ -54,7 +55,7 @@ class Member(Harness):
     """The member under test, watched by the oracle."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(*world.settings)
+        super().__init__(*world.settings, set_budget=world.set_budget)
         self.world = world
         self.watch(world.oracle)
 
@@ -75,6 +76,7 @@ class Member(Harness):
         """Let the oracle judge the commit before the broker gets it."""
         for partition, entry in commit.entries.items():
             self.world.oracle.committing(partition, entry, self.world.received[partition])
+        assert not self.said("does not fit"), "a settled set was cut"
         self.commits.append(commit)
 
     def tell(self, event: ev.Event) -> list[ev.Command]:
@@ -105,8 +107,9 @@ class Member(Harness):
 class World:
     """One seed: a log, a broker, a member, and the will to break it."""
 
-    def __init__(self, seed: int, *, records: int = 60) -> None:
+    def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.rng = rng = Random(seed)
+        self.set_budget = set_budget
         self.reached: Counter[str] = Counter()
         names = ["default", "audit"][: rng.choice([1, 1, 2])]
         self.settings = [self.random_settings(name) for name in names]

@@ -15,8 +15,8 @@ from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:
     held = {11: FakeRecord(P0, 11, b"k", epoch=3)}
-    assert derive(14, {"default": held}, {}) == (11, {"default": ((12, 14),)}, 3)
-    assert derive(14, {"default": {}}, {}) == (14, {}, -1)
+    assert derive(14, {"default": held}, {}, {}) == (11, {"default": ((12, 14),)}, 3)
+    assert derive(14, {"default": {}}, {}, {}) == (14, {}, -1)
 
 
 def test_the_same_through_the_dispatcher() -> None:
@@ -192,7 +192,7 @@ def test_the_sets_of_subscriptions_that_are_not_here_are_handed_on() -> None:
 
 def test_passed_runs_are_forgotten_and_cut_ones_kept() -> None:
     state = PartitionState(1, 20, {"a": ((10, 15), (18, 25)), "b": ((1, 2),)})
-    state.drop_passed()
+    state.drop_passed({})
     assert state.restored == {"a": ((20, 25),)}
     assert max(runs[-1][1] for runs in state.restored.values()) == 25
 

@@ -2,141 +2,64 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kafka_keyshared.core import pressure
-from kafka_keyshared.core.events import CommitDue, Fetched, Lease, Recall
-from kafka_keyshared.core.metadata import Encoded, encode
+from kafka_keyshared.core.metadata import Encoded
+from kafka_keyshared.core.pressure import Pressure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 
-BUDGET = 40
-LAST = 160
+BUDGET = 60
+"""Characters: a bitmap of some two hundred offsets."""
 
 
-@pytest.fixture
-def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "SET_BUDGET", BUDGET)
-
-
-def gated(workers: int = 1) -> Harness:
-    """P0 is gated: 0 and all odd offsets up to the last have failed once, the others settled."""
-    names = tuple(f"worker-{index}" for index in range(workers))
-    retry = RetryPolicy(attempts=9, backoff=5.0, backoff_max=5.0, jitter=0.0)
-    harness = Harness(SubscriptionSettings(workers=names, retry=retry))
+def crowded(*, window: int = 4_000) -> Harness:
+    """P0 has a stuck record at 0 and far more behind it than its set can say."""
+    harness = Harness(SubscriptionSettings(window_records=window), set_budget=BUDGET)
     harness.assign(P0, P1)
-    harness.fetch(*[record(offset, str(offset)) for offset in range(LAST + 1)])
-    harness.work({0: [ERROR], **{offset: [ERROR] for offset in range(1, LAST, 2)}})
-    for commit in harness.commit():
-        harness.answer(commit)
+    harness.fetch(record(0, "stuck"))
+    assert harness.worker().start() is not None
+    harness.fetch(*[record(offset, str(offset)) for offset in range(1, 1_000)])
     return harness
 
 
 # --- commit metadata ---
 
 
-@pytest.mark.usefixtures("small_budget")
-def test_while_a_partition_is_held_back_snapshots_are_taken_as_often_as_allowed() -> None:
-    harness = gated()
+def test_a_partition_with_much_parked_is_not_fetched_from_until_little_is_left() -> None:
+    harness = crowded()
+    ceiling = harness.sub().parking.ceilings[P0]
+    assert 200 < ceiling < 400
+    assert harness.paused == {P0}
+    assert harness.said("orders-0: its settled set has no room for more in the commit metadata")
     harness.fetch(record(0, "other", P1))
-    harness.work()
-    sent = harness.now
-    assert not harness.core.commit_wanted(sent + 0.1)
-    assert harness.core.commit_wanted(sent + 0.25)
-
-
-@pytest.mark.usefixtures("small_budget")
-def test_at_three_quarters_of_the_budget_only_records_below_the_highest_settled_start() -> None:
-    harness = gated()
-    assert harness.paused == {P0}
-    assert harness.said(
-        "orders-0: its commit metadata is three quarters full; until the record at 0"
-    )
-    harness.fetch(record(LAST + 1, "new"), record(LAST + 2, None), record(0, "other", P1))
-    assert harness.work() == [0]
-    assert harness.sub().restrictions.gates == {P0: LAST}
-    harness.later(5.0)
-    assert sorted(harness.work()) == [0, *range(1, LAST, 2)]
-    assert harness.committed() == (LAST + 1, [])
-    assert harness.paused == set()
-    assert sorted(harness.work()) == [LAST + 1, LAST + 2]
-
-
-@pytest.mark.usefixtures("small_budget")
-def test_the_gate_opens_at_half_of_the_budget_and_not_before() -> None:
-    harness = gated()
-    harness.later(5.0)
-    harness.work({offset: [ERROR] for offset in range(1, LAST, 2)})
-    harness.committed()
-    assert harness.paused == {P0}
-    harness.later(5.0)
-    harness.work({offset: [ERROR] for offset in range(LAST - 7, LAST, 2)})
-    assert harness.committed()[0] == LAST - 7
-    assert harness.paused == set()
-
-
-@pytest.mark.usefixtures("small_budget")
-def test_what_a_recall_brings_back_runs_before_what_the_gate_held() -> None:
-    harness = gated()
-    harness.fetch(*[record(offset, "new") for offset in range(LAST + 1, LAST + 4)])
-    harness.later(5.0)
-    harness.tell(harness.pool.recall("default", 0))
+    harness.worker().finish()
     started = harness.work()
-    harness.commit()
-    started += harness.work()
-    assert [offset for offset in started if offset > LAST] == [LAST + 1, LAST + 2, LAST + 3]
-
-
-@pytest.mark.usefixtures("small_budget")
-def test_between_a_recall_and_its_answer_nothing_is_leased() -> None:
-    retry = RetryPolicy(attempts=9, backoff=5.0, backoff_max=5.0, jitter=0.0)
-    harness = Harness(SubscriptionSettings(retry=retry, leases_per_worker=4))
-    harness.assign(P0)
-    harness.fetch(*[record(offset, str(offset)) for offset in range(LAST + 1)])
-    harness.work({0: [ERROR], **{offset: [ERROR] for offset in range(1, LAST, 2)}})
-    harness.fetch(*[record(LAST + extra, "new") for extra in range(1, 9)])
-    harness.worker().start()
-    commands = harness.core.handle(CommitDue(harness.pool.progress()), harness.now)
-    kinds = [type(command) for command in commands]
-    assert Recall in kinds
-    assert Lease not in kinds
-
-
-@pytest.mark.usefixtures("small_budget")
-def test_a_restored_set_closes_no_gate_before_the_records_under_it_were_fetched() -> None:
-    runs = tuple((offset, offset + 1) for offset in range(2, LAST, 2))
-    harness = Harness()
-    harness.assign(P0, metadata=encode(0, {"default": runs}).text)
-    harness.tell(Fetched([], {P0: 0}))
-    harness.commit()
+    for _ in range(20):
+        harness.later(0.1)
+        started += harness.work()
+    assert sorted(started) == sorted([*range(1, 1_000), 0])
     assert harness.paused == set()
-    harness.fetch(*[record(offset, str(offset)) for offset in range(LAST)])
-    assert harness.work() == [0, *range(1, LAST, 2)]
 
 
-@pytest.mark.usefixtures("small_budget")
-def test_a_gate_follows_what_settled_beyond_it() -> None:
-    harness = gated()
-    harness.sub().restrictions.gates[P0] = 20
-    harness.commit()
-    assert harness.sub().restrictions.gates == {P0: LAST}
+def test_a_little_that_is_parked_does_not_stop_the_fetching() -> None:
+    harness = crowded(window=40_000)
+    assert harness.sub().parking
+    assert harness.paused == set()
 
 
-@pytest.mark.usefixtures("small_budget")
-def test_a_gate_is_gone_with_its_partition() -> None:
-    harness = gated()
-    harness.fetch(record(LAST + 1, "new"), record(3, "p1", P1))
+def test_a_partition_that_goes_leaves_nothing_parked_and_no_hold() -> None:
+    harness = crowded()
+    assert harness.paused == {P0}
     harness.revoke(P0)
-    assert harness.sub().restrictions.gates == {}
+    assert not harness.sub().parking
     assert harness.core.pressure.paused() == set()
-    assert harness.core.unsettled_count() == 1
+    assert harness.core.unsettled_count() == 1  # the one that runs, of an epoch that is over
 
 
 def test_a_set_that_does_not_fit_is_said_once_until_it_fits_again() -> None:
     cut, whole = Encoded("text", truncated=("default",)), Encoded("text")
-    watched = pressure.Pressure()
+    watched = Pressure()
     (notice,) = watched.note_encoded(P0, cut)
     assert "orders-0: the settled set does not fit in the commit metadata" in notice.text
     assert watched.note_encoded(P0, cut) == []
@@ -176,7 +99,7 @@ def test_what_was_leased_behind_the_blocked_record_counts_too() -> None:
     harness.assign(P0, P1)
     harness.fetch(*[record(offset, "bad") for offset in range(12)])
     harness.work({0: [ERROR]})
-    assert harness.sub().blocked_waiting == 12
+    assert harness.sub().blocked.records == {P0: 12}
     assert harness.paused == {P0}
 
 
@@ -189,16 +112,37 @@ def test_what_is_recalled_to_a_blocked_lane_counts_too() -> None:
     harness.worker().finish(ERROR)
     harness.deliver()
     harness.tell(harness.pool.recall("default", 0))
-    assert harness.sub().blocked_waiting == 12
+    assert harness.sub().blocked.records == {P0: 12}
     assert harness.paused == {P0}
+
+
+def test_one_poison_record_does_not_stop_a_partition_for_what_another_one_holds() -> None:
+    harness = blocking()
+    harness.fetch(*[record(offset, "bad") for offset in range(1, 20)])
+    assert harness.paused == {P0}
+    harness.fetch(record(1, "worse", P1))
+    harness.work({1: [ERROR]})
+    harness.fetch(*[record(offset, "good", P1) for offset in range(2, 5)])
+    assert harness.paused == {P0}
+    assert harness.work() == [2, 3, 4]
+
+
+def test_a_second_partition_stops_when_it_holds_more_than_its_share_too() -> None:
+    harness = blocking()
+    harness.fetch(*[record(offset, "bad") for offset in range(1, 20)])
+    harness.fetch(*[record(offset, "bad", P1) for offset in range(1, 5)])
+    assert harness.paused == {P0}
+    harness.fetch(record(5, "bad", P1))
+    assert harness.paused == {P0, P1}
 
 
 def test_a_stopped_partition_is_fetched_again_once_blocked_lanes_hold_little() -> None:
     harness = blocking()
     harness.fetch(*[record(offset, "bad") for offset in range(1, 9)], record(1, "bad", P1))
-    assert harness.paused == {P1}
+    harness.fetch(*[record(offset, "bad", P1) for offset in range(2, 7)])
+    assert harness.paused == {P0, P1}
     harness.revoke(P0)
-    assert harness.sub().blocked_waiting == 0
+    assert harness.sub().blocked.records == {}
     harness.beat()
-    assert harness.paused == set()
-    assert harness.work() == [1]
+    assert harness.core.pressure.paused() == set()
+    assert sorted(harness.work()) == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,69 @@
+"""What was received beyond a partition's ceiling: it waits here before it is routed.
+
+So backlogs and leases hold only what is below its ceiling, and the settled set can never outgrow
+the commit metadata (see :mod:`kafka_keyshared.core.ceilings`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import methodcaller
+
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class Parking:
+    """The ceilings of one subscription, and the records beyond them; false while there are none.
+
+    A partition's records are in the order of their offsets. A partition that is about to be given
+    up has here also what was routed and is not to start any more, in any order.
+    """
+
+    def __init__(self) -> None:
+        self.ceilings: dict[TopicPartition, int] = {}
+        self.waiting: dict[TopicPartition, list[Record]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting)
+
+    def records(self) -> Iterator[Record]:
+        """Yield all that is parked."""
+        for records in self.waiting.values():
+            yield from records
+
+    def park(self, records: Sequence[Record]) -> list[Record]:
+        """Park what stands beyond its partition's ceiling; return the others, and client events."""
+        below: list[Record] = []
+        for record in records:
+            partition = TopicPartition(record.topic(), record.partition())
+            if record.error() is None and record.offset() >= self.ceilings.get(partition, 0):
+                self.waiting.setdefault(partition, []).append(record)
+            else:
+                below.append(record)
+        return below
+
+    def keep(self, record: Record) -> None:
+        """Take in a record whose partition is about to be given up."""
+        partition = TopicPartition(record.topic(), record.partition())
+        self.waiting.setdefault(partition, []).append(record)
+
+    def free(self, closing: Collection[TopicPartition]) -> list[Record]:
+        """Take out what is below its partition's ceiling by now."""
+        freed: list[Record] = []
+        for partition, waiting in list(self.waiting.items()):
+            if partition in closing:
+                continue
+            ceiling = self.ceilings.get(partition, 0)
+            count = bisect_left(waiting, ceiling, key=methodcaller("offset"))
+            freed += waiting[:count]
+            del waiting[:count]
+            if not waiting:
+                del self.waiting[partition]
+        return freed
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop what concerns these partitions."""
+        for partition in partitions:
+            self.waiting.pop(partition, None)
+            self.ceilings.pop(partition, None)

@@ -1,0 +1,244 @@
+"""The settled set never outgrows the commit metadata: ceilings, and what is parked beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_keyshared.core.ceilings import Ceilings, lease_end
+from kafka_keyshared.core.events import Fetched
+from kafka_keyshared.core.metadata import decode, encode
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, P1, FakeRecord, record
+
+SPAN = 17_000
+"""Offsets of which any pattern fits in the metadata as a bitmap; a little more do."""
+
+
+def workers(count: int) -> tuple[str, ...]:
+    return tuple(f"worker-{index}" for index in range(count))
+
+
+def covered(harness: Harness) -> set[int]:
+    """Commit, and return the offsets of P0 that the broker then calls settled."""
+    (commit,) = harness.commit(final=True)
+    entry = commit.entries[P0]
+    assert not harness.said("does not fit")
+    found = decode(entry.metadata, entry.position)
+    runs = found.sections.get("default", ())
+    return {*range(entry.position), *(o for start, end in runs for o in range(start, end))}
+
+
+# --- what a clean stop must not forget ---
+
+
+def test_with_a_tenth_of_the_keys_failing_at_full_speed_nothing_settled_is_forgotten() -> None:
+    settings = SubscriptionSettings(workers=workers(8), retry=RetryPolicy(attempts=1))
+    harness = Harness(settings)
+    harness.checks = False
+    harness.assign(P0)
+    done: list[int] = []
+    bad = {offset: [ERROR] for offset in range(0, 40_000, 10)}
+    at = 0
+    for _ in range(80):
+        room = min(2_000, harness.core.room())
+        if room and P0 not in harness.paused:
+            harness.fetch(*[record(each, str(each)) for each in range(at, at + room)])
+            at += room
+        done += [each for each in harness.work(bad) if each not in bad]
+        harness.later(0.02)
+    assert len(done) > 10_000
+    assert set(done) <= covered(harness)
+
+
+def test_behind_one_slow_record_nothing_settled_is_forgotten_and_others_go_on() -> None:
+    harness = Harness(SubscriptionSettings(workers=workers(4)))
+    harness.checks = False
+    harness.assign(P0)
+    slow = record(0, "slow")
+    harness.fetch(slow)
+    stuck = harness.owner_of(slow)
+    stuck.start()
+    done: list[int] = []
+    at = 1
+    for _ in range(60):
+        room = min(2_000, harness.core.room())
+        if room and P0 not in harness.paused:
+            harness.fetch(*[record(each, str(each)) for each in range(at, at + room)])
+            at += room
+        for worker in harness.pool.workers.values():
+            while worker is not stuck and (item := worker.start()) is not None:
+                worker.finish()
+                done.append(item.offset())
+        harness.deliver()
+        harness.later(0.05)
+    assert len(done) > SPAN / 2
+    assert set(done) <= covered(harness)
+    stuck.finish()
+    left = harness.work(rounds=50_000)
+    for _ in range(50):
+        harness.later(0.1)
+        left += harness.work(rounds=50_000)
+    assert sorted([*done, *left]) == list(range(1, at))
+
+
+def test_gaps_beyond_the_ceiling_do_not_fill_the_set() -> None:
+    harness = Harness(set_budget=60)
+    harness.assign(P0)
+    harness.fetch(record(0, "stuck"))
+    harness.worker().start()
+    # A compacted topic: each gap looks settled, and none of these records may start yet.
+    harness.fetch(*[record(offset, str(offset)) for offset in range(1_000, 4_000, 3)])
+    assert harness.sub().parking
+    assert covered(harness).isdisjoint(range(1_000, 4_000, 3))
+
+
+def test_a_restored_set_is_kept_until_its_offsets_are_below_the_ceiling() -> None:
+    runs = ((1, 2), (900, 1_800))
+    harness = Harness(set_budget=60)
+    harness.assign(P0, metadata=encode(0, {"default": runs}).text, log=(0, 5_000))
+    harness.fetch(*[record(offset, str(offset)) for offset in range(4_000)])
+    held = {each.offset() for each in harness.sub().held()}
+    assert held == {0, *range(2, 900), *range(1_800, 4_000)}
+    assert harness.sub().parking.ceilings[P0] < 900
+    assert not harness.commit(final=True)  # there is nothing new to say
+    assert harness.worker().start() is not None
+    harness.worker().finish()
+    assert harness.worker().start() is not None
+    assert covered(harness) == {0, 1, *range(900, 1_800)}
+
+
+# --- what it costs ---
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The times at which all that is held was walked over."""
+    times: list[float] = []
+    look = Ceilings.look
+
+    def counted(self: Ceilings, progress: object, now: float) -> object:
+        times.append(now)
+        return look(self, progress, now)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ceilings, "look", counted)
+    yield times
+
+
+@pytest.mark.parametrize("key", ["keys", "null keys"])
+def test_at_full_speed_the_ceiling_follows_without_a_walk_over_what_is_held(
+    looks: list[float], key: str
+) -> None:
+    harness = Harness(SubscriptionSettings(workers=workers(4)))
+    harness.checks = False
+    harness.assign(P0, P1)
+    harness.fetch(record(0, "first"), record(0, "first", P1))
+    harness.work()
+    harness.commit()
+    before = len(looks)
+    started = 0
+    for chunk in range(100):
+        first = 1 + chunk * 1_000
+        offsets = range(first, first + 1_000)
+        name = None if key == "null keys" else "k"
+        harness.fetch(
+            *[record(o, name and f"{name}{o % 97}") for o in offsets],
+            *[record(o, name and f"{name}{o % 89}", P1) for o in offsets],
+        )
+        started += len(harness.work(rounds=50_000))
+        assert not harness.sub().parking
+    assert started == 200_000
+    assert len(looks) == before
+
+
+def test_while_nothing_ends_nobody_looks_again(looks: list[float]) -> None:
+    harness = Harness(set_budget=60)
+    harness.assign(P0)
+    harness.fetch(record(0, "stuck"))
+    harness.worker().start()
+    harness.fetch(*[record(offset, str(offset)) for offset in range(1, 1_000)])
+    before = len(looks)
+    for _ in range(50):
+        harness.later(1.0)
+        harness.tell(Fetched([], {P0: 1_000}))
+    assert len(looks) <= before + 1
+    assert harness.core.next_due() is None
+
+
+def test_what_is_parked_is_looked_for_again_once_something_has_ended() -> None:
+    harness = Harness(set_budget=60)
+    harness.assign(P0)
+    harness.fetch(record(0, "stuck"))
+    harness.worker().start()
+    harness.fetch(*[record(offset, str(offset)) for offset in range(1, 1_000)])
+    assert harness.core.next_due() is None
+    harness.worker().finish()
+    harness.worker().start()
+    harness.deliver()
+    due = harness.core.next_due()
+    assert due is None or due <= harness.now + 0.1
+
+
+# --- the bound itself ---
+
+
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_the_record_at_the_position_may_always_be_leased(room: int) -> None:
+    runs = tuple((offset, offset + 1) for offset in range(2, 400, 2))
+    assert lease_end(0, 0, [], runs, room) == 1
+
+
+def test_unsettled_records_one_by_one_take_no_room_when_they_settle() -> None:
+    held = list(range(0, 1_000, 2))
+    size = 2 * 500 + 10
+    assert lease_end(0, 1_000, held, (), size) >= 1_000
+
+
+def test_a_record_is_routed_in_order_behind_what_was_parked_before_it() -> None:
+    harness = Harness(SubscriptionSettings(window_records=40_000), set_budget=60)
+    harness.assign(P0)
+    harness.fetch(record(0, "stuck"))
+    worker = harness.worker()
+    worker.start()
+    first: list[FakeRecord] = [record(offset, "same") for offset in range(1, 600)]
+    harness.fetch(*first)
+    harness.fetch(*[record(offset, "same") for offset in range(600, 1_200)])
+    worker.finish()
+    started: list[int] = []
+    for _ in range(50):
+        started += harness.work()
+        harness.later(0.1)
+    assert started == list(range(1, 1_200))
+
+
+def test_marks_are_not_believed_where_a_dead_worker_left_newer_records_before_older_ones() -> None:
+    settings = SubscriptionSettings(workers=workers(2), leases_per_worker=2)
+    harness = Harness(settings, set_budget=44)
+    harness.assign(P0)
+    first, second = harness.worker(0), harness.worker(1)
+    keys = {
+        harness.owner_of(record(0, name)).index: name
+        for name in (f"key-{number}" for number in range(50))
+    }
+    harness.fetch(record(0, keys[1]))
+    harness.work()
+    harness.commit()
+    before = harness.sub().parking.ceilings[P0]
+    harness.fetch(*[record(offset, keys[1]) for offset in range(1, 5)])
+    harness.fetch(*[record(offset, keys[0]) for offset in range(5, before - 2)])
+    first.die()
+    harness.pool.replaceable = False
+    harness.beat(7)
+    while (item := second.start()) is None or item.offset() < 6:
+        if item is not None:
+            second.finish()
+        harness.deliver()
+    held = {each.offset() for each in harness.sub().waiting()} | {
+        each.offset() for share in harness.sub().workers[1].slices for each in share.records
+    }
+    harness.fetch(*[record(offset, keys[1]) for offset in range(before - 2, before + 8)])
+    assert min(held) < 5
+    assert harness.sub().parking.ceilings[P0] <= before + min(held) - 1
