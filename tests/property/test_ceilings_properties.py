@@ -52,7 +52,7 @@ def test_whatever_settles_below_the_ceiling_the_set_fits(
 
     # Some of what is held settles; of what is still to come some never existed, some settles.
     def settles(offset: int) -> bool:
-        return offset % 2 == 0 if share is None else chance.random() < share  # type: ignore[attr-defined,no-any-return]
+        return offset % 2 == 0 if share is None else chance.random() < share  # type: ignore[attr-defined]
 
     kept = [offset for offset in held if offset >= ceiling or not settles(offset)]
     spans = [*clip(restored, end), (ceiling, ceiling)]
