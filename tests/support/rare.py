@@ -6,7 +6,7 @@ from collections import Counter
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription import Subscription, partition_of
 from tests.support.harness import Harness
 
 
@@ -26,8 +26,10 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             reached["revoke while a retry waits"] += waiting
         if isinstance(event, ev.CommitDue):
             reached["parked beyond a ceiling"] += bool(sub.parking) and not sub.closing
+            reached["parked behind an older backlog"] += _older_wait(sub)
         if isinstance(event, ev.Beat):
             reached["worker evicted"] += any(worker.gone for worker in sub.workers)
+            reached["granted at an eviction"] += any(w.gone and w.granted for w in sub.workers)
         if isinstance(event, ev.Reported):
             reached["failure with later records leased"] += _overtaken(member, event)
         reached["blocked"] += any(closed.state is LaneState.BLOCKED for closed in lanes)
@@ -42,6 +44,15 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             for sub in member.core.subscriptions.values()
             if (closed := sub.closed.get(event.publish.lane)) is not None
         )
+
+
+def _older_wait(sub: Subscription) -> bool:
+    """Whether records of a partition wait in a backlog while newer ones of it are parked."""
+    return any(
+        partition_of(each) in sub.parking.waiting and partition_of(each) not in sub.closing
+        for worker in sub.workers
+        for each in worker.backlog
+    )
 
 
 def _remembers_failures(member: Harness, sub: Subscription) -> bool:

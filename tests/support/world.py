@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Literal
 
@@ -111,13 +112,21 @@ class World:
         self.rng = rng = Random(seed)
         self.set_budget = set_budget
         self.reached: Counter[str] = Counter()
+        # A generator of its own, so that what was there before it stays what a seed makes of it.
+        self.extra = extra = Random(f"extra-{seed}")
         names = ["default", "audit"][: rng.choice([1, 1, 2])]
         self.settings = [self.random_settings(name) for name in names]
+        self.size_most = extra.choice([40, 40, 40, 4_000])
+        if extra.random() < 0.3:
+            most = extra.choice([100, 1_000, 5_000])
+            self.settings = [replace(each, window_bytes=most) for each in self.settings]
         self.oracle = self.make_oracle()
         self.partitions = [
             TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)
             for number in range(rng.randint(1, 4))
         ]
+        if extra.random() < 0.1:
+            self.partitions += [TopicPartition("topic-many", number) for number in range(20)]
         self.queue = self._write(records)
         self.stored: dict[TopicPartition, CommitEntry] = {}
         self.received: dict[TopicPartition, int] = {}
@@ -230,7 +239,7 @@ class World:
             ahead = [r for r in self.queue[partition] if r.offset() >= self.received[partition]]
             taken = ahead[: rng.randint(0, min(room - len(chunk), 30))]
             for each in taken:
-                fresh = self.receive(each, rng.randint(0, 40))
+                fresh = self.receive(each, rng.randint(0, self.size_most))
                 fresh.epoch = oracle.epochs[partition]
                 chunk.append(fresh)
             if taken:
