@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.events import Command
-from kafka_keyshared.core.pressure import Hold, Pressure
+from kafka_keyshared.core.pressure import Reason, Pressure
 from kafka_keyshared.core.subscription import Subscription, partition_of
 from kafka_keyshared.model import Record
 
@@ -36,7 +36,7 @@ def routed(
             continue
         after = READ_AGAIN_AFTER if unread.cause.after is None else unread.cause.after
         unread.due = now + after
-        commands += pressure.hold(partition, Hold.UNREAD, sub)
+        commands += pressure.hold(partition, Reason.UNREAD, sub)
         commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
     return commands
 
@@ -55,7 +55,7 @@ def read_again(
     commands = routed(sub, pressure, now, wall_offset)
     for partition in due:
         if partition not in sub.keys.unread:
-            commands += pressure.let_go(partition, Hold.UNREAD, sub)
+            commands += pressure.let_go(partition, Reason.UNREAD, sub)
     return commands
 
 

@@ -18,7 +18,7 @@ PARKED_SHARE = 8
 """Parked records of a partition may fill one part in this many of the window."""
 
 
-class Hold(enum.Enum):
+class Reason(enum.Enum):
     """Why a partition is not fetched from."""
 
     SET_FULL = "its settled set has no room for more in the commit metadata"
@@ -30,30 +30,30 @@ class Pressure:
     """The holds on each partition."""
 
     def __init__(self) -> None:
-        self.holds: dict[TopicPartition, set[tuple[Hold, str]]] = {}
+        self.holds: dict[TopicPartition, set[tuple[Reason, str]]] = {}
         self._truncated: set[TopicPartition] = set()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that must not be fetched from."""
         return set(self.holds)
 
-    def holding(self, hold: Hold, sub: Subscription) -> list[TopicPartition]:
+    def holding(self, reason: Reason, sub: Subscription) -> list[TopicPartition]:
         """Return the partitions that the subscription holds for this reason."""
-        return [each for each, holds in self.holds.items() if (hold, sub.name) in holds]
+        return [each for each, holds in self.holds.items() if (reason, sub.name) in holds]
 
-    def hold(self, partition: TopicPartition, hold: Hold, sub: Subscription) -> list[Command]:
+    def hold(self, partition: TopicPartition, reason: Reason, sub: Subscription) -> list[Command]:
         """Stop fetching from a partition for one more reason."""
         holds = self.holds.setdefault(partition, set())
         first = not holds
-        holds.add((hold, sub.name))
+        holds.add((reason, sub.name))
         return [Pause([partition])] if first else []
 
-    def let_go(self, partition: TopicPartition, hold: Hold, sub: Subscription) -> list[Command]:
+    def let_go(self, partition: TopicPartition, reason: Reason, sub: Subscription) -> list[Command]:
         """Fetch from a partition again, unless there is another reason not to."""
         holds = self.holds.get(partition)
         if holds is None:
             return []
-        holds.discard((hold, sub.name))
+        holds.discard((reason, sub.name))
         if holds:
             return []
         del self.holds[partition]
@@ -91,14 +91,14 @@ class Pressure:
         commands: list[Command] = []
         parking = sub.parking
         most = max(1, sub.window.records_max // PARKED_SHARE)
-        held = self.holding(Hold.SET_FULL, sub)
+        held = self.holding(Reason.SET_FULL, sub)
         for partition in held:
             if len(parking.waiting.get(partition, ())) * 2 < most:
-                commands += self.let_go(partition, Hold.SET_FULL, sub)
+                commands += self.let_go(partition, Reason.SET_FULL, sub)
         for partition, waiting in parking.waiting.items():
             if len(waiting) < most or partition in held or partition in sub.closing:
                 continue
-            commands += self.hold(partition, Hold.SET_FULL, sub)
+            commands += self.hold(partition, Reason.SET_FULL, sub)
             text = (
                 f"{partition}: its settled set has no room for more in the commit metadata; until "
                 f"older records settle, only those before {parking.ceilings.get(partition)} start"
@@ -112,9 +112,9 @@ class Pressure:
         """Stop fetching from partitions whose blocked lanes hold too much; name the key."""
         commands: list[Command] = []
         for partition, closed in sub.blocked.take_overfull(assigned).items():
-            if (Hold.BLOCKED, sub.name) in self.holds.get(partition, ()):
+            if (Reason.BLOCKED, sub.name) in self.holds.get(partition, ()):
                 continue
-            commands += self.hold(partition, Hold.BLOCKED, sub)
+            commands += self.hold(partition, Reason.BLOCKED, sub)
             commands.append(
                 Notice(
                     Level.ERROR,
@@ -128,7 +128,7 @@ class Pressure:
     def release(self, sub: Subscription, assigned: int) -> list[Command]:
         """Fetch again from stopped partitions once blocked lanes hold little."""
         commands: list[Command] = []
-        for partition in self.holding(Hold.BLOCKED, sub):
+        for partition in self.holding(Reason.BLOCKED, sub):
             if sub.blocked.holds_little(partition, assigned):
-                commands += self.let_go(partition, Hold.BLOCKED, sub)
+                commands += self.let_go(partition, Reason.BLOCKED, sub)
         return commands
