@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +20,10 @@ from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
 from kafka_keyshared.runtime.decoding import Deserializer, decoding
+from kafka_keyshared.runtime.ending import Ending
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.kafka import KafkaClient
@@ -33,7 +36,7 @@ from kafka_keyshared.runtime.pool import Pool
 from kafka_keyshared.runtime.pull import Cell, PullPool
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.signals import stop_signals
-from kafka_keyshared.runtime.stopping import StopReport, stop
+from kafka_keyshared.runtime.stopping import StopReport
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
 from kafka_keyshared.runtime.wrap import Wrapped, take_over
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
@@ -43,7 +46,6 @@ log = logging.getLogger("kafka_keyshared")
 
 H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0
-HANDLER_CLOSE_TIMEOUT = 5.0
 WORKERS_ARE = {"thread": "threads", "pull": "members", "split": "members"}
 
 
@@ -121,7 +123,7 @@ class KeyShared:
         self.hooks = hooks
         self._handler: Callable[..., Any] | None = None
         self._pull = None if self.options.pool == "thread" else self._pull_pool()
-        self._signals = 0
+        self._ending = Ending(self.options.stop_timeout)
         self._board = Board()
         self.http: HttpServer | None = None
         self.loop: Loop | None = None
@@ -221,7 +223,7 @@ class KeyShared:
 
     def stop(self) -> None:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
-        self._signals += 1
+        self._ending.ask()
 
     def status(self) -> Status | None:
         """Return what the instance looks like now, from any thread; None before it runs.
@@ -251,21 +253,30 @@ class KeyShared:
         """Run until stopped (SIGTERM, SIGINT or :meth:`stop`); return the exit status.
 
         0: everything that ran was drained and committed. 1: the stop timeout passed, the last
-        commit was not acknowledged, or the instance had to halt.
+        commit was not acknowledged, the group was not left, or the instance had to halt.
+
+        It returns within ``stop_timeout`` and a second of being asked, whatever hangs; a handler or
+        a callback that does is named and left behind on its thread, which ends with the program.
         """
         refuse_while_imported("run()")
         self._check_workers()
+        ending = self._ending
+        self.report = None
         try:
-            return self._run_client()
+            with stop_signals(self.stop):
+                return ending.run(lambda: self._run_client(ending))
         finally:
+            self.report = ending.report
+            self._board.phase = "stopped"
+            self._wrapped.give_back()
             if self._pull is not None:
                 self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
             if self.http is not None:
-                self.http.close()
+                Aside(self.http.close, name="keyshared-http-end").wait(not ending.given_up)
                 self.http = None
-            self._signals = 0  # the next run is not stopped by what stopped this one
+            self._ending = ending.next()  # which what stopped this run does not stop
 
-    def _run_client(self) -> int:
+    def _run_client(self, ending: Ending) -> int:
         mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
 
         def answer(answered: CommitAnswered) -> None:
@@ -274,15 +285,14 @@ class KeyShared:
         try:
             client = self.hooks.client(self.conf, self.topics, answer)
         except (KafkaException, TypeError, ValueError) as error:
-            self._wrapped.give_back()
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
             self._wrapped.take(client.consumer)
-            client.users = self._wrapped.callbacks(client.consumer)
-            status = self._run(client, mailbox)
+            client.users = ending.among(self._wrapped.callbacks(client.consumer))
+            status = self._run(client, mailbox, ending)
         finally:
+            ending.leaving(sys.exception() or client.ending)
             client.close()
-            self._wrapped.give_back()
         if client.ending is not None:
             raise client.ending
         return status
@@ -303,13 +313,14 @@ class KeyShared:
             raise ConfigError("an app with members runs once: make another one")
         self.subscription = replace(self.subscription, workers=self._pull.names())
 
-    def _run(self, client: KafkaClient, mailbox: Mailbox[Mail]) -> int:
+    def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
         self._serve_http()
         there = client.check_topics(START_TIMEOUT)
         publisher = self._publisher(mailbox, there)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
         self.loop = loop = Loop(Dispatcher([self.subscription], self._commit_policy), ports)
+        ending.loop = loop
         pool.start()
         rebalancer = Rebalancer(loop, self.options.revoke_deadline)
         observer = Observer(
@@ -320,31 +331,25 @@ class KeyShared:
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
         )
         rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
-        rebalancer.hurried = lambda: self._signals > 1
+        rebalancer.hurried = ending.over
+        if ending.given_up:  # while it was starting: nobody would ask it to stop again
+            return 1
         rebalancer.subscribe()
         log.info("started: %s", self.banner())
-        with stop_signals(self.stop):
-            try:
-                observer.enter("running")
-                self._loop_until_stopped(loop, rebalancer, observer, client)
-                observer.enter("stopping")
-                report = stop(loop, self.options.stop_timeout, lambda: self._signals > 1)
-            except BaseException as error:
-                # What the core believes can no longer be trusted, so nothing more is committed.
-                log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
-                pool.stop(0.0)
-                raise
-            finally:
-                rebalancer.closing = True
-            self.report = report
-            if publisher is not None:
-                publisher.close(0.0)
-            running = pool.stop(HANDLER_CLOSE_TIMEOUT if report.clean else 0.2)
-            observer.enter("stopped")
-            log.info("%s", report.line())
-        if running:
-            log.error("handlers still running at exit: %s", ", ".join(running))
-        return 0 if report.clean and loop.halted is None and not running else 1
+        try:
+            observer.enter("running")
+            self._loop_until_stopped(
+                loop, rebalancer, observer, lambda: ending.asked or client.ending
+            )
+            observer.enter("stopping")
+            return ending.finish(loop)
+        except BaseException as error:
+            # What the core believes can no longer be trusted, so nothing more is committed.
+            log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
+            pool.stop(0.0)
+            raise
+        finally:
+            rebalancer.closing = True
 
     def _serve_http(self) -> None:
         if self.options.http_port is None:
@@ -356,10 +361,10 @@ class KeyShared:
             self.http = server
 
     def _loop_until_stopped(
-        self, loop: Loop, rebalancer: Rebalancer, observer: Observer, client: KafkaClient
+        self, loop: Loop, rebalancer: Rebalancer, observer: Observer, ends: Callable[[], object]
     ) -> None:
         stepped = self.hooks.stepped
-        while not (self._signals or loop.halted or client.ending):
+        while not (loop.halted or ends()):
             loop.step()
             rebalancer.step()
             observer.step()

@@ -25,42 +25,62 @@ log = logging.getLogger("kafka_keyshared.stop")
 
 ANSWER_WAIT = 2.0
 HURRIED_ANSWER_WAIT = 0.5
+"""Seconds for the last commit's answer, after a second signal and behind the deadline."""
+
+RETRY_AFTER = 0.05
+"""Seconds until the last commit is sent again that failed; twice as long after each failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted."""
+    """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted.
+
+    ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
+    None when that cannot be said, because it was still changing.
+    """
 
     clean: bool
     seconds: float
-    undone: int
+    undone: int | None
     running: tuple[str, ...]
     commit_accepted: bool
     dead_letters: int = 0
+    stuck: str = ""
 
     def line(self) -> str:
         """Return the final line."""
         state = "drained"
+        if self.undone is None:
+            state = "not drained"
         if self.running or self.dead_letters:
             state = f"gave up on {len(self.running)} running"
         if self.dead_letters:
             state += f" and {self.dead_letters} dead letters without an answer"
         committed = "committed" if self.commit_accepted else "last commit NOT acknowledged"
-        left = f"{self.undone} records received and left undone (they run at the next start)"
+        undone = "an unknown number of" if self.undone is None else self.undone
+        left = f"{undone} records received and left undone (they run at the next start)"
         named = f": {', '.join(self.running)}" if self.running else ""
+        if self.stuck:
+            committed += (
+                f"; the group was NOT left: no end of {self.stuck}, so the others get the "
+                "partitions after the session timeout"
+            )
         return f"stopped in {self.seconds:.2f} s: {state}{named}; {committed}; {left}"
 
 
 def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
-    """Drain and commit. ``hurried`` turns true with the second signal."""
+    """Drain and commit within ``timeout`` seconds. ``hurried`` turns true with the second signal.
+
+    Handlers have all of the time; the last commit's answer is then waited for a little longer.
+    """
     clock = loop.ports.clock
     started = clock()
     deadline = started + timeout
     loop.tell(ev.Stopping())
     loop.ports.client.pause(loop.core.partitions)
     running, dead_letters = _drain(loop, deadline, hurried)
-    accepted = not loop.commits_stopped and _commit(loop, hurried)
-    if hurried():
+    accepted = not loop.commits_stopped and _commit(loop, deadline, hurried)
+    if hurried() or clock() >= deadline:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
         running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
     undone = loop.core.unsettled_count()
@@ -109,7 +129,32 @@ def _poll(loop: Loop, timeout: float) -> None:
         loop.lost_some(error)
 
 
-def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
+def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
+    """Return the report of a stop whose owner has not come back; from any thread."""
+    running: list[str] = []
+    undone: int | None = 0
+    dead_letters = 0
+    if loop is not None:
+        try:
+            progress = loop.ports.pool.progress()
+            records, dead_letters = loop.core.pending(None, progress)
+            running, undone = names_of(records), loop.core.unsettled_count()
+        except (RuntimeError, KeyError):
+            # It has come back just now and changes what is looked at.
+            log.debug("what is left undone cannot be said", exc_info=True)
+            undone = None
+    return StopReport(
+        clean=False,
+        seconds=seconds,
+        undone=undone,
+        running=tuple(running),
+        commit_accepted=False,
+        dead_letters=dead_letters,
+        stuck=stuck,
+    )
+
+
+def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
     """Send the last commit and serve callbacks until it is answered; say whether it was.
 
     A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
@@ -118,25 +163,34 @@ def _commit(loop: Loop, hurried: Callable[[], bool]) -> bool:
     """
     held = set(loop.core.partitions)
     refused_before = loop.core.commits.refused_count
-    if _send(loop, hurried):
+    if _send(loop, deadline, hurried):
         return True
     refused = loop.core.commits.refused_count > refused_before
     still_held = loop.halted is None and held <= set(loop.core.partitions)
-    return refused and still_held and _send(loop, hurried)
+    return refused and still_held and _send(loop, deadline, hurried)
 
 
-def _send(loop: Loop, hurried: Callable[[], bool]) -> bool:
+def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
+    clock = loop.ports.clock
     commits = loop.core.commits
     refused_before = commits.refused_count
     loop.commit(final=True)
-    sent = loop.ports.clock()
-    while commits.in_flight:
-        wait = HURRIED_ANSWER_WAIT if hurried() else ANSWER_WAIT
-        if loop.ports.clock() - sent >= wait:
+    sent = clock()
+    patient = sent + max(HURRIED_ANSWER_WAIT, min(ANSWER_WAIT, deadline - sent))
+    again: float | None = None
+    pause = RETRY_AFTER
+    while commits.in_flight or commits.retrying:
+        now = clock()
+        if now >= (min(patient, sent + HURRIED_ANSWER_WAIT) if hurried() else patient):
             break
         _poll(loop, 0.02)
-        loop.serve(0.0)
-        if commits.retry_now():
+        loop.serve(BUSY_WAIT)
+        if not commits.retry_now():
+            again = None
+        elif again is None:
+            again, pause = now + pause, 2 * pause
+        elif now >= again:
+            again = None
             loop.commit(final=True)
     unanswered = commits.in_flight or commits.retrying
     return not unanswered and commits.refused_count == refused_before

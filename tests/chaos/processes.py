@@ -77,16 +77,16 @@ def gated_keys() -> list[bytes]:
 
 
 class Incarnation:
-    """One running child."""
+    """One running child; ``program`` is the module beside this one that it runs."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], program: str = "child") -> None:
         self.name: str = settings["name"]
         self.ledger_path = Path(settings["directory"]) / f"{self.name}.ledger"
         self._stderr = Path(settings["directory"]) / f"{self.name}.stderr"
         self._read = self._ended = 0
         with self._stderr.open("wb") as sink:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.child", json.dumps(settings)],
+                [sys.executable, "-m", f"tests.chaos.{program}", json.dumps(settings)],
                 cwd=ROOT,
                 stderr=sink,
             )
@@ -179,7 +179,7 @@ class Scene:
         self.written = MemoryLedger("producer")
         self.all: list[Incarnation] = []
 
-    def start(self, name: str, **behaviour: Any) -> Incarnation:
+    def start(self, name: str, *, program: str = "child", **behaviour: Any) -> Incarnation:
         """Start an incarnation."""
         conf = {
             "bootstrap.servers": self.cluster.bootstrap,
@@ -196,7 +196,7 @@ class Scene:
             "name": name,
             **behaviour,
         }
-        self.all.append(Incarnation(settings))
+        self.all.append(Incarnation(settings, program))
         return self.all[-1]
 
     def write(self, records: Iterable[Written], partition: int = -1) -> None:

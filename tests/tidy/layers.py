@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (ROOT_PART,),
     ("sim", "runtime.split", "runtime.reader"),
     ("runtime.service",),
+    ("runtime.ending",),
     ("runtime.rebalance", "runtime.stopping", "runtime.observe", "runtime.members"),
     (
         "web",
@@ -50,6 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.importing",
         "runtime.statistics",
         "runtime.patterns",
+        "runtime.aside",
     ),
     ("config",),
     ("keys",),
