@@ -154,4 +154,6 @@ def classify_commit(error: KafkaError | None) -> CommitResult:
     """Say what a commit's error means. Whatever is not known to be final is sent again."""
     if error is None:
         return CommitResult.ACCEPTED
+    if error.fatal() or error.code() == KafkaError._FATAL:
+        return CommitResult.LOST  # such a client commits nothing any more
     return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)

@@ -180,10 +180,9 @@ class Ending:
             self.ask()
             self.ask()
             raise
+        self._tell(owner.where() if self.given_up else "")
         if not self.given_up:
-            self._tell()
             return owner.result()
-        self._abandon(owner.where())
         if self.error is not None:
             raise self.error
         return 1
@@ -203,16 +202,13 @@ class Ending:
                 continue
         return True
 
-    def _abandon(self, where: str) -> None:
+    def _tell(self, stuck: str) -> None:
+        """Write the final line; ``stuck`` is where the owner was given up on."""
         now = self._clock()
-        seconds = now - max(self._began or now, self._started)
-        if self.report is None:
-            self.report = unfinished(self.loop, seconds, where)
-        else:
-            self.report = replace(self.report, seconds=seconds, stuck=where)
-        self._tell()
-
-    def _tell(self) -> None:
+        seconds = now - max(now if self._began is None else self._began, self._started)
         if self.report is not None:
-            level = logging.INFO if self.report.stuck == "" else logging.ERROR
-            log.log(level, "%s", self.report.line())
+            self.report = replace(self.report, seconds=seconds, stuck=stuck)
+        elif stuck:
+            self.report = unfinished(self.loop, seconds, stuck)
+        if self.report is not None:
+            log.log(logging.ERROR if stuck else logging.INFO, "%s", self.report.line())

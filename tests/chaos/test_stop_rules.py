@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.runtime.stopping import stop
+from kafka_keyshared.runtime.stopping import HURRIED_ANSWER_WAIT, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -48,6 +48,41 @@ def test_a_last_commit_that_is_refused_twice_is_not_acknowledged(stage: Stage) -
     assert stage.sent() == [3, 3]
     assert not report.clean
     assert not report.commit_accepted
+
+
+def test_a_last_commit_that_fails_again_and_again_is_sent_ever_more_slowly(stage: Stage) -> None:
+    """A client that is broken for good refuses it at once, each time."""
+    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.RETRY, "no")
+    before = stage.now
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert 2 <= len(stage.sent()) <= 7
+    assert not report.commit_accepted
+    assert stage.now - before < 2.5
+
+
+def test_a_last_commit_that_fails_once_is_sent_again_and_counts(stage: Stage) -> None:
+    def answer(commit: ev.Commit) -> ev.CommitAnswered:
+        stage.accept()
+        return ev.CommitAnswered(commit, ev.CommitResult.RETRY, "not yet")
+
+    stage.client.answer = answer
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert stage.sent() == [3, 3]
+    assert report.clean
+
+
+def test_behind_its_deadline_a_stop_waits_little_for_the_last_answer(stage: Stage) -> None:
+    """The handlers had all of the time; what the stop takes in all is that and a moment."""
+    stage.client.answer = lambda commit: None
+    stage.fill(record(3))
+    stage.step()
+    for worker in stage.pool.workers.values():
+        worker.start()
+    before = stage.now
+    report = stop(stage.loop, 3.0, lambda: False)
+    assert stage.now - before < 3.0 + HURRIED_ANSWER_WAIT + 0.1
+    assert not report.commit_accepted
+    assert len(report.running) == 1
 
 
 def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: Stage) -> None:

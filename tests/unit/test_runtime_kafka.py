@@ -57,6 +57,7 @@ def test_an_error_that_the_client_calls_fatal_is_fatal_whatever_its_code() -> No
     ("code", "result"),
     [
         (E.UNKNOWN_MEMBER_ID, CommitResult.LOST),
+        (E._FATAL, CommitResult.LOST),
         (E.ILLEGAL_GENERATION, CommitResult.LOST),
         (E.FENCED_INSTANCE_ID, CommitResult.LOST),
         (E._ASSIGNMENT_LOST, CommitResult.LOST),
