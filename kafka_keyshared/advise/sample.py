@@ -253,9 +253,14 @@ class _Reader:
         self, found: list[Log], logs: Logs, elapsed: float
     ) -> tuple[dict[TopicPartition, float] | None, str | None]:
         if elapsed >= LIVE_SECONDS:
-            ends = logs.ends([log.place for log in found])
-            rates = {log.place: max(0, ends[log.place] - log.end) / elapsed for log in found}
-            return rates, "ends"
+            try:
+                ends = logs.ends([log.place for log in found])
+            except KeySharedError as error:
+                # The broker has gone meanwhile. What was read is there to be reported all the same.
+                self._progress(f"how much arrives is not told by where the logs end now: {error}")
+            else:
+                rates = {log.place: max(0, ends[log.place] - log.end) / elapsed for log in found}
+                return rates, "ends"
         now = time.time() * 1000
         if not self._oldest or self._untimed or max(self._oldest.values()) > now:
             return None, None

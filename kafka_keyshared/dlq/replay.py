@@ -25,6 +25,9 @@ HELD_BYTES = 32 << 20
 JOURNAL_AFTER = 0.5
 """Seconds that an acknowledged letter waits for others to be written down with."""
 
+ANSWERS_AFTER_STOP = 20.0
+"""Seconds for which a replay that is stopped waits for what is on its way."""
+
 RECORD_OVERHEAD = 500
 """Bytes that a held letter takes beside its key and value, about."""
 
@@ -90,7 +93,8 @@ class Replay:
     """One carrying out of a plan.
 
     ``read`` yields the letters of the topic from its beginning, again at each call. ``stopped`` is
-    asked before each letter. ``rate`` is in letters a second.
+    asked before each letter. ``rate`` is in letters a second. After a stop, answers are waited for
+    at most ``patience`` seconds.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Replay:
         rate: float | None = None,
         stopped: Callable[[], bool] = lambda: False,
         held_bytes: int = HELD_BYTES,
+        patience: float = ANSWERS_AFTER_STOP,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
@@ -111,6 +116,8 @@ class Replay:
         self._stopped = stopped
         self._room = held_bytes
         self._clock = clock
+        self._patience = patience
+        self._stop_seen: float | None = None
         self._next_at = clock()
         self._held: dict[int, Letter] = {}
         self._free: deque[int] = deque()
@@ -161,6 +168,19 @@ class Replay:
         """Wait for all answers, and send what they set free unless it has ended."""
         while self._on_the_way or (self._free and not self._ended()):
             self._serve(_WAIT)
+            if self._on_the_way and self._waited_enough():
+                # Whether they were written is not known. They are sent again by the next replay.
+                self.outcome.halted = self.outcome.halted or (
+                    f"{self._on_the_way} letters had no answer {self._patience:g} s after the stop"
+                )
+                break
+
+    def _waited_enough(self) -> bool:
+        if not self._stopped():
+            return False
+        now = self._clock()
+        self._stop_seen = self._stop_seen or now
+        return now - self._stop_seen >= self._patience
 
     def _count(self) -> None:
         plan, outcome = self._plan, self.outcome
@@ -180,7 +200,9 @@ class Replay:
     def _take(self, index: int, letter: Letter) -> None:
         """Send a letter, hold it until its turn, or leave it for the next reading."""
         plan, size = self._plan, _size(letter)
-        while not self._is_free(index) and size > self._room and self._on_the_way:
+        while not self._ended() and (
+            not self._is_free(index) and size > self._room and self._on_the_way
+        ):
             self._serve(_WAIT)
         if plan.state[index] in STOPPED:
             return

@@ -52,12 +52,19 @@ def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def bounds_of(consumer: Consumer, topic: str, timeout: float = ANSWER_TIMEOUT) -> Bounds:
+def bounds_of(
+    consumer: Consumer,
+    topic: str,
+    timeout: float = ANSWER_TIMEOUT,
+    clock: Callable[[], float] = time.monotonic,
+) -> Bounds:
     """Return where each partition begins and ends now.
 
     Raises :class:`TopicMissingError` when there is no such topic, and
-    :class:`BrokerUnavailableError` when nobody answers within ``timeout`` seconds.
+    :class:`BrokerUnavailableError` when nobody answers within ``timeout`` seconds, or not all
+    partitions within twice that.
     """
+    give_up = clock() + 2 * timeout
     try:
         # Of all topics: an embedded cluster makes what is asked for by name.
         there = consumer.list_topics(timeout=timeout).topics
@@ -66,13 +73,16 @@ def bounds_of(consumer: Consumer, topic: str, timeout: float = ANSWER_TIMEOUT) -
                 f"there is no topic {topic!r}: name the dead-letter topic with -t, as in "
                 "-t orders.dlq"
             )
-        found = {}
+        found: dict[int, tuple[int, int]] = {}
         for partition in sorted(there[topic].partitions):
-            answer = consumer.get_watermark_offsets(ClientPartition(topic, partition), timeout)
+            left = min(timeout, give_up - clock())
+            asked = ClientPartition(topic, partition)
+            answer = consumer.get_watermark_offsets(asked, left) if left > 0 else None
             if answer is None:
                 raise BrokerUnavailableError(
-                    f"no answer within {timeout:g} s where {topic}-{partition} ends; see whether "
-                    "its leader is up"
+                    f"no answer in time where {topic}-{partition} ends ({len(found)} of "
+                    f"{len(there[topic].partitions)} partitions have answered); see whether its "
+                    "leader is up"
                 )
             found[partition] = answer
     except KafkaException as error:

@@ -340,6 +340,36 @@ def test_arrivals_are_told_from_the_ends_when_it_watched_for_long(
     assert found.arrivals[TopicPartition(topic, 0)] == pytest.approx(50, rel=0.25)
 
 
+def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
+    topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_keyshared.advise.logs.ANSWER_TIMEOUT", 2.0)
+    said: list[str] = []
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 1)
+        write(cluster, topic, [(b"a", b"")] * 100)
+
+        class Last(Tally):
+            def close(self) -> None:
+                super().close()
+                cluster.broker_down()
+
+        tally = Last()
+        began = time.monotonic()
+        found = take(
+            {"bootstrap.servers": cluster.bootstrap},
+            [topic],
+            None,
+            60.0,
+            tally,
+            progress=said.append,
+            clock=lambda: time.monotonic() if not tally.records else began + 10.0,
+        )
+    assert tally.records == 100
+    assert (found.arrivals, found.arrivals_from) == (None, None)
+    assert any("how much arrives is not told" in each for each in said)
+
+
 def test_arrivals_are_told_from_timestamps_that_go_back_far_enough(
     embedded_cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -368,3 +368,29 @@ def test_a_plan_of_nothing_reads_nothing() -> None:
         raise AssertionError("it was read")
 
     assert Replay(planned([]), FakeSender(), Kept()).run(read) == Outcome()
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_broker_that_is_gone() -> None:
+    letters = a_topic(3, keys=40)
+    sender, kept, now = FakeSender(3), Kept(), 0.0
+
+    def silent(timeout: float) -> None:
+        nonlocal now
+        now += timeout
+
+    sender.serve = silent  # type: ignore[method-assign]
+    replay = Replay(
+        planned(letters),
+        sender,
+        kept,
+        held_bytes=2_000,
+        stopped=lambda: now > 10.0,
+        patience=5.0,
+        clock=lambda: now,
+    )
+    outcome = replay.run(in_reading_order(letters, 3))
+    assert 15.0 <= now < 16.0
+    assert sender.taken
+    assert outcome.halted == f"{len(sender.taken)} letters had no answer 5 s after the stop"
+    assert (outcome.replayed, outcome.left) == (0, len(letters))
+    assert not kept.marks

@@ -1,0 +1,42 @@
+"""Reading a dead-letter topic from a cluster that is slow to answer, without one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from kafka_keyshared.dlq.scan import bounds_of
+from kafka_keyshared.errors import BrokerUnavailableError
+
+
+class SlowCluster:
+    """Answers each question after as long as it is told, and never later than it is asked for."""
+
+    def __init__(self, partitions: int, seconds: float) -> None:
+        self._partitions = dict.fromkeys(range(partitions))
+        self._seconds = seconds
+        self.now = 0.0
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions=self._partitions)})
+
+    def get_watermark_offsets(
+        self, _partition: TopicPartition, timeout: float
+    ) -> tuple[int, int] | None:
+        self.now += min(self._seconds, timeout)
+        return (0, 5) if self._seconds <= timeout else None
+
+
+def test_the_ends_of_all_partitions_are_asked_for_within_one_time_out() -> None:
+    slow: Any = SlowCluster(400, 2.0)
+    with pytest.raises(BrokerUnavailableError, match=r"t-10 ends \(10 of 400 partitions have"):
+        bounds_of(slow, "t", 10.0, lambda: slow.now)
+    assert slow.now == 20.0
+
+
+def test_a_cluster_that_takes_its_time_is_waited_for() -> None:
+    slow: Any = SlowCluster(4, 4.0)
+    assert bounds_of(slow, "t", 10.0, lambda: slow.now) == dict.fromkeys(range(4), (0, 5))
