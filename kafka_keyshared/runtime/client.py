@@ -57,7 +57,10 @@ class Client(Protocol):
         """Return what the client last said of itself, None when it has not yet."""
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Start reading there, beside what is assigned already when the protocol is cooperative."""
+        """Start reading there, beside what is assigned already when the protocol is cooperative.
+
+        A partition that was paused when it went is paused when it comes back.
+        """
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
         """Take note that the partitions are no longer assigned."""
@@ -69,10 +72,13 @@ class Client(Protocol):
         """Go on reading there after the client has given the partition up (out of range)."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching from the partitions."""
+        """Stop fetching from the partitions, as far as they are assigned, until they are resumed.
+
+        Raises ``KafkaException`` when the client refuses, as :meth:`resume` does.
+        """
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch from the partitions again."""
+        """Fetch from the partitions again, as far as they are assigned; harmless if not paused."""
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit; the answer comes through the callback, or here if it failed at once."""

@@ -60,7 +60,6 @@ class KafkaClient:
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
-        self._paused: set[TopicPartition] = set()
         self._positions: list[ClientPartition] = []
         self._said: dict[str, float] = {}
         self.last_error = ""
@@ -243,7 +242,6 @@ class KafkaClient:
         else:
             self.consumer.assign(new)
             self._assigned.clear()
-            self._paused.clear()
         for partition in positions:
             self._assigned[partition] = ClientPartition(*partition)
 
@@ -260,7 +258,6 @@ class KafkaClient:
             self.consumer.assign(
                 [ClientPartition(*each, places.get(each, self._first())) for each in self._assigned]
             )
-        self.pause(self._paused)  # an assignment begins unpaused
 
     def _first(self) -> int:
         """Return where a partition without a position starts: with ``error`` nowhere."""
@@ -270,7 +267,6 @@ class KafkaClient:
         """Take note that the partitions are no longer assigned (the client unassigns by itself)."""
         for partition in partitions:
             self._assigned.pop(partition, None)
-            self._paused.discard(partition)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there; without a position, where a start without one would."""
@@ -280,14 +276,10 @@ class KafkaClient:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions that are assigned."""
-        partitions = list(partitions)
-        self._paused.update(each for each in partitions if each in self._assigned)
         self._switch(self.consumer.pause, partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch from the partitions again."""
-        partitions = list(partitions)
-        self._paused.difference_update(partitions)
         self._switch(self.consumer.resume, partitions)
 
     def _switch(
@@ -296,13 +288,8 @@ class KafkaClient:
         partitions: Iterable[TopicPartition],
     ) -> None:
         known = [self._assigned[each] for each in partitions if each in self._assigned]
-        if not known:
-            return
-        try:
+        if known:
             act(known)
-        except KafkaException as error:
-            # The assignment has changed under us; the callback that says so is on its way.
-            log.warning("%s: %s", act.__name__, error)
 
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit, asynchronously."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
@@ -21,7 +21,10 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Client, EventKind, classify_event, told
+from kafka_keyshared.runtime.holds import Hold, Holds
+from kafka_keyshared.runtime.loopstats import LoopStats
 from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
 
 log = logging.getLogger("kafka_keyshared.loop")
@@ -29,15 +32,10 @@ log = logging.getLogger("kafka_keyshared.loop")
 CHUNK = 2_000
 """Most records of one fetch: enough that nothing per chunk matters."""
 
-ROOM_MIN_SHARE = 10
-"""A fetch waits until one part in this many of the window is free, so that chunks stay large."""
-
 BUSY_WAIT = 0.0005
 """While a lease is out the owner waits in its mailbox, and what is fetched meanwhile waits too."""
 
 IDLE_WAIT = 0.1
-FULL_POLL_EVERY = 0.1
-FULL_PAUSE_AFTER = 2.0
 
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """What poll and consume may raise; records that they had taken off the queue are then gone."""
@@ -77,28 +75,6 @@ class Ports:
     wall: Callable[[], float] = time.time
 
 
-@dataclass
-class LoopStats:
-    """What the loop did, for whoever looks on; ``batches`` counts fetches by size.
-
-    ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
-    between two such calls since somebody last looked, both in monotonic seconds.
-    """
-
-    batches: dict[int, int] = field(default_factory=dict)
-    fetched: int = 0
-    first_record_at: float | None = None
-    beats: int = 0
-    polled_at: float | None = None
-    poll_gap: float = 0.0
-
-    def polled(self, now: float) -> None:
-        """Note a call of the client's that counts as a poll."""
-        if self.polled_at is not None:
-            self.poll_gap = max(self.poll_gap, now - self.polled_at)
-        self.polled_at = now
-
-
 def names_of(records: Iterable[Record]) -> list[str]:
     """Return the records by topic, partition and offset, as the log names them."""
     return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
@@ -117,16 +93,14 @@ class Loop:
         self.released_in_call: set[TopicPartition] = set()
         # Assigned, but where they start is not known yet: nothing of them is admitted.
         self.withheld: set[TopicPartition] = set()
-        self._room_min = max(
-            1,
-            min(sub.window.records_max for sub in self.core.subscriptions.values())
-            // ROOM_MIN_SHARE,
-        )
+        self.stopping = False
+        self.holds = Holds()
+        self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
         self._full_since: float | None = None
         self._full_polled = 0.0
-        self._paused_full: set[TopicPartition] = set()
+        self._hold_full = False
         self._acts: dict[type[Any], Callable[[Any], None]] = {
             ev.Lease: lambda command: ports.pool.submit(command.slice),
             ev.Fence: ports.pool.fence,
@@ -134,9 +108,10 @@ class Loop:
             ev.Publish: self._publish,
             ev.Commit: self._commit,
             ev.ClientEvents: lambda command: self._client_events(command.events),
-            ev.AssignAt: lambda command: ports.client.assign(command.positions),
-            ev.Pause: lambda command: ports.client.pause(command.partitions),
-            ev.Resume: lambda command: ports.client.resume(command.partitions),
+            ev.AssignAt: lambda command: self.assign(command.positions),
+            # What the core wants held back is one reason among others; its command says "look".
+            ev.Pause: lambda _command: self.hold(),
+            ev.Resume: lambda _command: self.hold(),
             ev.ReplaceWorker: lambda c: ports.pool.replace(c.subscription, c.worker),
             ev.AbandonWorker: lambda c: ports.pool.abandon(c.subscription, c.worker),
             ev.Notice: lambda command: log.log(command.level, "%s", command.text),
@@ -192,10 +167,10 @@ class Loop:
             self.serve(0.0 if self._plenty else BUSY_WAIT)
         else:
             self.serve(0.0)
-        room = core.room()
-        if room >= self._room_min or (room and not busy):
+        count = self._room.fetch(hungry=not busy)
+        if count:
             self._window_has_room()
-            self._fetch(room, 0.0 if busy else IDLE_WAIT)
+            self._fetch(min(count, CHUNK), 0.0 if busy else IDLE_WAIT)
         else:
             if not busy:
                 # Everything held waits for something far off; nothing but time will change that.
@@ -205,12 +180,13 @@ class Loop:
         if due is not None and due <= now:
             self.tell(ev.Flush())
         if self.reseek:
-            self.reseek.seek(self.ports.client, self.core.partitions, self.ports.clock())
+            self._read_again()
         elif not self.commits_stopped and core.commit_wanted(now):
             self.commit()
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
+            self.hold()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.tend()
             self.tell(ev.Beat(pool.progress(), pool.dead(), self.ports.wall(), pool.left()))
@@ -241,7 +217,7 @@ class Loop:
 
     # --- fetching ---
 
-    def _fetch(self, room: int, wait: float) -> None:
+    def _fetch(self, count: int, wait: float) -> None:
         client = self.ports.client
         self.released_in_call.clear()
         self.stats.polled(self.ports.clock())
@@ -251,9 +227,9 @@ class Loop:
                 if first is None:
                     self._plenty = False
                     return
-                chunk = [first, *client.consume(min(room, CHUNK))]
+                chunk = [first, *(client.consume(count - 1) if count > 1 else ())]
             else:
-                chunk = client.consume(min(room, CHUNK))
+                chunk = client.consume(count)
         except CLIENT_ERRORS as error:
             self.lost_some(error)
             return
@@ -302,30 +278,40 @@ class Loop:
         log.error("the client raised %r; reading again from the last positions", error)
         self.reseek.partitions.update(self.core.partitions)
 
+    def _read_again(self) -> None:
+        reseek = self.reseek
+        misplaced = len(reseek.out_of_range)
+        reseek.seek(self.ports.client, self.core.partitions, self.ports.clock())
+        if len(reseek.out_of_range) < misplaced:
+            # It was assigned anew, and in an eager group all others with it.
+            self.holds.forget(self.core.partitions)
+            self.hold()
+
     def _window_has_room(self) -> None:
         self._full_since = None
-        if self._paused_full:
-            held = self.core.pressure.paused()
-            self.ports.client.resume(self._paused_full - held)
-            self._paused_full.clear()
+        if self._hold_full:
+            self._hold_full = False
+            self.hold()
 
     def _window_is_full(self) -> None:
-        """Keep the group membership alive without taking records.
+        """Keep the group membership alive while there is little room or none.
 
-        Pausing discards what was fetched, so it is left to a window that stays full. The poll may
-        still return one record, which is taken although the window is full.
+        Pausing discards what was fetched, so it is left to a window that stays full. Until then a
+        poll may return one record, for which room was left; when that is used up, it pauses.
         """
         now = self.ports.clock()
         self._plenty = False
         if self._full_since is None:
             self._full_since = self._full_polled = now
-        if now - self._full_polled < FULL_POLL_EVERY:
+        wait = FULL_POLL_EVERY if self._hold_full else self._room.poll_every()
+        if now - self._full_polled < wait:
             return
         self._full_polled = now
         self.stats.polled(now)
-        if now - self._full_since >= FULL_PAUSE_AFTER and not self._paused_full:
-            self._paused_full = set(self.core.partitions)
-            self.ports.client.pause(self._paused_full)
+        lasts = now - self._full_since >= FULL_PAUSE_AFTER
+        if not self._hold_full and (lasts or not self.core.room()):
+            self._hold_full = True
+            self.hold()
         self.released_in_call.clear()
         try:
             record = self.ports.client.poll(0)
@@ -335,9 +321,31 @@ class Loop:
         if record is not None:
             self.admit([record])
 
+    # --- which partitions are fetched from ---
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Let the client read there, and hold back of it what is to be held back."""
+        self.ports.client.assign(positions)
+        self.holds.forget(positions)
+        self.hold()
+
+    def hold(self) -> None:
+        """Pause and resume whatever has to be, after a change of any reason to hold back."""
+        assigned = {*self.core.partitions, *self.withheld}
+        self.holds.bring(
+            self.ports.client,
+            assigned,
+            {
+                Hold.UNSTARTED: self.withheld,
+                Hold.PRESSURE: self.core.pressure.paused(),
+                Hold.WINDOW: assigned if self._hold_full else (),
+                Hold.STOPPING: assigned if self.stopping else (),
+            },
+        )
+
     def paused(self) -> set[TopicPartition]:
         """Return the assigned partitions that are not fetched from just now."""
-        return self._paused_full | self.core.pressure.paused() | self.withheld
+        return self.holds.paused()
 
     # --- acting on commands ---
 

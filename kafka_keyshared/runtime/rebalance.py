@@ -83,10 +83,9 @@ class Rebalancer:
         starts = self._starts(partitions)
         if starts is None:
             # Reading without the set could run settled records again; so hold the partitions.
-            loop.ports.client.assign(dict.fromkeys(partitions))
-            loop.ports.client.pause(partitions)
             self._unstarted += partitions
             loop.withheld.update(partitions)
+            loop.assign(dict.fromkeys(partitions))
             self._ask_at = loop.ports.clock() + ASK_AGAIN_EVERY
             log.warning(
                 "assigned %s, but the committed positions were not answered in %g s; they are "
@@ -118,7 +117,7 @@ class Rebalancer:
                 )
             elif isinstance(command, ev.Notice):
                 log.log(command.level, "%s", command.text)
-        loop.ports.client.resume(partitions)
+        loop.hold()
         log.info("started %s after asking again", _names(partitions))
 
     def _starts(

@@ -16,10 +16,10 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import (
     BUSY_WAIT,
     CLIENT_ERRORS,
-    FULL_POLL_EVERY,
     Loop,
     names_of,
 )
+from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 
 log = logging.getLogger("kafka_keyshared.stop")
 
@@ -77,7 +77,8 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     started = clock()
     deadline = started + timeout
     loop.tell(ev.Stopping())
-    loop.ports.client.pause(loop.core.partitions)
+    loop.stopping = True
+    loop.hold()
     running, dead_letters = _drain(loop, deadline, hurried)
     accepted = not loop.commits_stopped and _commit(loop, deadline, hurried)
     if hurried() or clock() >= deadline:

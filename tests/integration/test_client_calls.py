@@ -365,7 +365,7 @@ def test_a_full_window_keeps_what_a_poll_returns_pauses_after_2_s_and_goes_on(
     written = MemoryLedger("producer")
     write(real_cluster, topic, numbered(1_000), written)
     conf = client_conf(real_cluster, group_name())
-    member = Member(conf, [topic], handler, client=Watching, window_records=50).start()
+    member = Member(conf, [topic], handler, client=Watching, window_records=400).start()
     eventually(lambda: any(what == "paused" for what, *_ in moments), 60.0)
     paused = next(at for what, at, _ in moments if what == "paused")
     assert paused - begun[0] > 1.5

@@ -42,6 +42,7 @@ class Harness:
         self.notices: list[ev.Notice] = []
         self.halted: list[str] = []
         self.seen: list[ev.Command] = []
+        self._telling = 0
         self._acts: dict[type[Any], Callable[[Any], object]] = {
             ev.Lease: lambda command: self.pool.submit(command.slice),
             ev.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
@@ -49,7 +50,7 @@ class Harness:
             ev.Publish: self.publishes.append,
             ev.Commit: self.send,
             ev.ClientEvents: lambda command: self.client_events.extend(command.events),
-            ev.AssignAt: lambda command: self.assigned.update(command.positions),
+            ev.AssignAt: self._assign,
             ev.Pause: lambda command: self.paused.update(command.partitions),
             ev.Resume: lambda command: self.paused.difference_update(command.partitions),
             ev.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
@@ -66,9 +67,21 @@ class Harness:
         if self.checks:
             self.core.check()
         self.seen += commands
+        self._telling += 1
         for command in commands:
             self._acts[type(command)](command)
+        self._telling -= 1
+        if self._telling:
+            return commands  # the answer to a command; those behind it are still to come
+        # The loop looks at what the core wants held back when the core commands it, so it must.
+        held = self.paused & self.core.partitions.keys()
+        assert held == self.core.pressure.paused(), "held back without a command, or let go so"
         return commands
+
+    def _assign(self, command: ev.AssignAt) -> None:
+        """Assign as the loop does: the client has kept the pauses of what comes back."""
+        self.assigned.update(command.positions)
+        self.paused.difference_update(command.positions.keys() - self.core.pressure.paused())
 
     def send(self, commit: ev.Commit) -> None:
         """Take a commit as the client does."""

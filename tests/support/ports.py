@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -25,15 +27,22 @@ class FakeClient:
     """A client that has a log per partition, and plans for what its next calls do.
 
     ``plans`` are taken one per poll or consume: a callable that returns what the call returns, or
-    raises. Without a plan a call delivers what is next in the logs.
+    raises. Without a plan a call delivers what is next in the logs. ``at`` is where each assigned
+    partition is fetched from next. ``tests/conformance/test_client.py`` holds it to the real one.
     """
 
     halts_out_of_range = False
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], *, cooperative: bool = False) -> None:
         self._now = now
+        self._cooperative = cooperative
         self.logs: dict[TopicPartition, list[Record]] = {}
         self.at: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        # What delivers nothing although there is something, and how many seeks it takes to end it.
+        self.stuck: dict[TopicPartition, int] = {}
+        # As librdkafka has it: what was paused when it went is paused when it comes back.
         self.paused: set[TopicPartition] = set()
         self.stored: dict[TopicPartition, CommittedOffset] = {}
         self.plans: list[Action] = []
@@ -58,25 +67,34 @@ class FakeClient:
         return self._deliver(count)
 
     def _deliver(self, count: int) -> list[Record]:
-        if self.plans:
-            return self.plans.pop(0)()
-        return self.take(count)
+        if not self.plans:
+            return self.take(count)
+        found = self.plans.pop(0)()
+        for each in found:
+            partition = TopicPartition(each.topic(), each.partition())
+            if each.error() is None and partition in self.at:
+                self.at[partition] = self._positions[partition] = each.offset() + 1
+        return found
 
     def take(self, count: int) -> list[Record]:
         """Take records off the logs, moving the positions."""
         found: list[Record] = []
         for partition, position in self.at.items():
-            if partition in self.paused:
+            log = self.logs.get(partition)
+            if partition in self.paused or not log:
                 continue
-            ready = [each for each in self.logs.get(partition, ()) if each.offset() >= position]
+            self._ends[partition] = log[-1].offset() + 1
+            if partition in self.stuck:
+                continue
+            ready = [each for each in log if each.offset() >= position]
             part = ready[: count - len(found)]
             if part:
-                self.at[partition] = part[-1].offset() + 1
+                self.at[partition] = self._positions[partition] = part[-1].offset() + 1
                 found += part
         return found
 
     def positions(self) -> dict[TopicPartition, int]:
-        return dict(self.at)
+        return dict(self._positions)
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         self.calls.append(("committed", list(partitions)))
@@ -90,36 +108,50 @@ class FakeClient:
         return (log[0].offset(), log[-1].offset() + 1) if log else (0, 0)
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        return {each: log[-1].offset() + 1 for each, log in self.logs.items() if each in self.at}
+        return {each: end for each, end in self._ends.items() if each in self.at}
 
     def statistics(self) -> ClientStatus | None:
         return None
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         self.calls.append(("assign", dict(positions)))
+        if not self._cooperative:
+            self.released(list(self.at))
         for partition, position in positions.items():
-            self.at[partition] = position or 0
+            self._move(partition, position)
+
+    def _move(self, partition: TopicPartition, position: int | None) -> None:
+        """Fetch from there; until something of it is taken there is no position."""
+        self.at[partition] = position or 0
+        self._positions.pop(partition, None)
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self.at.pop(partition, None)
+            self._positions.pop(partition, None)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         if self.seek_fails:
             raise self.seek_fails.pop(0)
+        if partition not in self.at:
+            raise KafkaException(KafkaError(KafkaError._STATE))
         self.calls.append(("seek", (partition, position)))
-        self.at[partition] = position or 0
+        if partition in self.stuck:
+            self.stuck[partition] -= 1
+            if not self.stuck[partition]:
+                del self.stuck[partition]
+        self._move(partition, position)
 
     def restart(self, partition: TopicPartition, position: int) -> None:
         self.calls.append(("restart", (partition, position)))
-        self.at[partition] = position
+        self._move(partition, position)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self.calls.append(("pause", set(partitions)))
+        self.calls.append(("pause", {each for each in partitions if each in self.at}))
         self.paused.update(self.calls[-1][1])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self.calls.append(("resume", set(partitions)))
+        self.calls.append(("resume", {each for each in partitions if each in self.at}))
         self.paused.difference_update(self.calls[-1][1])
 
     def commit(self, commit: ev.Commit) -> ev.CommitAnswered | None:

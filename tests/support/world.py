@@ -221,7 +221,6 @@ class World:
                 if entry is None
                 else ev.StartPoint(entry.position, entry.metadata, 0, end)
             )
-        self.member.paused.difference_update(partitions)
         self.refused.difference_update(partitions)
         self.bare.difference_update(partitions)
         self.member.tell(ev.Assigned(starts))

@@ -40,6 +40,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.failure",
         "runtime.mailbox",
         "runtime.seeking",
+        "runtime.holds",
+        "runtime.loopstats",
+        "runtime.room",
     ),
     ("runtime.wrap",),
     (

@@ -1,0 +1,27 @@
+"""What the loop did, for whoever looks on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class LoopStats:
+    """What the loop did, for whoever looks on; ``batches`` counts fetches by size.
+
+    ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
+    between two such calls since somebody last looked, both in monotonic seconds.
+    """
+
+    batches: dict[int, int] = field(default_factory=dict)
+    fetched: int = 0
+    first_record_at: float | None = None
+    beats: int = 0
+    polled_at: float | None = None
+    poll_gap: float = 0.0
+
+    def polled(self, now: float) -> None:
+        """Note a call of the client's that counts as a poll."""
+        if self.polled_at is not None:
+            self.poll_gap = max(self.poll_gap, now - self.polled_at)
+        self.polled_at = now

@@ -1,0 +1,340 @@
+"""What the loop relies on in its client: the real one on both clusters, and the tests' double.
+
+Each test runs against ``KafkaClient`` and against ``FakeClient``, as a member of an eager and of a
+cooperative group. The double may be simpler than the real client; it may not be kinder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.client import Client
+from kafka_keyshared.runtime.kafka import KafkaClient
+from tests.support.bare import PROTOCOLS
+from tests.support.live import client_conf, group_name
+from tests.support.ports import FakeClient
+from tests.support.records import FakeRecord
+
+PATIENCE = 60.0
+
+
+class Side(Protocol):
+    """A client with two partitions of its own, and the world behind it."""
+
+    client: Client
+    first: TopicPartition
+    second: TopicPartition
+
+    def write(self, partition: TopicPartition, count: int) -> None:
+        """Write records into the log."""
+
+    def take_away(self, *partitions: TopicPartition) -> None:
+        """Do what a revoke does: the loop is told, then the client unassigns."""
+
+
+class Fake:
+    """The double."""
+
+    def __init__(self, *, cooperative: bool) -> None:
+        self.double = FakeClient(time.monotonic, cooperative=cooperative)
+        self.client: Client = self.double
+        self.first, self.second = (TopicPartition("orders", number) for number in (0, 1))
+
+    def write(self, partition: TopicPartition, count: int) -> None:
+        log = self.double.logs.setdefault(partition, [])
+        begin = len(log)
+        log += [FakeRecord(partition, begin + number, b"key") for number in range(count)]
+
+    def take_away(self, *partitions: TopicPartition) -> None:
+        self.client.released(partitions)
+
+
+class Real:
+    """The real client over a cluster. No group is joined: the callbacks are not what is tested."""
+
+    def __init__(self, cluster: Cluster, topic: str, *, protocol: str) -> None:
+        cluster.create_topic(topic, 2)
+        conf = client_conf(cluster, group_name(), fetch_wait_max_ms=50) | PROTOCOLS[protocol]
+        self._cooperative = protocol == "cooperative"
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
+        self._kafka = KafkaClient(conf, [topic], lambda answered: None)
+        self.client: Client = self._kafka
+        self.first, self.second = (TopicPartition(topic, number) for number in (0, 1))
+
+    def write(self, partition: TopicPartition, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(partition.topic, b"value", b"key", partition.partition)
+        assert self._producer.flush(60) == 0
+
+    def take_away(self, *partitions: TopicPartition) -> None:
+        self.client.released(partitions)
+        gone = [ClientPartition(*each) for each in partitions]
+        if self._cooperative:
+            self._kafka.consumer.incremental_unassign(gone)
+        else:
+            self._kafka.consumer.unassign()
+
+
+@pytest.fixture(params=["eager", "cooperative"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """How partitions come and go."""
+    return str(request.param)
+
+
+@pytest.fixture(params=["double", "embedded", "real"])
+def side(request: pytest.FixtureRequest, protocol: str, topic: str) -> Iterator[Side]:
+    """The client under test."""
+    if request.param == "double":
+        yield Fake(cooperative=protocol == "cooperative")
+        return
+    made = Real(request.getfixturevalue(f"{request.param}_cluster"), topic, protocol=protocol)
+    yield made
+    made.client.close()
+
+
+def offsets(records: Sequence[Record], partition: TopicPartition) -> list[int]:
+    """The offsets of the partition's records; no other kind of message may be among them."""
+    errors = [each.error() for each in records if each.error() is not None]
+    assert not errors, errors
+    return [each.offset() for each in records if each.partition() == partition.partition]
+
+
+def take(side: Side, until: Callable[[list[Record]], bool]) -> list[Record]:
+    """Consume until that is so of everything taken."""
+    found: list[Record] = []
+    deadline = time.monotonic() + PATIENCE
+    while not until(found):
+        assert time.monotonic() < deadline, f"taken so far: {[each.offset() for each in found]}"
+        record = side.client.poll(0.05)
+        if record is not None:
+            found.append(record)
+        found += side.client.consume(500)
+    return found
+
+
+def read(side: Side, partition: TopicPartition, last: int) -> list[Record]:
+    """Take until this offset of the partition has come."""
+    return take(side, lambda found: last in offsets(found, partition))
+
+
+def rounds(side: Side, live: TopicPartition, begin: int, times: int = 4) -> list[Record]:
+    """Take new records of the one partition, some fetches long; return all that came."""
+    found: list[Record] = []
+    for number in range(times):
+        side.write(live, 1)
+        found += read(side, live, begin + number)
+    return found
+
+
+# --- pauses ---
+
+
+def test_a_partition_that_was_paused_when_it_went_is_paused_when_it_comes_back(
+    side: Side,
+) -> None:
+    first, second = side.first, side.second
+    side.write(first, 5)
+    side.write(second, 5)
+    side.client.assign({first: 0, second: 0})
+    side.client.pause([first])
+    assert offsets(read(side, second, 4), first) == []
+    side.take_away(first, second)
+    side.client.assign({first: 2, second: 5})
+    assert offsets(rounds(side, second, 5), first) == []
+    side.client.resume([first])
+    assert offsets(read(side, first, 4), first) == [2, 3, 4]
+
+
+def test_pausing_ends_the_delivery_at_once_and_loses_nothing(side: Side) -> None:
+    first, second = side.first, side.second
+    side.write(first, 300)
+    side.client.assign({first: 0, second: 0})
+    begun = offsets(take(side, bool), first)
+    side.client.pause([first])
+    assert offsets(rounds(side, second, 0), first) == []
+    side.client.resume([first])
+    if begun[-1] < 299:
+        begun += offsets(read(side, first, 299), first)
+    assert begun == list(range(300))
+
+
+def test_a_resume_of_what_was_not_paused_loses_and_repeats_nothing(side: Side) -> None:
+    first = side.first
+    side.write(first, 300)
+    side.client.assign({first: 0})
+    side.client.resume([first])
+    found: list[int] = []
+    deadline = time.monotonic() + PATIENCE
+    while not found or found[-1] < 299:
+        assert time.monotonic() < deadline, found
+        found += offsets(side.client.consume(20), first)
+        side.client.resume([first])
+    assert found == list(range(300))
+
+
+def test_what_is_not_assigned_is_neither_paused_nor_resumed(side: Side) -> None:
+    first, second = side.first, side.second
+    side.write(first, 3)
+    side.client.pause([first, second])
+    side.client.assign({first: 0, second: 0})
+    assert offsets(read(side, first, 2), first) == [0, 1, 2]
+    side.client.pause([first])
+    side.take_away(first, second)
+    side.client.resume([first, second])
+    side.client.assign({first: 0, second: 0})
+    assert offsets(rounds(side, second, 0), first) == []
+
+
+def test_a_pause_outlasts_a_seek_and_a_restart(side: Side) -> None:
+    first, second = side.first, side.second
+    side.write(first, 5)
+    side.write(second, 1)
+    side.client.assign({first: 0, second: 0})
+    take(side, lambda found: len(found) == 6)
+    side.client.pause([first])
+    side.client.seek(first, 1)
+    assert offsets(rounds(side, second, 1), first) == []
+    side.client.restart(first, 2)
+    assert offsets(rounds(side, second, 5), first) == []
+    side.client.resume([first])
+    assert offsets(read(side, first, 4), first) == [2, 3, 4]
+
+
+# --- assigning ---
+
+
+def test_an_assignment_replaces_in_an_eager_group_and_adds_in_a_cooperative_one(
+    side: Side, protocol: str
+) -> None:
+    first, second = side.first, side.second
+    side.write(first, 2)
+    side.client.assign({first: 0})
+    assert offsets(read(side, first, 1), first) == [0, 1]
+    side.client.assign({second: 0})
+    side.write(first, 1)
+    if protocol == "eager":
+        assert offsets(rounds(side, second, 0), first) == []
+        assert first not in side.client.positions()
+    else:
+        assert offsets(read(side, first, 2), first) == [2]
+        assert offsets(rounds(side, second, 0), second) == [0, 1, 2, 3]
+
+
+def test_a_partition_that_comes_back_starts_where_its_assignment_says(side: Side) -> None:
+    side.write(side.first, 10)
+    side.client.assign({side.first: 0})
+    read(side, side.first, 9)
+    side.take_away(side.first)
+    side.client.assign({side.first: 4})
+    assert offsets(read(side, side.first, 9), side.first) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_restart_moves_the_one_and_the_other_goes_on(side: Side) -> None:
+    first, second = side.first, side.second
+    side.write(first, 5)
+    side.write(second, 5)
+    side.client.assign({first: 0, second: 0})
+    take(side, lambda found: len(found) == 10)
+    side.client.restart(first, 3)
+    side.write(second, 1)
+    found = take(side, lambda found: len(found) >= 3)
+    assert offsets(found, first) == [3, 4]
+    assert offsets(found, second) == [5]
+
+
+# --- places ---
+
+
+def test_a_position_is_known_once_something_was_taken(side: Side) -> None:
+    """Neither an assignment nor a seek nor a restart is a position; what is gone has none."""
+    first, second = side.first, side.second
+    side.write(first, 5)
+    assert side.client.positions() == {}
+    side.client.assign({first: 1, second: 0})
+    assert side.client.positions() == {}
+    read(side, first, 4)
+    assert side.client.positions() == {first: 5}
+    side.client.pause([first])
+    side.client.seek(first, 2)
+    assert side.client.positions() == {}
+    side.client.resume([first])
+    read(side, first, 4)
+    assert side.client.positions() == {first: 5}
+    side.client.restart(first, 3)
+    assert side.client.positions() == {}
+    read(side, first, 4)
+    assert side.client.positions() == {first: 5}
+    side.take_away(first, second)
+    assert side.client.positions() == {}
+    side.client.assign({first: 5, second: 0})
+    assert side.client.positions() == {}
+
+
+def test_a_seek_of_what_is_not_assigned_is_refused(side: Side) -> None:
+    side.client.assign({side.first: 0})
+    with pytest.raises(KafkaException):
+        side.client.seek(side.second, 0)
+
+
+def test_a_seek_without_a_position_goes_where_a_start_without_one_would(side: Side) -> None:
+    side.write(side.first, 3)
+    side.client.assign({side.first: None})
+    assert offsets(read(side, side.first, 2), side.first) == [0, 1, 2]
+    side.client.seek(side.first, None)
+    assert offsets(read(side, side.first, 2), side.first) == [0, 1, 2]
+
+
+def test_no_call_returns_more_than_it_was_asked_for(side: Side) -> None:
+    side.write(side.first, 50)
+    side.client.assign({side.first: 0})
+    take(side, bool)  # a seek is refused before the partition is being fetched from
+    side.client.seek(side.first, 0)
+    found: list[int] = []
+    sizes: list[int] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < 50:
+        assert time.monotonic() < deadline, found
+        chunk = side.client.consume(7)
+        sizes.append(len(chunk))
+        found += offsets(chunk, side.first)
+    assert max(sizes) == 7
+    assert found == list(range(50))
+
+
+# --- the ends of the log ---
+
+
+def test_the_bounds_of_a_log_and_its_end_as_last_heard(side: Side) -> None:
+    first, second = side.first, side.second
+    side.write(first, 4)
+    side.client.assign({first: 0, second: 0})
+    read(side, first, 3)
+    assert side.client.log_ends()[first] == 4
+    side.write(first, 2)
+    assert side.client.log_bounds(first, PATIENCE) == (0, 6)
+    side.take_away(first, second)
+    assert first not in side.client.log_ends()
+
+
+def test_of_a_paused_partition_no_new_end_is_heard(side: Side) -> None:
+    """So what is not fetched from shows no lag but what it had when it was paused."""
+    first, second = side.first, side.second
+    side.write(first, 4)
+    side.client.assign({first: 0, second: 0})
+    read(side, first, 3)
+    side.client.pause([first])
+    rounds(side, second, 0)  # what was asked for before the pause has been answered
+    side.write(first, 2)
+    rounds(side, second, 4)
+    assert side.client.log_ends()[first] == 4
+    side.client.resume([first])
+    read(side, first, 5)
+    assert side.client.log_ends()[first] == 6
