@@ -132,6 +132,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     poll_used: float
     log_ends: dict[TopicPartition, int]
     paused: frozenset[TopicPartition] = frozenset()
+    stalls: dict[str, int] = {}
     client: ClientStatus | None = None
 
 
@@ -140,7 +141,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     ``joined`` says whether the group has given this member its partitions, be they none.
     ``poll_used`` is the longest time between two polls lately, as a share of the client's
-    ``max.poll.interval.ms``.
+    ``max.poll.interval.ms``. ``stalls`` counts, by topic, how often a partition delivered nothing
+    for 30 s although there was something to read, and was read again.
     """
 
     version: int
@@ -158,6 +160,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     commit_seconds: Distribution
     metadata_bytes: Distribution
     paused_seconds: float
+    stalls: dict[str, int]
     polled_at: float | None
     poll_used: float
     client: ClientStatus | None
@@ -189,6 +192,7 @@ def take(
         commit_seconds=_distribution(meters.commit_seconds),
         metadata_bytes=_distribution(meters.metadata_bytes),
         paused_seconds=meters.paused_seconds,
+        stalls=around.stalls,
         polled_at=around.polled_at,
         poll_used=around.poll_used,
         client=around.client,

@@ -27,10 +27,11 @@ class Client(Protocol):
     """The port through which the loop uses Kafka. Every call comes from the owner thread.
 
     ``halts_out_of_range`` says that the user wants no record skipped in any case
-    (``auto.offset.reset=error``).
+    (``auto.offset.reset=error``). ``last_error`` is what the client told last, '' for nothing.
     """
 
     halts_out_of_range: bool
+    last_error: str
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group; the callbacks run inside poll, consume and close only."""

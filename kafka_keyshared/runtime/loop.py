@@ -26,6 +26,7 @@ from kafka_keyshared.runtime.loopstats import LoopStats
 from kafka_keyshared.runtime.pool import Pool
 from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
+from kafka_keyshared.runtime.watchdog import Watchdog
 
 log = logging.getLogger("kafka_keyshared.loop")
 
@@ -95,6 +96,7 @@ class Loop:
         self.withheld: set[TopicPartition] = set()
         self.stopping = False
         self.holds = Holds()
+        self.watchdog = Watchdog(ports.client, self.holds, self.reseek)
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
@@ -186,6 +188,7 @@ class Loop:
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
+            self.watchdog.beat(self.core.partitions, now)
             self.hold()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.tend()
@@ -301,6 +304,7 @@ class Loop:
         """
         now = self.ports.clock()
         self._plenty = False
+        self.watchdog.full = True
         if self._full_since is None:
             self._full_since = self._full_polled = now
         wait = FULL_POLL_EVERY if self._hold_full else self._room.poll_every()

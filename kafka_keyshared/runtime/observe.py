@@ -35,6 +35,7 @@ class Board:
         self.beat_at = time.monotonic()
         self.phase: Phase = "starting"
         self.joined = False
+        self.stalled = ""
 
     def read(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
         """Return the latest status; None before the first heartbeat.
@@ -49,10 +50,12 @@ class Board:
             return self._status
 
     def live(self) -> Health:
-        """Say whether the control loop still beats. A stop has its own deadline, and is alive."""
+        """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
         silent = time.monotonic() - self.beat_at
         if self.phase == "running" and silent > SILENT_MAX:
             return Health(False, f"the control loop has not beaten for {silent:.0f} s")
+        if self.phase == "running" and self.stalled:
+            return Health(False, self.stalled)
         return Health(True, self.phase)
 
     def ready(self) -> Health:
@@ -96,6 +99,7 @@ class Observer:
             return
         self._beats = beats
         self._board.beat_at = time.monotonic()
+        self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         if self._board.wanted():
             self.show()
 
@@ -138,6 +142,7 @@ class Observer:
                     poll_used=gap / self._interval,
                     log_ends=loop.ports.client.log_ends(),
                     paused=frozenset(loop.paused()),
+                    stalls=dict(loop.watchdog.stalls),
                     client=loop.ports.client.statistics(),
                 ),
             )

@@ -297,6 +297,14 @@ GROUP = (
         one(lambda status: status.paused_seconds),
     ),
     Family(
+        "keyshared_partition_stalls_total",
+        "counter",
+        "Times that a partition delivered nothing for 30 s although there was something to read "
+        "and nothing held it back; each time it is read again.",
+        ("topic",),
+        counts(lambda status: status.stalls),
+    ),
+    Family(
         "keyshared_rebalances_total",
         "counter",
         "Times that partitions were assigned, revoked or lost.",

@@ -32,6 +32,7 @@ class FakeClient:
     """
 
     halts_out_of_range = False
+    last_error = ""
 
     def __init__(self, now: Callable[[], float], *, cooperative: bool = False) -> None:
         self._now = now
