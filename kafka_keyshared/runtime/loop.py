@@ -313,7 +313,7 @@ class Loop:
         self._full_polled = now
         self.stats.polled(now)
         lasts = now - self._full_since >= FULL_PAUSE_AFTER
-        if not self._hold_full and (lasts or not self.core.room()):
+        if not self._hold_full and (lasts or self._room.used_up()):
             self._hold_full = True
             self.hold()
         self.released_in_call.clear()

@@ -57,6 +57,18 @@ class Room:
             least = may if least is None else min(least, may)
         return least or 0
 
+    def used_up(self) -> bool:
+        """Say whether a window holds all it may, so that not even a poll is worth its record.
+
+        Bytes are estimated from a mean, and a pause discards all that was fetched: so they may be
+        a twentieth more.
+        """
+        return any(
+            window.records >= window.records_max
+            or window.bytes * SPARE_SHARE >= window.bytes_max * (SPARE_SHARE + 1)
+            for window in self._windows
+        )
+
     def poll_every(self) -> float:
         """Return how long a full window waits between polls, so that its spare room lasts 2 s.
 

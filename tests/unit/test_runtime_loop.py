@@ -324,6 +324,23 @@ def test_a_partition_that_a_full_window_paused_is_read_when_it_comes_back(lost: 
     assert stage.core.partitions[P0].received_end == 800
 
 
+def test_what_comes_back_is_told_whatever_was_told_before(stage: Stage) -> None:
+    """Somebody else may have paused it meanwhile: the client keeps that too."""
+    stage.client.callbacks["revoke"]([P0])
+    stage.client.paused.add(P0)
+    stage.assign()
+    assert stage.client.paused == set()
+
+
+def test_what_is_gone_is_not_reported_as_paused() -> None:
+    stage = full()
+    while not stage.client.paused:
+        stage.step()
+    stage.client.callbacks["revoke"]([P0])
+    stage.step()
+    assert stage.loop.paused() == set()
+
+
 def test_a_partition_that_comes_while_the_window_is_paused_is_paused_too() -> None:
     stage = full()
     while not stage.client.paused:

@@ -151,7 +151,11 @@ def test_an_open_transaction_is_no_stall(stage: Stage) -> None:
 def test_brokers_that_are_away_are_said_once_and_are_no_stall(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stage.fill(FakeRecord(P1, 0, b"key"))
+    live(stage, 1.0)
     stuck(stage, seeks=1)
+    stage.client.stuck[P1] = 1
+    stage.fill(FakeRecord(P1, 1, b"key"))
     answers = stage.client.log_bounds
     asked: list[float] = []
 
@@ -191,6 +195,17 @@ def test_a_full_window_is_no_stall(stage: Stage) -> None:
         stage.step()
     assert stage.core.room() < 10
     assert stage.client.made("seek") == []
+
+
+def test_a_window_that_is_full_now_and_then_is_no_stall(stage: Stage) -> None:
+    """Then the client's queue may be full of others' records: nobody asked for more of these."""
+    stuck(stage, seeks=1)
+    for _ in range(20):
+        stage.loop.watchdog.full = True
+        live(stage, 5.0)
+    assert stage.client.made("seek") == []
+    live(stage, 45.0)
+    assert stage.client.made("seek") == [(P0, 10)]
 
 
 def test_a_process_that_slept_has_not_waited(stage: Stage) -> None:
