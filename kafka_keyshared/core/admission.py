@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.events import Command
-from kafka_keyshared.core.pressure import Reason, Pressure
+from kafka_keyshared.core.pressure import Pressure, Reason
 from kafka_keyshared.core.subscription import Subscription, partition_of
 from kafka_keyshared.model import Record
 

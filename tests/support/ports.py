@@ -13,6 +13,7 @@ from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import ClientStatus
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
@@ -208,6 +209,11 @@ class Stage:
     @property
     def core(self) -> Dispatcher:
         return self.loop.core
+
+    @property
+    def sub(self) -> Subscription:
+        """The core's state of its only subscription."""
+        return self.core.subscriptions["default"]
 
     def assign(self, *partitions: TopicPartition) -> None:
         """Let the group assign partitions (P0 unless told), as the client's callback does."""

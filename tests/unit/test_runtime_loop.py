@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.pressure import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
@@ -382,17 +383,17 @@ def test_what_the_core_lets_go_stays_paused_while_the_window_is_full() -> None:
     while not stage.client.paused:
         stage.step()
     stage.client.calls.clear()
-    stage.core.pressure.overfull.add(P0)
+    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
     stage.loop.hold()
-    stage.core.pressure.overfull.clear()
+    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
     stage.loop.hold()
     assert stage.client.paused == {P0}
-    stage.core.pressure.overfull.add(P0)
+    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
     while stage.loop.holds.reasons[P0] != [Hold.PRESSURE]:
         stage.work()
         stage.step()
     assert stage.client.paused == {P0}
-    stage.core.pressure.overfull.clear()
+    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
     stage.loop.hold()
     assert stage.client.paused == set()
 
@@ -417,7 +418,7 @@ def test_a_pause_that_the_client_refuses_is_told_again(
         raise STATE
 
     stage.client.pause = refused  # type: ignore[method-assign]
-    stage.core.pressure.overfull.add(P0)
+    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
     stage.loop.hold()
     assert stage.loop.paused() == set()
     assert "pause: " in caplog.text
@@ -428,7 +429,7 @@ def test_a_pause_that_the_client_refuses_is_told_again(
 
 def test_after_a_restart_the_client_is_told_of_every_pause(stage: Stage) -> None:
     """An eager client assigns all of them anew for one that was out of range."""
-    stage.core.pressure.overfull.add(P0)
+    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
     stage.loop.hold()
     stage.client.calls.clear()
     planned(stage, event(KafkaError._AUTO_OFFSET_RESET))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from kafka_keyshared.core.pressure import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.runtime.client import CommittedOffset
 from kafka_keyshared.runtime.observe import Board, Observer
@@ -177,10 +178,10 @@ def test_brokers_that_are_away_are_said_once_and_are_no_stall(
 
 def test_what_is_held_back_is_no_stall(stage: Stage) -> None:
     stuck(stage, seeks=1)
-    stage.core.pressure.overfull.add(P0)
+    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
     live(stage, 100.0)
     assert stage.client.made("seek") == []
-    stage.core.pressure.overfull.clear()
+    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
     live(stage, 29.0)
     assert stage.client.made("seek") == [], "the time begins when it could deliver"
     live(stage, 10.0)
