@@ -24,6 +24,7 @@ from kafka_keyshared.core.lanes import ClosedLane, LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -71,6 +72,8 @@ def assign(
     known: list[str],
 ) -> tuple[list[Command], dict[TopicPartition, CommitEntry | None]]:
     """Take over partitions; return the commands and what the broker has committed for each."""
+    if held := [str(partition) for partition in starts if partition in partitions]:
+        raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
     committed: dict[TopicPartition, CommitEntry | None] = {}
@@ -79,7 +82,9 @@ def assign(
         positions[partition] = position
         commands += notices
         committed[partition] = (
-            None if point.position is None else CommitEntry(point.position, point.metadata or "")
+            CommitEntry(point.position, point.metadata or "")
+            if point.position is not None and point.stored
+            else None
         )
     commands.append(AssignAt(positions))
     return commands, committed

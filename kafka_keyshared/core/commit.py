@@ -54,6 +54,8 @@ class _Committed:
     bare: bool = False
     # The highest position ever sent: also a commit that failed may have been stored.
     highest: int = -1
+    # The last position wanted was lower than that, so the broker has been told nothing of it.
+    behind: bool = False
 
 
 class Commits:
@@ -101,7 +103,8 @@ class Commits:
             state = self._partitions.setdefault(partition, _Committed())
             entry = replace(wanted, metadata="") if state.bare else wanted
             known = state.sent or state.accepted
-            if entry.position < state.highest or (entry == known and not state.alone):
+            state.behind = entry.position < state.highest
+            if state.behind or (entry == known and not state.alone):
                 continue
             state.sent = entry
             state.highest = entry.position
@@ -117,6 +120,10 @@ class Commits:
             self.in_flight[commit] = {each: self._partitions[each] for each in commit.entries}
         self.sent_count += len(commits)
         return commits
+
+    def behind(self) -> list[TopicPartition]:
+        """Return the partitions of which the broker was not told the last position, a lower one."""
+        return [partition for partition, state in self._partitions.items() if state.behind]
 
     def restart(self, starts: Mapping[TopicPartition, CommitEntry | None]) -> None:
         """Take over newly assigned partitions with what the broker said it has for them."""

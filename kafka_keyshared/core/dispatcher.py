@@ -256,12 +256,11 @@ class Dispatcher:
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
         del now
         self.meters.rebalances["assigned"] += 1
-        if held := [str(partition) for partition in event.starts if partition in self.partitions]:
-            raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
         self._epoch += 1
         known = list(self.subscriptions)
         commands, committed = assignment.assign(self.partitions, event.starts, self._epoch, known)
         self.commits.restart(committed)
+        self._changed = self._changed or any(not point.stored for point in event.starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:
             self.ceilings.begin(partition, self.partitions[partition].received_end)

@@ -135,12 +135,14 @@ class StartPoint:
 
     ``position`` is None when the group has none; then the client's reset policy decides. The log's
     bounds are known only when they were asked for (they are when there is a set to check).
+    ``stored`` says that the broker has position and metadata; else they are to be committed.
     """
 
     position: int | None
     metadata: str | None = None
     log_start: int | None = None
     log_end: int | None = None
+    stored: bool = True
 
 
 @dataclass(frozen=True, slots=True)

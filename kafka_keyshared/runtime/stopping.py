@@ -193,5 +193,5 @@ def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
         elif now >= again:
             again = None
             loop.commit(final=True)
-    unanswered = commits.in_flight or commits.retrying
+    unanswered = commits.in_flight or commits.retrying or commits.behind()
     return not unanswered and commits.refused_count == refused_before

@@ -18,6 +18,7 @@ from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.ring import VnodeRing
 from tests.support.adversary import Adversary
 from tests.support.keyed import KeyedAdversary
+from tests.support.remade import RemakingAdversary
 
 STEPS = 300
 SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
@@ -128,6 +129,20 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
 def test_no_seed_breaks_the_contract_with_derived_keys_and_nearly_full_metadata() -> None:
     reached = live(range(30_000, 30_000 + 60 * SCALE), KeyedAdversary, SMALL_BUDGET)
     expect_reached(reached, "parked beyond a ceiling", "undecodable", "stopped clean")
+
+
+def test_no_seed_breaks_the_contract_where_topics_are_made_anew() -> None:
+    reached = live(range(40_000, 40_000 + 60 * SCALE), RemakingAdversary)
+    expect_reached(
+        reached,
+        "made anew",
+        "made anew while records are held",
+        "made anew while records run",
+        "late failure of an old epoch",
+        "dead letter of an old epoch written",
+        "revoked clean",
+        "crashed",
+    )
 
 
 @pytest.mark.parametrize(

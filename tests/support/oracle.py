@@ -59,6 +59,8 @@ class Oracle:
         self.dead_lettering: set[tuple[str, Place]] = set()
         self.blocked: set[tuple[str, Place]] = set()
         self.last_sent: dict[TopicPartition, int] = {}
+        # The epoch from which on a partition has the log that it has now.
+        self.remade_at: dict[TopicPartition, int] = defaultdict(int)
         self.stopped = False
         self.member_starts()
 
@@ -108,6 +110,16 @@ class Oracle:
                 self.blocked = {b for b in self.blocked if b[0] != sub or b[1][0] != partition}
                 for each in [a for a in self.attempts if a[0] == sub and a[1][0] == partition]:
                     del self.attempts[each]
+
+    def remade(self, partition: TopicPartition, log: Sequence[int]) -> None:
+        """The partition's topic was made anew, with this log: nothing of it is settled."""
+        self.gone([partition])
+        self.forgotten_dead_letters([partition])
+        self.log[partition] = list(log)
+        self.remade_at[partition] = self.epochs[partition] + 1
+        for sub, done in self.done.items():
+            self.owed.pop((sub, partition), None)
+            self.done[sub] = {place for place in done if place[0] != partition}
 
     # --- records ---
 
@@ -178,6 +190,8 @@ class Oracle:
 
     def _settled(self, sub: str, record: FakeRecord) -> None:
         place = place_of(record)
+        if record.epoch < self.remade_at[place[0]]:
+            return  # of a log that is no more
         self.done[sub].add(place)
         if self.current(record):
             lane = self.lane(sub, record)

@@ -225,6 +225,28 @@ class World:
         self.bare.difference_update(partitions)
         self.member.tell(ev.Assigned(starts))
 
+    def remake(self, partition: TopicPartition, records: int) -> None:
+        """Delete a partition's topic and make it anew; the member that reads it finds out.
+
+        The broker forgets what the group has committed for it. The member begins it anew as the
+        loop does, in the place of an assignment.
+        """
+        owned = partition in self.oracle.owned
+        self.answer_commits()
+        self.stored.pop(partition, None)
+        log = [self.write(partition, at, b"key-%d" % (at % 3)) for at in range(records)]
+        self.queue[partition] = log
+        self.oracle.remade(partition, [each.offset() for each in log])
+        if not owned:
+            return
+        self.member.tell(ev.Revoking([partition]))
+        self.member.tell(ev.Forget([partition]))
+        self.oracle.assigned(partition, None)
+        self.received[partition] = 0
+        self.member.paused.discard(partition)
+        self.member.tell(ev.Assigned({partition: ev.StartPoint(0, None, 0, records, stored=False)}))
+        self.reached["made anew"] += 1
+
     def fetch(self) -> None:
         """Deliver a chunk over some partitions, within the room there is."""
         rng, oracle = self.rng, self.oracle

@@ -303,3 +303,15 @@ def test_a_keyless_retry_that_outlives_its_epoch_is_in_nobodys_way_when_the_reco
     harness.later(1.0)
     assert harness.work() == [0]
     assert harness.committed() == (1, [])
+
+
+def test_a_start_that_the_broker_does_not_have_is_committed_although_nothing_happens() -> None:
+    harness = Harness()
+    harness.tell(ev.Assigned({P0: ev.StartPoint(7, None, 0, 7, stored=False)}))
+    assert harness.core.commits.committed(P0) is None
+    harness.now += 1.0
+    assert harness.core.commit_wanted(harness.now)
+    (commit,) = harness.commit()
+    assert commit.entries[P0].position == 7
+    harness.answer(commit)
+    assert harness.core.commits.committed(P0) == 7

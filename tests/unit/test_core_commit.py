@@ -86,7 +86,12 @@ def test_what_the_broker_has_is_not_sent_again(commits: Commits) -> None:
 
 def test_a_position_below_one_that_was_sent_is_never_sent(commits: Commits) -> None:
     commits.plan({P0: entry(5)}, 1.0)
+    assert commits.behind() == []
     assert commits.plan({P0: entry(4)}, 2.0) == []
+    assert commits.behind() == [P0], "and it is known that it was not"
+    commits.restart({P0: None})
+    assert commits.behind() == []
+    assert sent(commits.plan({P0: entry(4)}, 3.0)) == [{P0: entry(4)}]
 
 
 def test_a_position_below_one_that_failed_is_never_sent_because_it_may_be_stored(
