@@ -6,7 +6,7 @@ The real client stands in :mod:`.kafka`, the loop's own double of it beside the 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
@@ -17,20 +17,35 @@ from kafka_keyshared.model import Record, TopicPartition
 
 
 class CommittedOffset(NamedTuple):
-    """What the broker has for a partition of the group; ``position`` is None for nothing."""
+    """What the broker has for a partition of the group; ``position`` is None for nothing.
+
+    ``leader_epoch`` is what was committed beside it (KIP-320), -1 for nothing.
+    """
 
     position: int | None
     metadata: str | None
+    leader_epoch: int = -1
+
+
+class LogBounds(NamedTuple):
+    """The first offset of a log, its end, and the epoch of its leader now (-1: not told)."""
+
+    start: int
+    end: int
+    leader_epoch: int = -1
 
 
 class Client(Protocol):
     """The port through which the loop uses Kafka. Every call comes from the owner thread.
 
     ``halts_out_of_range`` says that the user wants no record skipped in any case
-    (``auto.offset.reset=error``). ``last_error`` is what the client told last, '' for nothing.
+    (``auto.offset.reset=error``); ``starts_at_end`` that a partition without a committed position
+    starts at the end of its log (``latest``). ``last_error`` is what the client told last, '' for
+    nothing.
     """
 
     halts_out_of_range: bool
+    starts_at_end: bool
     last_error: str
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
@@ -46,10 +61,24 @@ class Client(Protocol):
         """Return the position of every assigned partition that has one."""
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the broker for positions and metadata."""
+        """Ask the broker for positions and metadata; what it refuses to tell is left out.
 
-    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
-        """Ask for the first offset and the end of the log; None when there was no answer."""
+        Raises ``KafkaException`` when there is no answer in time.
+        """
+
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        """Ask for the bounds of logs, many at once; those that nobody answered for are left out."""
+
+    def received_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch at the last record received, or at the committed position.
+
+        -1 when neither is known.
+        """
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Say whether the partition was added to its topic while this process ran."""
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the ends of the assigned partitions' logs as last heard, without asking."""
@@ -69,8 +98,14 @@ class Client(Protocol):
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there (None: where the reset policy says)."""
 
-    def restart(self, partition: TopicPartition, position: int) -> None:
-        """Go on reading there after the client has given the partition up (out of range)."""
+    def restart(
+        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+    ) -> None:
+        """Go on reading ``moved`` after the client has given them up (out of range).
+
+        ``places`` says where to read each of them, and every other partition that has started: it
+        may have to be assigned anew with them, and what it has not delivered yet must not be lost.
+        """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from the partitions, as far as they are assigned, until they are resumed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -26,9 +26,10 @@ from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.runtime.client import (
     Committed,
-    CommittedOffset,
+    LogBounds,
     Rebalance,
     classify_commit,
 )
@@ -61,6 +62,10 @@ class KafkaClient:
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
         self._positions: list[ClientPartition] = []
+        # Leader epochs that came with committed positions, for partitions that deliver nothing.
+        self._epochs: dict[TopicPartition, int] = {}
+        # How many partitions each topic had at the start.
+        self._counts: dict[str, int] | None = None
         self._said: dict[str, float] = {}
         self.last_error = ""
         own = dict(conf)
@@ -69,6 +74,7 @@ class KafkaClient:
         self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
         reset = str(own.get("auto.offset.reset", "latest")).lower()
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
+        self.starts_at_end = self._reset_to == OFFSET_END and reset != "error"
         self.halts_out_of_range = reset == "error"
         # Where a partition starts is assigned; after that the client must not choose a place.
         own["auto.offset.reset"] = "error"
@@ -99,6 +105,7 @@ class KafkaClient:
             self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
             raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
         there = sorted(metadata.topics)
+        self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
         for topic in self._topics:
             if is_pattern(topic):
                 self._check_pattern(topic, there)
@@ -171,48 +178,29 @@ class KafkaClient:
         }
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        """Ask the broker for positions and metadata.
-
-        Raises ``KafkaException`` when there is no answer in time. A partition whose metadata cannot
-        be read at all (another client wrote it) is asked for alone, and given up on without a set.
-        """
-        try:
-            return self._ask_committed(partitions, timeout)
-        except UnicodeDecodeError:
-            found: Committed = {}
-            for partition in partitions:
-                try:
-                    found |= self._ask_committed([partition], timeout)
-                except UnicodeDecodeError:
-                    log.warning(
-                        "%s: the commit metadata cannot be read; reading from the committed "
-                        "offset without a settled set",
-                        partition,
-                    )
-                    found[partition] = CommittedOffset(None, None)
-            return found
-
-    def _ask_committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
-        asked = [ClientPartition(*partition) for partition in partitions]
-        found: Committed = {}
-        for answer in self.consumer.committed(asked, timeout=timeout):
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-            position = answer.offset if answer.offset >= 0 else None
-            partition = TopicPartition(answer.topic, answer.partition)
-            found[partition] = CommittedOffset(position, _metadata_of(answer, partition))
+        """Ask the broker for positions and metadata."""
+        found = ask_committed(self.consumer, partitions, timeout)
+        self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
         return found
 
-    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
-        """Ask for the first offset and the end of the log."""
-        try:
-            bounds = self.consumer.get_watermark_offsets(
-                ClientPartition(*partition), timeout=timeout
-            )
-        except KafkaException as error:
-            log.warning("%s: the bounds of the log are not known: %s", partition, error)
-            return None
-        return bounds if bounds is not None and bounds[1] >= 0 else None
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        """Ask for the bounds of logs, many at once."""
+        return ask_bounds(self.consumer, partitions, timeout)
+
+    def received_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch at the last record received, or at the committed position."""
+        for end in self._positions:
+            if (end.topic, end.partition) == partition and end.offset >= 0:
+                return epoch_of(end)
+        return self._epochs.get(partition, -1)
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Say whether the partition was not there yet when the topics were checked."""
+        return self._counts is not None and partition.partition >= self._counts.get(
+            partition.topic, 0
+        )
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the ends of the assigned partitions' logs, as the last fetches showed them."""
@@ -245,19 +233,26 @@ class KafkaClient:
         for partition in positions:
             self._assigned[partition] = ClientPartition(*partition)
 
-    def restart(self, partition: TopicPartition, position: int) -> None:
-        """Start reading there although the client has given the partition up.
+    def restart(
+        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+    ) -> None:
+        """Start reading ``moved`` at their places although the client has given them up.
 
-        A seek is refused then, and an eager group's assignment can only be given as a whole.
+        A seek is refused then, and an eager group's assignment can only be given as a whole. The
+        client itself cannot tell where the others are: of a partition that has delivered nothing
+        since it was assigned, it shows no position.
         """
+
+        def at(partition: TopicPartition) -> ClientPartition:
+            place = places.get(partition)
+            return ClientPartition(*partition, self._first() if place is None else place)
+
         if self._cooperative:
-            self.consumer.incremental_unassign([ClientPartition(*partition)])
-            self.consumer.incremental_assign([ClientPartition(*partition, position)])
+            again = [partition for partition in moved if partition in self._assigned]
+            self.consumer.incremental_unassign([ClientPartition(*each) for each in again])
+            self.consumer.incremental_assign([at(each) for each in again])
         else:
-            places = {**self.positions(), partition: position}
-            self.consumer.assign(
-                [ClientPartition(*each, places.get(each, self._first())) for each in self._assigned]
-            )
+            self.consumer.assign([at(each) for each in self._assigned])
 
     def _first(self) -> int:
         """Return where a partition without a position starts: with ``error`` nowhere."""
@@ -346,25 +341,6 @@ class KafkaClient:
         if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:
             self._said[error.name()] = now
             log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
-
-
-def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | None:
-    """Return the metadata of a committed position, None when it cannot be read.
-
-    The binding reads past the end of what another client wrote without a final NUL, and decodes it
-    only here. The position beside it is good: without it, a start would be left to the client,
-    which goes where the reset policy says once retention has passed the position.
-    """
-    try:
-        return answer.metadata
-    except UnicodeDecodeError:
-        log.warning(
-            "%s: the commit metadata cannot be read; reading from the committed offset %d without "
-            "a settled set",
-            partition,
-            answer.offset,
-        )
-        return None
 
 
 def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:

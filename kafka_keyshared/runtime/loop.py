@@ -110,7 +110,6 @@ class Loop:
             ev.Publish: self._publish,
             ev.Commit: self._commit,
             ev.ClientEvents: lambda command: self._client_events(command.events),
-            ev.AssignAt: lambda command: self.assign(command.positions),
             # What the core wants held back is one reason among others; its command says "look".
             ev.Pause: lambda _command: self.hold(),
             ev.Resume: lambda _command: self.hold(),
@@ -127,6 +126,18 @@ class Loop:
         acts = self._acts
         for command in self.core.handle(event, self.ports.clock()):
             acts[type(command)](command)
+
+    def start(
+        self, starts: Mapping[TopicPartition, ev.StartPoint]
+    ) -> Mapping[TopicPartition, int | None]:
+        """Tell the core of partitions that start; return where the client has to read each."""
+        places: Mapping[TopicPartition, int | None] = {}
+        for command in self.core.handle(ev.Assigned(starts), self.ports.clock()):
+            if isinstance(command, ev.AssignAt):
+                places = command.positions
+            else:
+                self._acts[type(command)](command)
+        return places
 
     def serve(self, timeout: float) -> None:
         """Take everything from the mailbox, waiting for the first at most ``timeout`` seconds."""
@@ -183,8 +194,11 @@ class Loop:
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
-        elif not self.commits_stopped and core.commit_wanted(now):
-            self.commit()
+        if not self.commits_stopped and core.commit_wanted(now):
+            # Nothing of a partition whose place is not found yet; the others do not wait for it.
+            placed = [each for each in core.partitions if each not in self.reseek.partitions]
+            if placed:
+                self.commit(placed if self.reseek else None)
         if now >= self._next_beat:
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
@@ -284,7 +298,7 @@ class Loop:
     def _read_again(self) -> None:
         reseek = self.reseek
         misplaced = len(reseek.out_of_range)
-        reseek.seek(self.ports.client, self.core.partitions, self.ports.clock())
+        reseek.seek(self)
         if len(reseek.out_of_range) < misplaced:
             # It was assigned anew, and in an eager group all others with it.
             self.holds.forget(self.core.partitions)

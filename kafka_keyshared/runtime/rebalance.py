@@ -16,15 +16,20 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.loop import Loop, names_of
 
 log = logging.getLogger("kafka_keyshared.rebalance")
 
 COMMITTED_TIMEOUT = 5.0
-BOUNDS_TIMEOUT = 5.0
-"""For all partitions of one assignment together."""
+BOUNDS_TIMEOUT = 1.0
+"""For each question about logs inside a callback, where it keeps every partition waiting."""
 
 ASK_AGAIN_EVERY = 1.0
+ASK_AGAIN_AT_LEAST_EVERY = 4.0
+ASK_SHARE = 4.0
+"""The owner does so many times as long something else than asking where partitions start."""
+
 REVOKE_WAIT = 0.05
 
 PartitionsCallback = Callable[[Sequence[TopicPartition]], None]
@@ -36,8 +41,10 @@ class Rebalancer:
     def __init__(self, loop: Loop, revoke_deadline: float) -> None:
         self._loop = loop
         self._revoke_deadline = revoke_deadline
-        self._unstarted: list[TopicPartition] = []
+        # With what is known of their committed positions.
+        self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
         self._ask_at = 0.0
+        self._patience = BOUNDS_TIMEOUT
         self.closing = False
         self.hurried: Callable[[], bool] = lambda: False
         self.failure: BaseException | None = None
@@ -80,73 +87,109 @@ class Rebalancer:
         loop.commits_stopped = False
         began = loop.ports.clock()
         self._observe("assigned", partitions)
-        starts = self._starts(partitions)
-        if starts is None:
-            # Reading without the set could run settled records again; so hold the partitions.
-            self._unstarted += partitions
-            loop.withheld.update(partitions)
-            loop.assign(dict.fromkeys(partitions))
-            self._ask_at = loop.ports.clock() + ASK_AGAIN_EVERY
-            log.warning(
-                "assigned %s, but the committed positions were not answered in %g s; they are "
-                "paused and asked for again",
-                _names(partitions),
-                COMMITTED_TIMEOUT,
-            )
-            return
-        loop.tell(ev.Assigned(starts))
+        asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
+        starts = self._starts(asked, BOUNDS_TIMEOUT)
+        waiting = [partition for partition in partitions if partition not in starts]
+        # Reading without the set could run settled records again; so these are held back.
+        loop.withheld.update(waiting)
+        loop.assign({**dict.fromkeys(waiting), **loop.start(starts)})
+        if waiting:
+            self._unstarted.update((partition, asked[partition]) for partition in waiting)
+            self._patience = BOUNDS_TIMEOUT
+            self._ask_later(began)
         log.info("assigned %s in %.3f s", _names(partitions), loop.ports.clock() - began)
+        if waiting:
+            log.warning(
+                "%d of %d wait (%s): it was not answered where they start; they are paused and "
+                "asked for again",
+                len(waiting),
+                len(partitions),
+                _names(waiting),
+            )
 
     def step(self) -> None:
-        """Ask again for committed positions that could not be had."""
+        """Ask again where the partitions start for which that could not be had."""
         loop = self._loop
         if not self._unstarted or loop.ports.clock() < self._ask_at:
             return
-        self._ask_at = loop.ports.clock() + ASK_AGAIN_EVERY
-        partitions = list(self._unstarted)
-        starts = self._starts(partitions)
-        if starts is None:
+        began = loop.ports.clock()
+        self._patience = min(2 * self._patience, COMMITTED_TIMEOUT)
+        starts = self._starts(self._unstarted, self._patience)
+        self._ask_later(began)
+        if not starts:
             return
-        self._unstarted.clear()
-        loop.withheld.difference_update(partitions)
-        for command in loop.core.handle(ev.Assigned(starts), loop.ports.clock()):
-            if isinstance(command, ev.AssignAt):
-                # Not a seek here: it may fail for now, and what comes before it must be dropped.
-                loop.reseek.partitions.update(
-                    each for each, at in command.positions.items() if at is not None
-                )
-            elif isinstance(command, ev.Notice):
-                log.log(command.level, "%s", command.text)
+        for partition in starts:
+            del self._unstarted[partition]
+        loop.withheld.difference_update(starts)
+        # Not a seek here: it may fail for now, and what comes before it must be dropped.
+        places = loop.start(starts)
+        loop.reseek.partitions.update(each for each, at in places.items() if at is not None)
         loop.hold()
-        log.info("started %s after asking again", _names(partitions))
+        log.info("started %s after asking again", _names(list(starts)))
+
+    def _ask_later(self, began: float) -> None:
+        """Set when to ask again: the owner does nothing else while it asks."""
+        now = self._loop.ports.clock()
+        pause = min(ASK_SHARE * (now - began), ASK_AGAIN_AT_LEAST_EVERY)
+        self._ask_at = now + max(pause, ASK_AGAIN_EVERY)
 
     def _starts(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ev.StartPoint] | None:
+        self, asked: dict[TopicPartition, CommittedOffset | None], timeout: float
+    ) -> dict[TopicPartition, ev.StartPoint]:
+        """Return where partitions start, of those for which all that it takes was answered.
+
+        ``asked`` holds the committed positions as far as they are known, and takes those that are
+        answered now. ``timeout`` is for each question about logs.
+        """
         client = self._loop.ports.client
-        if not partitions:
-            return {}  # a cooperative rebalance that brings nothing; it must not wait for a broker
-        try:
-            committed = client.committed(partitions, COMMITTED_TIMEOUT)
-        except KafkaException as error:
-            log.warning("committed positions: %s", error)
-            return None
-        starts: dict[TopicPartition, ev.StartPoint] = {}
-        give_up = self._loop.ports.clock() + BOUNDS_TIMEOUT
-        for partition in partitions:
-            position, metadata = committed[partition]
-            low = high = None
-            if position is not None:
-                # Asked for at every start: retention may have passed the position, and a set must
-                # not be believed beyond the end of the log.
-                left = max(0.0, give_up - self._loop.ports.clock())
-                bounds = client.log_bounds(partition, left) if left else None
-                if bounds is None:
-                    return None
-                low, high = bounds
-            text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
-            starts[partition] = ev.StartPoint(position, text, low, high)
-        return starts
+        unknown = [partition for partition, committed in asked.items() if committed is None]
+        if unknown:  # none in a cooperative rebalance that brings nothing: it waits for no broker
+            began = self._loop.ports.clock()
+            try:
+                asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
+            except KafkaException as error:
+                took = self._loop.ports.clock() - began
+                log.warning("the committed positions were not answered in %.3f s: %s", took, error)
+        known = {each: committed for each, committed in asked.items() if committed is not None}
+        wanted = [each for each, committed in known.items() if self._needs_bounds(committed)]
+        bounds = client.log_bounds(wanted, timeout) if wanted else {}
+        return {
+            partition: self._start_point(partition, committed, bounds.get(partition))
+            for partition, committed in known.items()
+            if partition in bounds or not self._needs_bounds(committed)
+        }
+
+    def _needs_bounds(self, committed: CommittedOffset) -> bool:
+        """Say whether the bounds of its log must be known before a partition may start.
+
+        A set must not be believed beyond the end of the log; and "the end" is to be one place, also
+        when the partition has to be assigned again before it delivers anything. A bare position
+        needs nothing: if the log does not have it, the broker says so (:mod:`.seeking`).
+        """
+        if committed.position is None:
+            return self._loop.ports.client.starts_at_end
+        return bool(committed.metadata)
+
+    def _start_point(
+        self, partition: TopicPartition, committed: CommittedOffset, bounds: LogBounds | None
+    ) -> ev.StartPoint:
+        position, metadata, _ = committed
+        if bounds is None:
+            return ev.StartPoint(position)
+        if position is None:
+            at = bounds.end
+            if self._loop.ports.client.is_new(partition):
+                # All of it was written after this group began to read the topic.
+                at = bounds.start
+                log.info(
+                    "%s was added to its topic while this process ran: read from its start, %d, "
+                    "although auto.offset.reset says latest",
+                    partition,
+                    at,
+                )
+            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
+        text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
+        return ev.StartPoint(position, text, bounds.start, bounds.end)
 
     # --- revoked ---
 
@@ -192,7 +235,8 @@ class Rebalancer:
         )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
-        self._unstarted = [each for each in self._unstarted if each not in partitions]
+        for partition in partitions:
+            self._unstarted.pop(partition, None)
         self._loop.withheld.difference_update(partitions)
 
     def _release(
@@ -206,7 +250,7 @@ class Rebalancer:
         loop.tell(ev.Forget(mine, lost))
         loop.ports.client.released(partitions)
         loop.released_in_call.update(partitions)
-        loop.reseek.partitions.difference_update(partitions)
+        loop.reseek.gone(set(partitions))
 
     def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         if self.observer is not None:

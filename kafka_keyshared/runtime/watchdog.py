@@ -132,12 +132,12 @@ class Watchdog:
         if now < self._ask_at or not self._may_ask:
             return False
         self._may_ask -= 1
-        bounds = self._client.log_bounds(partition, ASK_TIMEOUT)
+        bounds = self._client.log_bounds([partition], ASK_TIMEOUT).get(partition)
         if bounds is None:
             self._no_answer(partition, quiet, now)
             return False
         self._unanswered = False
-        if bounds[1] <= reached:
+        if bounds.end <= reached:
             quiet.waited = 0.0
             return False
         return True

@@ -202,7 +202,7 @@ def test_a_pause_outlasts_a_seek_and_a_restart(side: Side) -> None:
     side.client.pause([first])
     side.client.seek(first, 1)
     assert offsets(rounds(side, second, 1), first) == []
-    side.client.restart(first, 2)
+    side.client.restart({first: 2, second: 1}, [first])
     assert offsets(rounds(side, second, 5), first) == []
     side.client.resume([first])
     assert offsets(read(side, first, 4), first) == [2, 3, 4]
@@ -243,7 +243,7 @@ def test_a_restart_moves_the_one_and_the_other_goes_on(side: Side) -> None:
     side.write(second, 5)
     side.client.assign({first: 0, second: 0})
     take(side, lambda found: len(found) == 10)
-    side.client.restart(first, 3)
+    side.client.restart({first: 3, second: 5}, [first])
     side.write(second, 1)
     found = take(side, lambda found: len(found) >= 3)
     assert offsets(found, first) == [3, 4]
@@ -268,7 +268,7 @@ def test_a_position_is_known_once_something_was_taken(side: Side) -> None:
     side.client.resume([first])
     read(side, first, 4)
     assert side.client.positions() == {first: 5}
-    side.client.restart(first, 3)
+    side.client.restart({first: 3}, [first])
     assert side.client.positions() == {}
     read(side, first, 4)
     assert side.client.positions() == {first: 5}
@@ -319,7 +319,7 @@ def test_the_bounds_of_a_log_and_its_end_as_last_heard(side: Side) -> None:
     read(side, first, 3)
     assert side.client.log_ends()[first] == 4
     side.write(first, 2)
-    assert side.client.log_bounds(first, PATIENCE) == (0, 6)
+    assert side.client.log_bounds([first], PATIENCE)[first][:2] == (0, 6)
     side.take_away(first, second)
     assert first not in side.client.log_ends()
 

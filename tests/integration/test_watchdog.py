@@ -95,8 +95,8 @@ def test_an_open_transaction_is_beyond_the_end_of_which_the_broker_tells(
     producer.produce(topic, b"value", b"key", 0)
     assert producer.flush(60) == 0
     eventually(lambda: (reader.poll(0.1), reader.log_ends() == {partition: 1})[1], 60.0)
-    assert reader.log_bounds(partition, 60.0) == (0, 0)
+    assert reader.log_bounds([partition], 60.0)[partition][:2] == (0, 0)
     assert reader.positions() == {}
     producer.abort_transaction(60)
     eventually(lambda: (reader.poll(0.1), reader.positions() == {partition: 2})[1], 60.0)
-    assert reader.log_bounds(partition, 60.0) == (0, 2)
+    assert reader.log_bounds([partition], 60.0)[partition][:2] == (0, 2)

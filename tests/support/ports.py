@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,7 +15,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
+from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from tests.support.pool import FakePool, FakeWorker, Verdict
@@ -34,6 +34,7 @@ class FakeClient:
 
     halts_out_of_range = False
     last_error = ""
+    starts_at_end = False
 
     def __init__(self, now: Callable[[], float], *, cooperative: bool = False) -> None:
         self._now = now
@@ -54,6 +55,11 @@ class FakeClient:
         self.seek_fails: list[BaseException] = []
         self.calls: list[tuple[str, Any]] = []
         self.callbacks: dict[str, Rebalance] = {}
+        self.refused: set[TopicPartition] = set()
+        self.unreachable: set[TopicPartition] = set()
+        self.epochs: dict[TopicPartition, int] = {}
+        self.received_epochs: dict[TopicPartition, int] = {}
+        self.added: set[TopicPartition] = set()
         self.closed = False
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
@@ -103,11 +109,28 @@ class FakeClient:
         if self.committed_fails:
             raise self.committed_fails.pop(0)
         nothing = CommittedOffset(None, None)
-        return {partition: self.stored.get(partition, nothing) for partition in partitions}
+        return {
+            partition: self.stored.get(partition, nothing)
+            for partition in partitions
+            if partition not in self.refused
+        }
 
-    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        self.calls.append(("log_bounds", list(partitions)))
+        return {each: self._bounds(each) for each in partitions if each not in self.unreachable}
+
+    def _bounds(self, partition: TopicPartition) -> LogBounds:
         log = self.logs.get(partition)
-        return (log[0].offset(), log[-1].offset() + 1) if log else (0, 0)
+        start, end = (log[0].offset(), log[-1].offset() + 1) if log else (0, 0)
+        return LogBounds(start, end, self.epochs.get(partition, 0))
+
+    def received_epoch(self, partition: TopicPartition) -> int:
+        return self.received_epochs.get(partition, 0)
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        return partition in self.added
 
     def log_ends(self) -> dict[TopicPartition, int]:
         return {each: end for each, end in self._ends.items() if each in self.at}
@@ -144,9 +167,13 @@ class FakeClient:
                 del self.stuck[partition]
         self._move(partition, position)
 
-    def restart(self, partition: TopicPartition, position: int) -> None:
-        self.calls.append(("restart", (partition, position)))
-        self._move(partition, position)
+    def restart(
+        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+    ) -> None:
+        """Read on as an eager assignment makes the client do it: everything where it is said."""
+        self.calls.append(("restart", (dict(places), set(moved))))
+        for each in moved if self._cooperative else list(self.at):
+            self._move(each, places.get(each))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("pause", {each for each in partitions if each in self.at}))

@@ -23,6 +23,8 @@ from kafka_keyshared.runtime.kafka import KafkaClient, is_cooperative
 from kafka_keyshared.runtime.shield import shielded
 from tests.support.records import P0, P1
 
+P2 = TopicPartition(P0.topic, 2)
+
 E = KafkaError
 
 
@@ -305,3 +307,86 @@ def test_a_seek_without_a_position_follows_the_reset_policy(
     made.client.seek(P0, None)
     made.client.seek(P0, 17)
     assert [each.offset for _, each in consumer.calls] == [logical, 17]
+
+
+@pytest.fixture
+def group_of(nowhere: Make) -> Callable[[str], tuple[KafkaClient, FakeConsumer]]:
+    """A client of a group with this assignment strategy, over a consumer that records."""
+
+    def make(strategy: str) -> tuple[KafkaClient, FakeConsumer]:
+        made = nowhere(partition_assignment_strategy=strategy, auto_offset_reset="latest")
+        made.client.close()
+        consumer = FakeConsumer()
+        made.client.consumer = consumer  # type: ignore[assignment]
+        return made.client, consumer
+
+    return make
+
+
+def told(consumer: FakeConsumer) -> list[tuple[str, list[tuple[int, int]]]]:
+    """What the consumer was told since it was last asked: the call, and partitions with offsets."""
+    calls = [
+        (name, [(each.partition, each.offset) for each in asked]) for name, asked in consumer.calls
+    ]
+    consumer.calls.clear()
+    return calls
+
+
+def test_an_eager_assignment_is_given_anew_as_a_whole_at_the_places_that_are_given(
+    group_of: Callable[[str], tuple[KafkaClient, FakeConsumer]],
+) -> None:
+    client, consumer = group_of("range")
+    client.assign({P0: 8, P1: 5, P2: None})
+    consumer.calls.clear()
+    client.restart({P0: 3, P1: 5}, {P0})
+    assert told(consumer) == [("assign", [(0, 3), (1, 5), (2, OFFSET_END)])]
+
+
+def test_of_a_cooperative_assignment_only_what_moved_is_given_anew(
+    group_of: Callable[[str], tuple[KafkaClient, FakeConsumer]],
+) -> None:
+    client, consumer = group_of("cooperative-sticky")
+    client.assign({P0: 8, P1: 5, P2: 1})
+    consumer.calls.clear()
+    client.restart({P0: 3, P1: 5, P2: 2}, [P0, P2])
+    (gone, old), (come, new) = told(consumer)
+    assert (gone, [number for number, _ in old]) == ("incremental_unassign", [0, 2])
+    assert (come, new) == ("incremental_assign", [(0, 3), (2, 2)])
+
+
+def test_the_epoch_of_what_was_received_is_known_also_before_anything_is_received(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    made, consumer = fake
+    consumer.found = lambda asked: [ClientPartition(*P0, 9, "", 4)]
+    assert made.client.received_epoch(P0) == -1
+    made.client.committed([P0], 1.0)
+    assert made.client.received_epoch(P0) == 4
+    made.client._positions = [ClientPartition(*P0, 12, "", 6)]
+    assert made.client.received_epoch(P0) == 6
+
+
+def test_a_partition_is_new_that_was_not_there_when_the_topics_were_checked(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    made, _ = fake
+    assert not made.client.is_new(P1), "nobody has looked"
+    made.client._counts = {P0.topic: 1}
+    assert not made.client.is_new(P0)
+    assert made.client.is_new(P1)
+    assert made.client.is_new(TopicPartition("later", 0))
+
+
+def test_a_partition_that_the_broker_refuses_to_tell_of_is_left_out(
+    fake: tuple[Nowhere, FakeConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    made, consumer = fake
+
+    class Refused:
+        topic, partition, offset, leader_epoch = P0.topic, P0.partition, -1, None
+        error = KafkaError(E.UNSTABLE_OFFSET_COMMIT)
+
+    answer: Any = [Refused(), ClientPartition(*P1, 9)]
+    consumer.found = lambda asked: answer
+    assert made.client.committed([P0, P1], 1.0) == {P1: CommittedOffset(9, None)}
+    assert f"{P0}: no committed position" in caplog.text

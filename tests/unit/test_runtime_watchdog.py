@@ -7,7 +7,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.core.pressure import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.runtime.client import CommittedOffset
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.observe import Board, Observer
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord, record
@@ -125,7 +126,7 @@ def test_a_stall_outlasts_an_assignment_and_is_forgotten_with_the_partition(stag
 def test_what_is_behind_markers_is_no_stall(stage: Stage) -> None:
     """The end of the log is beyond the received end, and the client's position has passed it."""
     stage.client.log_ends = lambda: {P0: 12}  # type: ignore[method-assign]
-    stage.client.log_bounds = lambda *_: (0, 12)  # type: ignore[method-assign]
+    stage.client.log_bounds = lambda *_: {P0: LogBounds(0, 12)}  # type: ignore[method-assign]
     stage.client._positions[P0] = 12
     live(stage, 100.0)
     assert stage.client.made("seek") == []
@@ -139,9 +140,9 @@ def test_an_open_transaction_is_no_stall(stage: Stage) -> None:
     stage.client.log_ends = lambda: {P0: 12}  # type: ignore[method-assign]
     asked: list[float] = []
 
-    def log_bounds(_partition: object, timeout: float) -> tuple[int, int]:
+    def log_bounds(_partitions: object, timeout: float) -> dict[TopicPartition, LogBounds]:
         asked.append(timeout)
-        return (0, 10)
+        return {P0: LogBounds(0, 10)}
 
     stage.client.log_bounds = log_bounds  # type: ignore[assignment]
     live(stage, 100.0)
@@ -160,8 +161,9 @@ def test_brokers_that_are_away_are_said_once_and_are_no_stall(
     answers = stage.client.log_bounds
     asked: list[float] = []
 
-    def log_bounds(_partition: object, _timeout: float) -> None:
+    def log_bounds(_partitions: object, _timeout: float) -> dict[TopicPartition, LogBounds]:
         asked.append(stage.now)
+        return {}
 
     stage.client.log_bounds = log_bounds  # type: ignore[assignment]
     live(stage, 300.0)
@@ -223,7 +225,7 @@ def test_a_seek_that_is_refused_for_long_is_followed_by_a_new_assignment(
     stuck(stage, seeks=1)
     stage.client.seek_fails += [KafkaException(KafkaError(KafkaError._STATE))] * 10_000
     live(stage, 100.0)
-    assert stage.client.made("restart") == [(P0, 10)]
+    assert [(places[P0], moved) for places, moved in stage.client.made("restart")] == [(10, {P0})]
     assert "takes no seek" in caplog.text
 
 
