@@ -194,6 +194,9 @@ class Meters:
         self.paused_seconds = 0.0
         # What has to be added to a monotonic time to make it seconds since 1970; with the beats.
         self.wall_offset: float | None = None
+        self._sample_at = float("-inf")
+        self._sent_at: dict[Commit, float] = {}
+        self._revoking_since: float | None = None
 
     def took_in(self, records: Sequence[Record], events: int, topic: str | None) -> None:
         """Count a chunk, of which some are ``events``; ``topic`` is given where all have one."""
@@ -201,9 +204,6 @@ class Meters:
             self.fetched[topic] += len(records) - events
         elif records:
             self.fetched += topics_of(each for each in records if not each.error())
-        self._sample_at = float("-inf")
-        self._sent_at: dict[Commit, float] = {}
-        self._revoking_since: float | None = None
 
     def slice_ended(self, counts: Counts, report: Ended, now: float) -> None:
         """Take the times of a slice that has just ended."""

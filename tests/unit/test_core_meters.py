@@ -11,6 +11,7 @@ from kafka_keyshared.core.meters import (
     MARKS_MAX,
     Arrivals,
     Histogram,
+    Meters,
     TopicCounts,
 )
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -205,3 +206,12 @@ def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:
     busy = harness.sub().owner(record(0)).name
     assert starved.pop(busy) == 0
     assert list(starved.values()) == [2.0]
+
+
+def test_a_commit_is_timed_also_before_and_across_a_fetch() -> None:
+    meters = Meters()
+    commit = ev.Commit({P0: ev.CommitEntry(7, "")})
+    meters.sent([commit], 10.0)
+    meters.took_in([record(7)], 0, "orders")
+    meters.answered(commit, ev.CommitResult.ACCEPTED, 10.5)
+    assert meters.commit_seconds.total == 0.5
