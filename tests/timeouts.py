@@ -1,0 +1,73 @@
+"""A pytest plug-in that gives every test an end.
+
+Three lines of defence, each for what gets past the one before:
+
+- ``timeout`` in pyproject.toml, or what ``[tool.keyshared.timeouts]`` says for the suite, or the
+  test's own ``@pytest.mark.timeout``: the stacks of all threads are shown, the test fails, its
+  fixtures end what they started, and the run goes on (pytest-timeout, by a signal).
+- ``faulthandler_timeout``: a test that the signal did not end (its main thread is inside the
+  client's own code, or swallows what is raised) ends the run, again with all stacks.
+- After the last test a watchdog ends a process that does not come to its end, as one does not whose
+  threads hang without being daemons.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.budgets import suite_of
+
+EXIT_SECONDS = 60.0
+"""How long the process may take to end after its last test."""
+
+
+def read_timeouts(pyproject: Path) -> dict[str, float]:
+    """Return the suites' own time-outs, in seconds.
+
+    Raises:
+        pytest.UsageError: a time-out is not a positive number.
+    """
+    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
+    table = tool.get("keyshared", {}).get("timeouts", {})
+    for suite, seconds in table.items():
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+            raise pytest.UsageError(
+                f"{pyproject}: the time-out of {suite!r} is {seconds!r}; give seconds above 0"
+            )
+    return {suite: float(seconds) for suite, seconds in table.items()}
+
+
+class TimeoutPlugin:
+    """Gives the tests of a suite the time-out of their suite, and the process one for its end.
+
+    ``stderr`` is the descriptor that the stacks go to.
+    """
+
+    def __init__(
+        self, timeouts: dict[str, float], exit_seconds: float = EXIT_SECONDS, stderr: int = 2
+    ) -> None:
+        self.timeouts = timeouts
+        self.exit_seconds = exit_seconds
+        self.stderr = stderr
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            seconds = self.timeouts.get(suite_of(item.nodeid) or "")
+            if seconds is not None and item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(seconds))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        faulthandler.dump_traceback_later(self.exit_seconds, exit=True, file=self.stderr)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    timeouts = read_timeouts(config.rootpath / "pyproject.toml")
+    # A copy: the one that is open now may be a test's capture, or closed, at the end.
+    plugin = TimeoutPlugin(timeouts, stderr=os.dup(2))
+    config.pluginmanager.register(plugin, "keyshared-timeouts")
