@@ -9,6 +9,8 @@ Three lines of defence, each for what gets past the one before:
   client's own code, or swallows what is raised) ends the run, again with all stacks.
 - After the last test a watchdog ends a process that does not come to its end, as one does not whose
   threads hang without being daemons.
+
+What a run has started and cannot end any more is ended by :mod:`tests.reaper`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import reaper
 from tests.budgets import suite_of
 
 EXIT_SECONDS = 60.0
@@ -71,3 +74,4 @@ def pytest_configure(config: pytest.Config) -> None:
     # A copy: the one that is open now may be a test's capture, or closed, at the end.
     plugin = TimeoutPlugin(timeouts, stderr=os.dup(2))
     config.pluginmanager.register(plugin, "keyshared-timeouts")
+    reaper.watch()

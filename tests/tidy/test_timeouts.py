@@ -12,10 +12,13 @@ from typing import Any, cast
 
 import pytest
 
+from tests import reaper
 from tests.budgets import read_budgets
+from tests.conftest import Eventually
 from tests.tidy.sources import ROOT
 from tests.timeouts import TimeoutPlugin, read_timeouts
 
+NO_PROC = "there is no /proc, so processes are not found by their mark: run it on Linux"
 SECONDS = 1
 """A time-out that no run reaches unless it hangs: nothing else happens in these tests."""
 
@@ -110,6 +113,42 @@ def test_a_thread_that_hangs_and_is_no_daemon_does_not_keep_the_process(tmp_path
     assert "in hang" in ended.stderr
 
 
+@pytest.mark.skipif(not (reaper.PROC / "self" / "environ").exists(), reason=NO_PROC)
+@pytest.mark.parametrize("end", ["os._exit(1)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_what_a_run_leaves_behind_does_not_survive_it(end: str, eventually: Eventually) -> None:
+    script = f"""
+        import os, signal, subprocess, sys
+        from tests import reaper
+
+        reaper.watch(grace=0.5)
+        sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+        again = f"import subprocess; print(subprocess.Popen({{sleeping}}).pid, flush=True); input()"
+        child = subprocess.Popen([sys.executable, "-c", again], stdout=-1, stdin=-1, text=True)
+        print(child.pid, child.stdout.readline(), flush=True)
+        {end}
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode != 0
+    pids = [int(pid) for pid in ended.stdout.split()]
+    assert len(pids) == 2, ended
+    eventually(lambda: not any(map(is_running, pids)), 60.0)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # One that nobody has waited for is over too.
+        return (reaper.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class Item:
     """A collected test, as far as the plug-in looks at one."""
 
@@ -156,3 +195,4 @@ def test_this_run_uses_them(request: pytest.FixtureRequest) -> None:
     assert float(config.getini("timeout")) == options()["timeout"]
     assert config.getini("faulthandler_exit_on_timeout") is True
     assert config.pluginmanager.has_plugin("timeout")
+    assert reaper.VARIABLE in os.environ or not reaper.PROC.exists()
