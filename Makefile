@@ -12,7 +12,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka test lint types suites parts docs format verify wheel clean
+.PHONY: help demo kafka test lint types suites parts coverage docs format verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -46,6 +46,9 @@ suites: $(VENV)/.installed-test parts ## Run every test suite (K=… picks tests
 
 parts: $(VENV)/.installed-test # What the suites need besides Python
 	@$(BIN)/python tests/setup/parts.py suites
+
+coverage: $(VENV)/.installed-test parts ## Measure what the tests reach of each module
+	@$(BIN)/python tests/setup/covered.py
 
 docs: $(VENV)/.installed-test ## Write the generated pages and build the documents into build/site
 	@$(BIN)/python tests/setup/cli_page.py
