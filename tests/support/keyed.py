@@ -13,12 +13,11 @@ from random import Random
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.adversary import Adversary
-from tests.support.oracle import Oracle, partition_of, place_of
+from tests.support.oracle import Lane, Oracle, partition_of, place_of
 from tests.support.records import FakeRecord
 
 NULLS: tuple[NullKeys, ...] = ("any", "one-lane", "reject")

@@ -1,4 +1,7 @@
-"""What must hold, kept by the test's own books: the dispatcher's state is never looked at."""
+"""What must hold, kept by the test's own books: the dispatcher's state is never looked at.
+
+Nor is its code asked: what a lane is and what a commit says are worked out here by the rules.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.events import CommitEntry, Failure, Outcome
-from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
-from kafka_keyshared.core.metadata import decode
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, TopicPartition
+from tests.support.commit_text import read_commit
 from tests.support.pool import Verdict
 from tests.support.records import FakeRecord
 
 Place = tuple[TopicPartition, int]
+Lane = tuple[str, int, bytes, int]
+"""Topic, partition, whole key and offset; the parts that do not matter are "", -1, b"" and -1."""
 
 
 def partition_of(record: FakeRecord) -> TopicPartition:
@@ -26,17 +30,13 @@ def place_of(record: FakeRecord) -> Place:
 
 def covered_by(entry: CommitEntry, subs: Iterable[str], log: Sequence[int]) -> dict[str, set[int]]:
     """The offsets of the log that a commit calls settled, per subscription."""
-    found = decode(entry.metadata, entry.position)
-    assert found.problem is None, found.problem
-    covered = {}
-    for sub in subs:
-        runs = found.sections.get(sub, ())
-        covered[sub] = {
-            offset
-            for offset in log
-            if offset < entry.position or any(start <= offset < end for start, end in runs)
+    sections = read_commit(entry.metadata, entry.position)
+    return {
+        sub: {
+            offset for offset in log if offset < entry.position or offset in sections.get(sub, ())
         }
-    return covered
+        for sub in subs
+    }
 
 
 class Oracle:
@@ -66,7 +66,16 @@ class Oracle:
 
     def lane(self, sub: str, record: FakeRecord) -> Lane:
         """The lane in which the record has to be in order."""
-        return lane_of(record, self.subs[sub].order_scope)
+        key = record.key()
+        if key is None:
+            return (record.topic(), record.partition(), b"", record.offset())
+        match self.subs[sub].order_scope:
+            case "topic":
+                return (record.topic(), -1, key, -1)
+            case "partition":
+                return (record.topic(), record.partition(), key, -1)
+            case "subscription":
+                return ("", -1, key, -1)
 
     # --- the member's life ---
 
@@ -148,7 +157,7 @@ class Oracle:
         assert offset not in self.covered[sub, partition], f"{record} ran although settled"
         before = self.running[sub].get(lane)
         # A keyless record that outlived its epoch may meet itself: nothing waits for it.
-        if before is not None and not is_keyless(lane):
+        if before is not None and lane[3] < 0:
             raise AssertionError(f"{record} started while {before} of its lane runs")
         ahead = self.open[sub].get((partition, lane), [])
         assert ahead and ahead[0] == offset, f"{record} started, ahead of it: {ahead[:5]}"

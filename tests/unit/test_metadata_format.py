@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.core.metadata import Decoded, Runs, clip, decode, encode
+from tests.support.commit_text import read_commit
 
 
 def varint(value: int) -> bytes:
@@ -52,6 +53,48 @@ def test_both_forms_are_written_as_documented() -> None:
     bits = sum(1 << 2 * i for i in range(40)).to_bytes(10, "little")
     bitmap = block("default", (2, numbers(500, 1) + bits))
     assert encode(500, {"default": every_second(500, 40)}).text == sealed(bitmap)
+
+
+def test_the_oracles_reader_reads_what_is_documented() -> None:
+    body = block("a", (1, numbers(500, 2, 0, 999, 1))) + block("b", (2, numbers(500, 3) + b"\x05"))
+    assert read_commit(sealed(body), 500) == {"a": {502, 1503, 1504}, "b": {503, 505}}
+    assert read_commit(sealed(body), 504) == {"a": {1503, 1504}, "b": {505}}
+    assert read_commit("", 500) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KS1",
+        sealed(block("a", (1, numbers(5, 2, 0))))[:-1],
+        sealed(block("a", (1, numbers(5, 2, 0)))) + "~",
+        sealed(block("a", (1, numbers(5, 2, 0)))).replace("KS1", "KS2"),
+        sealed(block("a", (1, numbers(6, 2, 0)))),
+        sealed(block("a", (9, numbers(5, 2, 0)))),
+        sealed(block("a", (1, numbers(5, 2, 0))) * 2),
+    ],
+)
+def test_the_oracles_reader_takes_nothing_else(text: str) -> None:
+    with pytest.raises(AssertionError):
+        read_commit(text, 5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_oracles_reader_and_the_writer_agree_without_sharing_code(seed: int) -> None:
+    rng = random.Random(seed)
+    sections: dict[str, Runs] = {}
+    for name in ("default", "audit"):
+        at, runs = 1_000, []
+        for _ in range(rng.randint(1, 60)):
+            start = at + rng.choice((1, 1, 2, 130, 20_000))
+            at = start + rng.choice((1, 1, 1, 3, 200))
+            runs.append((start, at))
+        sections[name] = tuple(runs)
+    encoded = encode(1_000, sections)
+    assert encoded.truncated == ()
+    assert read_commit(encoded.text, 1_000) == {
+        name: {offset for run in runs for offset in range(*run)} for name, runs in sections.items()
+    }
 
 
 def test_sections_of_a_later_kind_are_passed_over() -> None:
@@ -211,7 +254,11 @@ def mutated(rng: random.Random, bodies: list[bytes]) -> str:
     return sealed(bytes(body))
 
 
-def test_100000_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
+MUTATIONS = 20_000
+"""Five times as many reach no other branch of the parser."""
+
+
+def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
     rng = random.Random(0x5EED)
     position = 1000
     bodies = []
@@ -222,7 +269,7 @@ def test_100000_mutated_texts_never_raise_and_never_reach_below_the_position() -
             text = encode(position, sections).text
             bodies.append(base64.b85decode(text[11:]))
     understood = 0
-    for _ in range(100_000):
+    for _ in range(MUTATIONS):
         text = mutated(rng, bodies)
         at = position + rng.choice((-1, 0, 0, 0, 5, 300))
         decoded = decode(text, at, known=rng.choice((None, ("default",))))
@@ -235,4 +282,4 @@ def test_100000_mutated_texts_never_raise_and_never_reach_below_the_position() -
             assert all(start < end < 2**63 for start, end in runs)
             assert all(before[1] < after[0] for before, after in pairwise(runs))
     # Both sides of the parser were reached: texts that still make sense, and texts that do not.
-    assert 10_000 < understood < 90_000
+    assert MUTATIONS / 10 < understood < MUTATIONS * 9 / 10
