@@ -315,3 +315,21 @@ def test_a_start_that_the_broker_does_not_have_is_committed_although_nothing_hap
     assert commit.entries[P0].position == 7
     harness.answer(commit)
     assert harness.core.commits.committed(P0) == 7
+
+
+def test_a_partition_that_comes_back_is_no_longer_stopped_for_what_was_blocked_in_it() -> None:
+    settings = SubscriptionSettings(window_records=16, retry=RetryPolicy(attempts=1))
+
+    def pauses() -> int:
+        return sum(isinstance(each, ev.Pause) for each in harness.seen)
+
+    harness = Harness(settings)
+    for round_, at in ((1, 0), (2, 100)):
+        harness.assign(P0, position=at)
+        harness.fetch(record(at + 50, "healthy"))
+        harness.work()
+        assert pauses() == round_ - 1, "stopped for what it was stopped for before"
+        harness.fetch(*[record(at + 51 + offset) for offset in range(6)])
+        harness.work({at + 51: [ERROR]})
+        assert pauses() == round_, "a quarter of the window is blocked, and nothing was stopped"
+        harness.revoke(P0)

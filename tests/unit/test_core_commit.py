@@ -218,3 +218,21 @@ def test_a_commit_of_one_partition_says_nothing_of_the_others() -> None:
     assert harness.core.commit_wanted(harness.now + 5) is False  # one is in flight
     harness.answer(commit)
     assert harness.core.commit_wanted(harness.now + 5)
+
+
+def test_what_the_group_refused_is_committed_again_although_nothing_more_happens() -> None:
+    """A member that keeps its partition over a rebalance may never get another record."""
+    harness = Harness()
+    harness.assign(P0)
+    harness.fetch(record(0))
+    harness.work()
+    (refused,) = harness.commit()
+    harness.now += 1.0
+    assert not harness.core.commit_wanted(harness.now), "one is on its way"
+    harness.answer(refused, CommitResult.LOST)
+    assert harness.core.commit_wanted(harness.now)
+    (again,) = harness.commit()
+    assert again.entries == refused.entries
+    harness.answer(again)
+    harness.now += 60.0
+    assert not harness.core.commit_wanted(harness.now)

@@ -297,3 +297,22 @@ def test_a_record_set_aside_from_an_open_lane_is_refused() -> None:
     (share,) = harness.worker().given
     with pytest.raises(InvariantError, match="orders-0@1 was set aside although its lane is open"):
         harness.tell(ev.Reported([ev.SetAside(share, share.records[1])]))
+
+
+def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
+    """A fence that another worker passes late says nothing about what this one still holds."""
+    two = SubscriptionSettings(workers=("worker-0", "worker-1"), retry=RetryPolicy(backoff=0.0))
+    harness = Harness(two)
+    harness.assign()
+    harness.fetch(record(0), record(1))
+    worker = harness.owner_of(record(0))
+    worker.start()
+    worker.finish(ERROR)
+    harness.deliver()
+    lane = lane_of(record(0))
+    late = ev.FencePassed("default", 1 - worker.index, (lane,))
+    before = len(harness.seen)
+    harness.tell(ev.Reported([late]))
+    harness.later(1.0)
+    assert not [each for each in harness.seen[before:] if isinstance(each, ev.Lease)]
+    assert harness.work() == [0, 1]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafka_keyshared.core import heartbeat
 from kafka_keyshared.core.events import (
     AbandonWorker,
     Beat,
     Halt,
+    Lease,
     Level,
     Recall,
     ReplaceWorker,
@@ -249,15 +252,51 @@ def test_a_worker_that_came_back_starts_counting_anew() -> None:
     assert not any(isinstance(command, AbandonWorker) for command in harness.seen)
 
 
-def test_an_eviction_leases_nothing_between_its_recall_and_the_answer() -> None:
-    harness = running(SubscriptionSettings(workers=TWO, leases_per_worker=2), *range(6))
-    dead = harness.owner_of(record(0))
-    dead.die()
+@pytest.mark.parametrize("evicted", [False, True])
+def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: bool) -> None:
+    """What comes back is older than what waits; without an eviction the same beat does lease."""
+    retry = RetryPolicy(attempts=9, backoff=60.0, backoff_max=60.0, jitter=0.0)
+    harness = Harness(SubscriptionSettings(workers=TWO, leases_per_worker=2, retry=retry))
+    harness.assign(P0)
+    keys = [f"key-{number}" for number in range(50)]
+    first, second = (
+        next(key for key in keys if harness.owner_of(record(0, key)).index == index)
+        for index in (0, 1)
+    )
+    harness.fetch(record(0, second))
+    harness.work({0: [ERROR]})
+    harness.fetch(*[record(offset, first) for offset in range(1, 6)])
+    harness.worker(0).start()
+    gone = [("default", 0)] if evicted else []
     for _ in range(heartbeat.EVICT_AFTER - 1):
-        harness.core.handle(Beat({}, [("default", dead.index)]), harness.now)
-    commands = harness.core.handle(Beat({}, [("default", dead.index)]), harness.now)
-    assert [type(each) for each in commands[:2]] == [Recall, AbandonWorker]
+        harness.core.handle(Beat({}, gone), harness.now)
+    harness.now += 60.0
+    commands = harness.core.handle(Beat({}, gone), harness.now)
+    assert any(isinstance(each, Recall) for each in commands) is evicted
+    assert any(isinstance(each, Lease) for each in commands) is not evicted
     assert not any(isinstance(each, Halt) for each in commands)
+
+
+def test_what_a_dead_worker_was_about_to_run_runs_elsewhere_in_order() -> None:
+    """With one lease per key a record may hold its lane's lease before its worker has room."""
+    harness = Harness(SubscriptionSettings(workers=TWO, max_leases_per_key=1))
+    harness.assign(P0)
+    keys = [f"key-{number}" for number in range(50)]
+    mine, other = [key for key in keys if harness.owner_of(record(0, key)).index == 0][:2]
+    harness.fetch(record(0, mine), record(1, other), record(2, mine), record(3, mine))
+    worker = harness.worker(0)
+    worker.start()
+    worker.finish()
+    worker.start()
+    worker.die()
+    harness.pool.replaceable = False
+    harness.beat(heartbeat.EVICT_AFTER)
+    started = harness.work()
+    harness.later(60.0)
+    started += harness.work()
+    assert [offset for offset in started if offset != 1] == [2, 3]
+    assert started.count(1) == 1
+    assert harness.committed() == (4, [])
 
 
 # --- 5: room ---

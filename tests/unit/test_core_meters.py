@@ -215,3 +215,34 @@ def test_a_commit_is_timed_also_before_and_across_a_fetch() -> None:
     meters.took_in([record(7)], 0, "orders")
     meters.answered(commit, ev.CommitResult.ACCEPTED, 10.5)
     assert meters.commit_seconds.total == 0.5
+
+
+def test_each_retry_is_counted_also_of_one_record() -> None:
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=5)))
+    harness.assign()
+    harness.fetch(record(0), record(1, "other"))
+    harness.work({0: [ERROR], 1: [ERROR]})
+    for attempt in range(2):
+        harness.later(60.0)
+        harness.work({0: [ERROR]} if attempt == 0 else None)
+    counts = harness.sub().counts
+    assert counts.retries == 3
+    assert counts.retried.counts == {"orders": {"ValueError": 3}}
+    assert (counts.ok, counts.failed) == (2, 3)
+
+
+def test_every_record_of_a_slice_that_ends_too_late_is_stale_and_nothing_else() -> None:
+    harness = Harness()
+    harness.assign()
+    harness.fetch(*(record(offset, f"key-{offset}") for offset in range(3)))
+    worker = harness.worker()
+    for verdict in (None, Drop()):
+        worker.start()
+        worker.finish(verdict)
+    worker.start()
+    harness.revoke(P0, commit=False)
+    worker.finish()
+    harness.work()
+    counts = harness.sub().counts
+    assert (counts.stale, counts.ok, counts.dropped) == (3, 0, 0)
+    assert counts.processed.counts == {}
