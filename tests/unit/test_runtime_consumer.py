@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -317,3 +317,31 @@ def test_the_constructors_own_callbacks_go_on_being_called(
     eventually(lambda: 1 in committed and bool(statistics), 30.0)
     assert instance.stop() == 0
     consumer.close()
+
+
+class Noted(confluent_kafka.Consumer):
+    """A plain consumer that notes what it is subscribed to."""
+
+    subscribed_to: Sequence[str] = ()
+
+    def subscribe(self, topics: list[str], *callbacks: Any, **named: Any) -> None:
+        self.subscribed_to = tuple(topics)
+        super().subscribe(topics, *callbacks, **named)
+
+    def unsubscribe(self) -> None:
+        self.subscribed_to = ()
+        super().unsubscribe()
+
+
+def test_a_plain_consumer_that_is_wrapped_is_subscribed_no_longer() -> None:
+    """Its next poll would make it a second member, with partitions that nobody reads."""
+    consumer = Noted(dict(CONF))
+    try:
+        consumer.subscribe(["orders"])
+        with pytest.raises(ConfigError, match="conf="):
+            KeyShared.wrap(consumer)
+        assert list(consumer.subscribed_to) == ["orders"], "it was refused, so it stays as it was"
+        KeyShared.wrap(consumer, conf=CONF, topics=["orders"])
+        assert list(consumer.subscribed_to) == []
+    finally:
+        consumer.close()

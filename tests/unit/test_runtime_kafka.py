@@ -228,6 +228,24 @@ def test_each_answer_finds_its_commit(fake: tuple[Nowhere, FakeConsumer]) -> Non
     ]
 
 
+def test_commits_of_one_partition_are_told_apart_by_their_positions(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    """Two are in flight at a stop; the wrong one taken as accepted would be more than is stored."""
+    made, _ = fake
+    lower, higher = Commit({P0: entry(5)}), Commit({P0: entry(6)})
+    for each in (lower, higher):
+        made.client.commit(each)
+    made.client._on_commit(None, [ClientPartition(*P0, 4)])
+    assert made.answers == [], "an answer to nothing that was sent"
+    made.client._on_commit(KafkaError(E._TIMED_OUT), [ClientPartition(*P0, 6)])
+    made.client._on_commit(None, [ClientPartition(*P0, 5)])
+    assert [(each.commit, each.result) for each in made.answers] == [
+        (higher, CommitResult.RETRY),
+        (lower, CommitResult.ACCEPTED),
+    ]
+
+
 def test_an_error_of_one_partition_is_an_error_of_the_commit(
     fake: tuple[Nowhere, FakeConsumer],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -77,22 +78,29 @@ def test_a_loss_in_the_second_half_of_a_fetch_takes_the_first_record_along(stage
 def test_until_the_seek_is_done_nothing_counts_as_received_and_nothing_is_committed(
     stage: Stage,
 ) -> None:
+    stage.accept()
+    planned(stage, record(10))
+    planned(stage, record(11))
+    stage.client.at[P0] = 12
+    stage.step()
+    assert stage.work() == [10, 11]
     stage.client.seek_fails += [STATE, STATE]
     raising(stage, ValueError("header"), lost=4)
     stage.step()
     stage.now += 5.0
+    assert stage.core.commit_wanted(stage.now), "there is something to commit"
     planned(stage, event(KafkaError._PARTITION_EOF, offset=20))
     stage.step()
-    assert stage.core.partitions[P0].received_end == 10
+    assert stage.core.partitions[P0].received_end == 12
     assert stage.core.outstanding() == 0
     assert stage.client.commits == []
     stage.step(2)
-    assert stage.client.made("seek") == [(P0, 10)]
-    assert stage.work() == list(range(10, 20))
+    assert stage.client.made("seek") == [(P0, 12)]
+    assert stage.work() == list(range(12, 20))
     stage.step()
     stage.now += 5.0
     stage.step()
-    assert stage.sent() == [20]
+    assert stage.sent() == [12, 20]
 
 
 def test_a_loss_before_anything_was_received_is_read_again_where_the_reset_policy_says() -> None:
@@ -574,12 +582,24 @@ def test_a_revoke_gives_up_at_its_deadline(caplog: pytest.LogCaptureFixture) -> 
     assert "past the deadline, may run again: 1 running (orders-0@0)" in caplog.text
 
 
-def test_lost_partitions_are_told_first_and_not_committed(stage: Stage) -> None:
+@pytest.mark.parametrize(("how", "sent"), [("lost", []), ("revoke", [20])])
+def test_lost_partitions_are_told_first_and_not_committed(
+    stage: Stage, how: str, sent: list[int]
+) -> None:
+    """What a revoke would commit, since this member may: of lost ones another has read on."""
+    told: list[tuple[str, bool]] = []
+
+    def observe(what: str, partitions: Sequence[TopicPartition]) -> None:
+        told.append((what, P0 in stage.core.partitions))
+
+    stage.rebalancer.observer = observe
     stage.step()
     stage.work()
-    stage.client.callbacks["lost"]([P0])
-    assert stage.client.commits == []
+    stage.client.callbacks[how]([P0])
+    stage.step()
+    assert stage.sent() == sent
     assert stage.core.partitions == {}
+    assert told == [("lost", True) if how == "lost" else ("revoked", False)]
 
 
 def test_after_a_callback_that_failed_nothing_is_committed_any_more(stage: Stage) -> None:
@@ -643,11 +663,55 @@ def test_a_stop_survives_a_client_that_raises(stage: Stage) -> None:
     worker = stage.worker()
     worker.start()
     raising(stage, RuntimeError("callback"))
-    stage.on_wait = lambda: finish(worker) if stage.now > 1_000.5 else None
+    planless: list[bool] = []
+
+    def wait() -> None:
+        if stage.now > 1_000.5:
+            planless.append(not stage.client.plans)
+            finish(worker)
+
+    stage.on_wait = wait
     report = stop(stage.loop, 5.0, lambda: False)
     assert report.clean
-    assert stage.client.plans == [], "it was polled while it drained"
+    assert planless[0], "it was not polled while it drained"
     assert stage.sent() == [11]
+
+
+def test_while_a_stop_drains_the_client_is_polled_several_times_a_second(stage: Stage) -> None:
+    """Or the group takes the member for dead, and what it drained runs again at another one."""
+    stage.accept()
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    stage.on_wait = lambda: finish(worker) if stage.now > 1_008.0 else None
+    began = stage.now
+    report = stop(stage.loop, 20.0, lambda: False)
+    assert report.clean
+    polled = [at for _, at in stage.client.made("poll") if at >= began]
+    gaps = [after - before for before, after in itertools.pairwise([began, *polled, stage.now])]
+    assert stage.now - began >= 8.0
+    assert max(gaps) < 0.3
+
+
+@pytest.mark.parametrize("thrown_out", [False, True])
+@pytest.mark.parametrize("way", ["stop", "revoke"])
+def test_a_member_that_the_group_has_thrown_out_commits_nothing_at_its_end(
+    stage: Stage, way: str, thrown_out: bool
+) -> None:
+    """Its partitions have another owner, whose positions it would set back."""
+    stage.accept()
+    stage.step()
+    stage.work()
+    if thrown_out:
+        planned(stage, event(KafkaError._MAX_POLL_EXCEEDED))
+        stage.step()
+    if way == "stop":
+        report = stop(stage.loop, 5.0, lambda: False)
+        assert report.commit_accepted is not thrown_out
+        assert report.clean is not thrown_out
+    else:
+        stage.client.callbacks["revoke"]([P0])
+    assert stage.sent() == ([] if thrown_out else [20])
 
 
 @pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -27,8 +26,9 @@ class Bench:
     """One cell with what it reports."""
 
     def __init__(self) -> None:
-        self.reports: SimpleQueue[Report] = SimpleQueue()
-        self.cell = Cell("worker-0", self.reports.put)
+        self.reports: Mailbox[Report] = Mailbox()
+        self.pool = PullPool(self.reports)
+        self.cell = self.pool.join("worker-0")
 
     def put(self, *records: FakeRecord) -> list[Slice]:
         shares = [Slice("default", 0, [each]) for each in records]
@@ -243,15 +243,55 @@ def test_once_the_instance_is_over_a_word_about_a_record_is_refused(bench: Bench
         second.nack()
 
 
-def test_a_waiting_member_is_woken_by_a_record_by_its_leaving_and_by_the_end(bench: Bench) -> None:
-    for wake in (lambda: bench.put(record(1)), bench.cell.leave):
-        got: list[Any] = []
-        waiting = threading.Thread(target=lambda: got.append(PullMember(bench.cell).receive(60)))  # noqa: B023
-        waiting.start()
-        wake()
-        waiting.join(30)
-        assert not waiting.is_alive()
-        assert len(got) == 1
+class Telling(threading.Condition):
+    """A condition that tells when somebody waits at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_at = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited_at.set()  # still locked: nobody can notify before the wait has begun
+        return super().wait(timeout)
+
+
+WAKERS: dict[str, Callable[[Bench], object]] = {
+    "a record": lambda bench: bench.put(record(1)),
+    "its leaving": lambda bench: bench.cell.leave(),
+    "the end": lambda bench: bench.cell.end(),
+    "the pool's end": lambda bench: bench.pool.stop(0.0),
+}
+
+
+@pytest.mark.parametrize("waker", WAKERS)
+def test_a_waiting_member_is_woken(bench: Bench, waker: str) -> None:
+    bench.cell._changed = condition = Telling()
+    got: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: got.append(PullMember(bench.cell).receive()), daemon=True
+    )
+    waiting.start()
+    assert condition.waited_at.wait(60)
+    assert got == []
+    WAKERS[waker](bench)
+    waiting.join(30)
+    assert [each is not None for each in got] == [waker == "a record"]
+
+
+@pytest.mark.parametrize("waker", WAKERS)
+def test_a_member_that_waits_in_an_event_loop_is_woken(bench: Bench, waker: str) -> None:
+    async def wait_for_it() -> object:
+        waiting = asyncio.create_task(PullMember(bench.cell).receive_async())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waking = threading.Thread(target=WAKERS[waker], args=(bench,))
+        waking.start()
+        try:
+            return await asyncio.wait_for(waiting, 30)
+        finally:
+            waking.join()
+
+    assert (asyncio.run(wait_for_it()) is not None) is (waker == "a record")
 
 
 def test_receive_async_does_not_block_its_event_loop(bench: Bench) -> None:
@@ -467,8 +507,40 @@ def test_members_lease_one_record_of_a_key_for_30_s() -> None:
     assert pull_app(ack_timeout=2.0).options.lease_timeout == 2.0
     split = KeyShared(CONF, ["orders"], workers="split:3").options
     assert split.lease_timeout is None
+    # The core calls a thread's record stuck; what a member has for too long is taken from it.
+    assert app.options.subscription().ack_timeout is None
+    assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout is None
+    threads = KeyShared(CONF, ["orders"], workers=3, ack_timeout=2.0).options
+    assert threads.subscription().ack_timeout == 2.0
     assert split.subscription().max_leases_per_key is None
     assert split.subscription().individually
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "seconds"),
+    [
+        ("pull", {}, 30.0),
+        ("pull", {"ack_timeout": 4.0}, 4.0),
+        ("split:1", {"ack_timeout": 4.0}, 4.0),
+    ],
+)
+def test_a_member_of_an_app_has_a_record_for_its_ack_timeout(
+    monkeypatch: pytest.MonkeyPatch, workers: str, given: dict[str, Any], seconds: float
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("kafka_keyshared.runtime.pull.time.monotonic", lambda: now[0])
+    app = KeyShared(CONF, ["orders"], workers=workers, **given)
+    pool = app._pull
+    assert pool is not None
+    cell = app.join_cell("a")
+    pool.submit(Slice("default", 0, [record(1)]))
+    held = cell.take(1, 0)
+    now[0] += seconds - 0.1
+    pool.tend()
+    assert cell.held() == held
+    now[0] += 0.2
+    pool.tend()
+    assert cell.held() == []
 
 
 def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:

@@ -51,11 +51,21 @@ def test_a_place_that_the_log_has_is_read_again_and_not_the_policys() -> None:
 
 def test_nothing_is_committed_until_the_place_is_found_and_no_spin_waits_for_it() -> None:
     stage = received(5)
-    sent = len(stage.client.commits)
+    stage.fill(record(5))
+    stage.step()
+    stage.work()
+    sent = stage.sent()
+    stage.now += 5.0
     told_out_of_range(stage)
+    stage.now += OUT_OF_RANGE_WAIT / 2
     stage.step(3)
+    assert stage.core.commit_wanted(stage.now), "there is something to commit"
     assert stage.client.made("restart") == []
-    assert len(stage.client.commits) == sent
+    assert stage.sent() == sent
+    stage.now += OUT_OF_RANGE_WAIT
+    stage.step(3)
+    assert stage.client.made("restart") == [(P0, 6)]
+    assert stage.sent() == [*sent, 6]
 
 
 def test_without_the_bounds_of_the_log_it_waits() -> None:

@@ -10,13 +10,11 @@ import pytest
 
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks, KeyShared
+from kafka_keyshared.runtime.service import KeyShared
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
-from tests.support.records import P0
-
-CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}
+from tests.support.offline import CONF, OfflineBroker
+from tests.support.records import record
 
 
 @pytest.mark.parametrize(
@@ -91,21 +89,6 @@ def test_the_banner_names_what_runs() -> None:
     assert "dead_letter to orders.dlq" in app.banner()
 
 
-class Offline(KafkaClient):
-    """A client that finds every topic and is assigned one partition without a broker."""
-
-    closed = 0
-
-    def check_topics(self, timeout: float) -> list[str]:
-        return []
-
-    def subscribe(self, on_assign: Any, on_revoke: Any, on_lost: Any) -> None: ...
-
-    def close(self) -> None:
-        type(self).closed += 1
-        super().close()
-
-
 class Watched(ThreadPool):
     """A pool that tells which workers were running at its end."""
 
@@ -116,52 +99,49 @@ class Watched(ThreadPool):
         return self.stopped[-1]
 
 
-def test_a_broken_rule_ends_the_run_without_a_commit_and_starts_nothing_more() -> None:
-    class Client(Offline):
-        closed = 0
-        commits = 0
-
-        def commit(self, commit: Any) -> Any:
-            type(self).commits += 1
-            return super().commit(commit)
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_broken_rule_ends_the_run_without_a_commit_and_starts_nothing_more(breaks: bool) -> None:
+    """What was done is committed by a stop, and not by the end of an instance that is in doubt."""
 
     class Pool(Watched):
         stopped: list[list[str]] = []  # noqa: RUF012 - one class per test
 
-    def broken(_loop: Loop) -> None:
-        raise InvariantError("planted")
+    def stepped(loop: Loop) -> None:
+        if loop.core.subscriptions["default"].counts.ok < 2:
+            return
+        if breaks:
+            raise InvariantError("planted")
+        app.stop()
 
-    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Client, pool=Pool, stepped=broken))
-    app.handler(lambda record: None)
-    with pytest.raises(InvariantError, match="planted"):
-        app.run()
-    assert (Client.commits, Client.closed) == (0, 1)
+    broker = OfflineBroker(record(0), record(1), pool=Pool, stepped=stepped)
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1, commit_interval=3_600.0)
+    handled: list[int] = []
+    app.handler(lambda record: handled.append(record.offset()))
+    if breaks:
+        with pytest.raises(InvariantError, match="planted"):
+            app.run()
+    else:
+        assert app.run() == 0
+    assert handled == [0, 1]
+    assert broker.positions() == ([] if breaks else [2])
+    assert broker.closed == 1
     assert len(Pool.stopped) == 1
 
 
 def test_an_exception_in_a_rebalance_callback_ends_the_run_after_the_poll() -> None:
-    class Client(Offline):
-        closed = 0
-
-        def subscribe(self, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
-            self.on_assign = on_assign
-
-        def poll(self, timeout: float) -> Any:
-            self.on_assign([P0])  # returns: nothing may leave a callback
-            return None
-
     def broken(_what: str, _partitions: Sequence[TopicPartition]) -> None:
         raise InvariantError("planted")
 
-    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Client, rebalanced=broken))
+    broker = OfflineBroker(rebalanced=broken)
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks)
     app.handler(lambda record: None)
     with pytest.raises(InvariantError, match="planted"):
         app.run()
-    assert Client.closed == 1
+    assert broker.closed == 1
 
 
 def test_a_stop_before_the_first_record_is_clean() -> None:
-    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Offline))
+    app = KeyShared(CONF, ["orders"], hooks=OfflineBroker(record(0)).hooks)
     app.handler(lambda record: None)
     app.stop()
     assert app.run() == 0
@@ -172,20 +152,18 @@ def test_a_stop_before_the_first_record_is_clean() -> None:
 
 
 def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behind() -> None:
-    class Client(Offline):
-        closed = 0
-
     class Handler:
         def __init__(self) -> None:
             raise OSError("no database")
 
         def handle(self, _record: Any) -> None: ...
 
-    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Client))
+    broker = OfflineBroker()
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks)
     app.handler(Handler)
     with pytest.raises(ConfigError, match="no database"):
         app.run()
-    assert Client.closed == 1
+    assert broker.closed == 1
 
 
 def test_every_worker_of_a_pool_has_its_own_thread() -> None:

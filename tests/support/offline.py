@@ -1,0 +1,110 @@
+"""A whole instance without a broker: the real client's class, told by a test what happens to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
+from kafka_keyshared.runtime.kafka import KafkaClient
+from kafka_keyshared.runtime.service import Hooks
+from tests.support.records import P0
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}
+
+
+class OfflineBroker:
+    """What one member is given, and what it sends. It accepts every commit at once.
+
+    ``hooks`` is for the app. ``assigned`` come in the first poll, ``records`` after it.
+    """
+
+    def __init__(
+        self, *records: Record, assigned: Sequence[TopicPartition] = (P0,), **hooks: Any
+    ) -> None:
+        self.records = list(records)
+        self.assigned = list(assigned)
+        self.commits: list[Commit] = []
+        self.committed = threading.Condition()
+        self.closed = 0
+        self.hooks = Hooks(client=self._client, **hooks)
+
+    def _client(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+    ) -> KafkaClient:
+        return _OfflineClient(self, conf, topics, answer)
+
+    def positions(self) -> list[int]:
+        """The positions of P0 that were sent, in order."""
+        return [each.entries[P0].position for each in self.commits if P0 in each.entries]
+
+    def wait_for(self, position: int, seconds: float = 60.0) -> bool:
+        """Wait until P0 is committed up to there."""
+        with self.committed:
+            return self.committed.wait_for(lambda: position in self.positions(), seconds)
+
+
+class _OfflineClient(KafkaClient):
+    def __init__(self, broker: OfflineBroker, *made_with: Any) -> None:
+        super().__init__(*made_with)
+        self._broker = broker
+        self._at: dict[TopicPartition, int] = {}
+        self._quiet = threading.Event()
+
+    def check_topics(self, timeout: float) -> list[str]:
+        return []
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        self._on_assign: Rebalance | None = on_assign
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        return {each: CommittedOffset(0, None) for each in partitions}
+
+    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        return (0, 1_000)
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        return {}
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self._at.update({each: at or 0 for each, at in positions.items()})
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return dict(self._at)
+
+    def poll(self, timeout: float) -> Record | None:
+        if self._on_assign is not None:
+            on_assign, self._on_assign = self._on_assign, None
+            if self._broker.assigned:
+                on_assign(list(self._broker.assigned))
+        if found := self.consume(1):
+            return found[0]
+        self._quiet.wait(timeout)  # nothing ever sets it: as long as a poll of nothing takes
+        return None
+
+    def consume(self, count: int) -> list[Record]:
+        records = self._broker.records
+        taken, records[:] = records[:count], records[count:]
+        for each in taken:
+            self._at[TopicPartition(each.topic(), each.partition())] = each.offset() + 1
+        return taken
+
+    def commit(self, commit: Commit) -> CommitAnswered:
+        with self._broker.committed:
+            self._broker.commits.append(commit)
+            self._broker.committed.notify_all()
+        return CommitAnswered(commit, CommitResult.ACCEPTED)
+
+    def close(self) -> None:
+        self._broker.closed += 1
+        super().close()
