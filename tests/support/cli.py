@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -23,6 +24,23 @@ class Ended(NamedTuple):
     status: int
     out: str
     err: str
+
+
+@contextmanager
+def own_modules(place: Path) -> Iterator[None]:
+    """Whatever a command imports from ``place`` is gone afterwards, and so is the way there.
+
+    Else the next test that writes a module of that name gets this one.
+    """
+    path = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if file is not None and Path(file).is_relative_to(place):
+                del sys.modules[name]
 
 
 def in_process(capsys: pytest.CaptureFixture[str], *arguments: object) -> Ended:

@@ -16,7 +16,7 @@ from kafka_keyshared.cli import reach
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.runtime.service import KeyShared
-from tests.support.cli import in_process
+from tests.support.cli import in_process, own_modules
 
 HANDLERS = """
 from kafka_keyshared import KeyShared
@@ -49,13 +49,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "handlers_of_test.py").write_text(HANDLERS)
     (tmp_path / "broken_of_test.py").write_text("import no_such_package\n")
     (tmp_path / "leaving_of_test.py").write_text("raise SystemExit(0)\n")
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     # A refusal that only the cluster can give must not take its 6 seconds here.
     monkeypatch.setattr(reach, "ANSWER_TIMEOUT", 0.2)
     logger = logging.getLogger("kafka_keyshared")
     handlers, level = list(logger.handlers), logger.level
-    yield tmp_path
+    with own_modules(tmp_path):
+        yield tmp_path
     logger.handlers, logger.level = handlers, level
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer
 from kafka_keyshared.cli import reach
 from kafka_keyshared.config.secrets import MASK
 from kafka_keyshared.runtime import outsider
-from tests.support.cli import Ended, in_process
+from tests.support.cli import Ended, in_process, own_modules
 from tests.support.settings import GIVEN, SETTINGS, as_toml
 
 HANDLERS = """
@@ -49,11 +49,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory with handlers and a file; nothing that a command sets up outlives the test."""
     (tmp_path / "handlers_of_config.py").write_text(HANDLERS)
     (tmp_path / "keyshared.toml").write_text(as_toml({**GIVEN, "retry.attempts": 3}))
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("kafka_keyshared")
     handlers, level = list(logger.handlers), logger.level
-    yield tmp_path
+    with own_modules(tmp_path):
+        yield tmp_path
     logger.handlers, logger.level = handlers, level
 
 

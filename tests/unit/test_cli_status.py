@@ -2,74 +2,109 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, StatusLine
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.client import CommittedOffset
+from tests.support.pool import Verdict
+from tests.support.ports import Stage
+from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
-FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+class Letters:
+    """A publisher whose every letter is acknowledged at once."""
+
+    def __init__(self) -> None:
+        self.stage: Stage
+
+    def publish(self, publish: ev.Publish) -> None:
+        self.stage.mailbox.put(ev.DeadLettered(publish, None))
+
+    def serve(self) -> None: ...
+
+    def pending(self) -> int:
+        return 0
 
 
 class World:
-    """An instance with two partitions, as far as the status line looks at one."""
+    """An instance with two partitions, the second one empty, as a status line looks at it."""
 
-    def __init__(self, *, from_start: bool = True) -> None:
-        self.now = 100.0
+    def __init__(self, *, from_start: bool = True, committed: int | None = 0) -> None:
+        letters = Letters()
+        self.stage = letters.stage = Stage(SubscriptionSettings(dlq=True), publisher=letters)
+        self.stage.accept()
+        self.ends: dict[TopicPartition, int] = {P0: 0, P1: 0}
+        self.stage.client.log_ends = lambda: dict(self.ends)  # type: ignore[method-assign]
+        if committed is not None:
+            for each in (P0, P1):
+                self.stage.client.stored[each] = CommittedOffset(committed, None)
+        self.stage.assign(P0, P1)
         self.said: list[str] = []
-        self.ends: dict[TopicPartition, int | None] = {FIRST: 10, SECOND: 0}
-        self.committed: dict[TopicPartition, int] = {}
-        self.counts = SimpleNamespace(ok=0, dropped=0, dead_lettered=0)
-        self.sub = SimpleNamespace(
-            counts=self.counts, window=SimpleNamespace(records=0), closed=set[int]()
-        )
-        self.partitions = {
-            FIRST: SimpleNamespace(received_end=None),
-            SECOND: SimpleNamespace(received_end=None),
-        }
-        core = SimpleNamespace(
-            subscriptions={"default": self.sub},
-            partitions=self.partitions,
-            commits=SimpleNamespace(committed=self.committed.get),
-        )
-        self.loop: Any = SimpleNamespace(core=core, ports=SimpleNamespace(client=self))
         self.line = StatusLine(
-            from_start=from_start,
-            say=self.said.append,
-            clock=lambda: self.now,
+            from_start=from_start, say=self.said.append, clock=lambda: self.stage.now
         )
 
-    def log_ends(self) -> dict[TopicPartition, int]:
-        """What the client heard of the ends of the logs."""
-        return {each: end for each, end in self.ends.items() if end is not None}
+    def write(self, count: int) -> None:
+        """Add records to P0, each with a key of its own."""
+        end = self.ends[P0]
+        self.stage.fill(*(record(offset, f"key-{offset}") for offset in range(end, end + count)))
+        self.ends[P0] = end + count
+
+    def work(self, verdicts: dict[int, Verdict] | None = None) -> None:
+        """Run all that can run now, without letting time pass."""
+        before = -1
+        while before != self.stage.core.commits.sent_count + self.settled():
+            before = self.stage.core.commits.sent_count + self.settled()
+            self.stage.step(3)
+            self.stage.work(verdicts)
+            self.stage.step(3)
+
+    def settled(self) -> int:
+        counts = self.stage.core.subscriptions["default"].counts
+        return counts.ok + counts.dropped + counts.dead_lettered
+
+    def commit(self) -> None:
+        """Let what is settled be committed, and the answer be heard."""
+        self.stage.loop.commit()
+        self.stage.loop.serve(0.0)
 
     def after(self, seconds: float) -> list[str]:
-        """Let time pass, step once, and return what was said."""
+        """Let time pass, look once, and return what was said."""
         self.said.clear()
-        self.now += seconds
-        self.line(self.loop)
+        self.stage.now += seconds
+        self.line(self.stage.loop)
         return list(self.said)
 
 
 def test_a_line_now_and_then_while_there_is_work() -> None:
     world = World()
+    world.write(1_234)
     assert world.after(0.1) == []
-    world.counts.ok, world.counts.dead_lettered = 1_200, 34
-    world.sub.window.records, world.sub.closed = 56, {1, 2}
-    assert world.after(1.0) == []
-    (line,) = world.after(LINE_EVERY - 1.1)
-    assert "settled 1,234 (247/s)" in line
+    began = world.stage.now
+    world.work(dict.fromkeys(range(34), GIVE_UP))
+    world.write(4)
+    world.work({1_234: ERROR, 1_235: ERROR})
+    world.write(3)
+    world.stage.step()
+    world.stage.worker().start()
+    spent = world.stage.now - began
+    assert spent < 1.0
+    (line,) = world.after(LINE_EVERY - 0.1 - spent)
+    assert "settled 1,236 (247/s)" in line
     assert "dead letters 34" in line
-    assert "56 held" in line
+    assert "5 held" in line
     assert "2 keys waiting for a retry" in line
-    assert "2 partitions, lag 10" in line
-    world.counts.ok += 1
+    assert "2 partitions, lag " in line
+    world.stage.worker().finish()
+    world.work()
     assert world.after(1.0) == []
     assert len(world.after(LINE_EVERY)) == 1
 
 
 def test_nothing_is_said_while_nothing_changes() -> None:
     world = World()
+    world.write(10)
     assert len(world.after(LINE_EVERY)) == 1
     assert world.after(LINE_EVERY) == []
     assert world.after(10 * LINE_EVERY) == []
@@ -77,25 +112,43 @@ def test_nothing_is_said_while_nothing_changes() -> None:
 
 def test_catching_up_is_said_at_once_and_once() -> None:
     world = World()
+    world.write(10)
     assert len(world.after(LINE_EVERY)) == 1
-    world.counts.ok = 10
-    world.committed[FIRST] = 10
+    world.work()
+    world.commit()
     (line,) = world.after(LOOK_EVERY)
     assert line.startswith("caught up: settled 10 ")
     assert line.endswith("lag 0")
-    world.counts.ok, world.ends[FIRST], world.committed[FIRST] = 11, 11, 11
+    world.write(1)
+    world.work()
+    world.commit()
     assert world.after(LOOK_EVERY) == []
     assert len(world.after(LINE_EVERY)) == 1
 
 
-def test_it_has_not_caught_up_while_a_record_is_held_or_uncommitted() -> None:
+def test_it_has_not_caught_up_while_a_record_is_held() -> None:
     world = World()
-    world.committed[FIRST] = 10
-    world.sub.window.records = 1
+    world.write(10)
+    world.work()
+    world.write(1)
+    world.ends[P0] = 10  # what the client has heard of the end is older than what it has fetched
+    world.stage.step()
+    world.stage.worker().start()
+    world.commit()
     (line,) = world.after(LINE_EVERY)
+    assert line.endswith("1 held; 2 partitions, lag 0")
     assert "caught up" not in line
-    world.sub.window.records = 0
-    world.committed[FIRST] = 9
+
+
+def test_it_has_not_caught_up_while_a_record_is_not_committed() -> None:
+    world = World()
+    world.write(10)
+    world.work()
+    world.commit()
+    world.stage.client.answer = lambda commit: None
+    world.write(1)
+    world.work()
+    world.commit()
     (line,) = world.after(LINE_EVERY)
     assert line.endswith("lag 1")
     assert "caught up" not in line
@@ -103,25 +156,37 @@ def test_it_has_not_caught_up_while_a_record_is_held_or_uncommitted() -> None:
 
 def test_it_has_not_caught_up_without_partitions() -> None:
     world = World()
-    world.partitions.clear()
+    world.stage.client.callbacks["revoke"]([P0, P1])
     (line,) = world.after(LINE_EVERY)
+    assert "0 partitions, lag 0" in line
     assert "caught up" not in line
 
 
 def test_the_lag_is_not_guessed() -> None:
-    world = World()
-    world.ends[SECOND] = None
+    world = World(committed=None)
+    world.write(10)
+    del world.ends[P1]
     (line,) = world.after(LINE_EVERY)
-    assert line.endswith("lag not known yet")
-    world.ends[SECOND] = 0
-    world.partitions[FIRST].received_end = 10
-    world.counts.ok = 10
+    assert line.endswith("lag not known yet"), "nothing was heard of the end of one"
+    world.ends[P1] = 0
+    world.stage.client.answer = lambda commit: None
+    world.work()
+    assert world.settled() == 10
     (line,) = world.after(LINE_EVERY)
-    assert line.endswith("lag not known yet")
+    assert line.endswith("lag not known yet"), "the first commit is still to be answered"
+    for each in world.stage.client.commits:
+        world.stage.mailbox.put(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED))
+    world.stage.loop.serve(0.0)
+    world.stage.accept()
+    world.commit()
+    (line,) = world.after(LINE_EVERY)
+    assert line.endswith("lag 0")
 
 
 def test_without_a_committed_position_the_start_decides() -> None:
-    (line,) = World(from_start=True).after(LINE_EVERY)
-    assert line.endswith("lag 10")
-    (line,) = World(from_start=False).after(LOOK_EVERY)
-    assert line.startswith("caught up")
+    for from_start, end in ((True, "lag 10"), (False, "lag 0")):
+        world = World(from_start=from_start, committed=None)
+        world.write(10)
+        (line,) = world.after(LINE_EVERY)
+        assert line.endswith(end)
+        assert line.startswith("caught up") is not from_start
