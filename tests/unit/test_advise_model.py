@@ -11,13 +11,23 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.advise.count import WINDOW, Tally
 from kafka_keyshared.advise.logs import Log
-from kafka_keyshared.advise.model import Advice, advise, recommended
+from kafka_keyshared.advise.model import Advice, advise, recommended, speedups
 from kafka_keyshared.advise.report import duration, lines
 from kafka_keyshared.advise.sample import Sample
 from kafka_keyshared.advise.snippet import code
 from kafka_keyshared.model import TopicPartition
 
 Keys = Sequence[bytes | None]
+
+
+def tally_of(*partitions: Keys) -> Tally:
+    """Count these keys; partitions take turns, as when a consumer fetches them."""
+    tally = Tally()
+    for at in range(0, max(map(len, partitions), default=0), 100):
+        for number, keys in enumerate(partitions):
+            tally.add(TopicPartition("orders", number), keys[at : at + 100])
+    tally.close()
+    return tally
 
 
 def of(
@@ -28,12 +38,7 @@ def of(
     **more: Any,
 ) -> Advice:
     """Advice for one topic with these keys in its partitions, all of it read in a second."""
-    tally, logs = Tally(), []
-    # Partitions take turns, as when a consumer fetches them.
-    for at in range(0, max(map(len, partitions), default=0), 100):
-        for number, keys in enumerate(partitions):
-            tally.add(TopicPartition("orders", number), keys[at : at + 100])
-    tally.close()
+    tally, logs = tally_of(*partitions), []
     for number, keys in enumerate(partitions):
         at_position = committed[number] if committed else None
         logs.append(Log(TopicPartition("orders", number), 0, len(keys), at_position))
@@ -84,11 +89,15 @@ def test_a_key_with_half_of_all_records_allows_twice_the_work_and_no_more() -> N
 
 
 def test_keys_that_come_in_bursts_help_over_the_day_and_not_in_a_window() -> None:
-    advice = of([b"burst-%d" % (at // WINDOW) for at in range(20 * WINDOW)])
+    keys = [b"burst-%d" % (at // WINDOW) for at in range(20 * WINDOW)]
+    advice = of(keys)
     assert advice.speedup["64"] > 8
     assert advice.speedup_in_window == {"4": 1.0, "16": 1.0, "64": 1.0}
     assert advice.verdict == "little"
     assert "too few keys come at a time" in advice.says
+    # Over all of it more workers look good, and none of them would have work.
+    assert recommended(speedups(tally_of(keys))) > 4
+    assert advice.workers == 4
 
 
 def test_partitions_enough_are_told_as_the_reason() -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,6 +50,28 @@ def test_both_forms_say_the_same(form: str) -> None:
     assert told.error == "ValueError: no such flight"
     assert told.error_stack == "  File ...\n"
     assert (told.first_failure, told.last_failure, told.replays) == (1_000, 2_000, 2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("timestamp", "written"),
+    [
+        ((TIMESTAMP_CREATE_TIME, 9), 9),
+        ((TIMESTAMP_LOG_APPEND_TIME, 9), 9),
+        ((TIMESTAMP_CREATE_TIME, 0), 0),
+        ((TIMESTAMP_NOT_AVAILABLE, 0), None),
+        ((TIMESTAMP_NOT_AVAILABLE, 9), None),
+        ((TIMESTAMP_CREATE_TIME, -1), None),
+    ],
+)
+def test_when_a_letter_was_written_is_its_own_time_and_not_its_records(
+    form: str, timestamp: tuple[int, int], written: int | None
+) -> None:
+    value, headers = FORMS[form](a_publish([]), "billing")
+    read = found(value, headers, written=timestamp)
+    assert read.written == written
+    assert read.told is not None
+    assert read.told.timestamp == 1_700_000_000_123
 
 
 def test_avro_is_known_by_its_fingerprint_where_the_header_was_lost() -> None:

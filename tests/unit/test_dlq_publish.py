@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from kafka_keyshared.dlq import publish as module
 from kafka_keyshared.dlq.avro import decode
 from kafka_keyshared.dlq.publish import DeadLetterPublisher, Form, producer_conf
 from kafka_keyshared.dlq.topics import require_topics
-from kafka_keyshared.errors import BrokerUnavailableError
+from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
 from tests.conftest import Eventually
@@ -307,6 +309,7 @@ def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "error_cb": print,
+            "oauth_cb": repr,
         }
     )
     assert conf == {
@@ -315,6 +318,7 @@ def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
         "sasl.username": "u",
         "ssl.ca.location": "/ca.pem",
         "client.id": "c",
+        "oauth_cb": repr,  # without it the broker lets the producer in no more than a stranger
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": 64 << 20,
@@ -350,3 +354,68 @@ def test_an_unreachable_cluster_ends_the_look_up_of_topics() -> None:
     conf = {"bootstrap.servers": address, "log_level": 0}
     with pytest.raises(BrokerUnavailableError, match=address):
         require_topics(conf, ["orders.dlq"], create=False, timeout=0.5)
+
+
+class FakeAdmin:
+    """An admin client whose topics appear as a test says."""
+
+    def __init__(self, there: list[str], refusal: int | None) -> None:
+        self.there = there
+        self.refusal = refusal
+        self.asked: list[str] = []
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={name: SimpleNamespace(error=None) for name in self.there})
+
+    def create_topics(self, topics: list[Any], operation_timeout: float) -> dict[str, Future[None]]:
+        made: dict[str, Future[None]] = {}
+        for each in topics:
+            self.asked.append(each.topic)
+            future: Future[None] = Future()
+            made[each.topic] = future
+            if self.refusal is None:
+                future.set_result(None)
+            else:
+                future.set_exception(KafkaException(KafkaError(self.refusal)))
+        return made
+
+
+Admin = Callable[..., FakeAdmin]
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    def make(*there: str, refusal: int | None = None) -> FakeAdmin:
+        made = FakeAdmin(list(there), refusal)
+        monkeypatch.setattr("kafka_keyshared.dlq.topics.AdminClient", lambda conf: made)
+        return made
+
+    return make
+
+
+def required(*, create: bool) -> None:
+    topics = ["orders.dlq", "payments.dlq"]
+    require_topics({"bootstrap.servers": "b:1"}, topics, create=create, timeout=1.0)
+
+
+def test_dead_letter_topics_that_are_there_are_left_alone(admin: Admin) -> None:
+    made = admin("orders.dlq", "payments.dlq")
+    required(create=True)
+    assert made.asked == []
+
+
+def test_only_what_is_missing_is_made_and_only_when_that_is_wanted(admin: Admin) -> None:
+    made = admin("orders.dlq")
+    with pytest.raises(TopicMissingError, match=r"'payments\.dlq' does not exist.*dlq_create"):
+        required(create=False)
+    assert made.asked == []
+    required(create=True)
+    assert made.asked == ["payments.dlq"]
+
+
+def test_a_topic_that_another_instance_has_just_made_is_no_failure(admin: Admin) -> None:
+    admin(refusal=KafkaError.TOPIC_ALREADY_EXISTS)
+    required(create=True)
+    admin(refusal=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(TopicMissingError, match="could not be created"):
+        required(create=True)
