@@ -24,6 +24,7 @@ from tests.support.live import (
 )
 
 PAUSE = threading.Event()
+BROKERS = (1, 2, 3)
 
 
 @pytest.fixture
@@ -40,17 +41,21 @@ def quiet_conf(cluster: EmbeddedCluster, group: str, **more: Any) -> dict[str, A
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "retried_by_the_client"),
     [
-        "COORDINATOR_NOT_AVAILABLE",
-        "NOT_COORDINATOR",
-        "REBALANCE_IN_PROGRESS",
-        "OFFSET_METADATA_TOO_LARGE",
-        "_TRANSPORT",
+        ("COORDINATOR_NOT_AVAILABLE", True),
+        ("NOT_COORDINATOR", True),
+        ("REBALANCE_IN_PROGRESS", False),
+        ("OFFSET_METADATA_TOO_LARGE", False),
+        ("_TRANSPORT", True),
     ],
 )
 def test_a_commit_that_is_refused_once_is_made_good_even_if_it_was_the_last(
-    cluster: EmbeddedCluster, topic: str, eventually: Eventually, error: str
+    cluster: EmbeddedCluster,
+    topic: str,
+    eventually: Eventually,
+    error: str,
+    retried_by_the_client: bool,
 ) -> None:
     cluster.create_topic(topic, 2)
     written = MemoryLedger("producer")
@@ -60,13 +65,19 @@ def test_a_commit_that_is_refused_once_is_made_good_even_if_it_was_the_last(
     eventually(lambda: member.position() > 0, 60.0)
     write(cluster, topic, numbered(40), written)
     eventually(lambda: member.done() == 140, 60.0)
-    cluster.fail_next("OffsetCommit", error)
+    for broker in BROKERS:
+        cluster.fail_next("OffsetCommit", error, broker=broker)
     write(cluster, topic, numbered(4), written)
     eventually(lambda: member.done() == 144, 60.0)
     assert member.stop() == 0
     assert member.position() == 144
     assert sum(committed(cluster, group, topic, number)[0] for number in range(2)) == 144
     assert_clean(written, member.ledger)
+    left = [cluster.planned("OffsetCommit", broker=broker) for broker in BROKERS]
+    assert sorted(left) == [0, 1, 1], "the coordinator has refused, and nobody else was asked"
+    answers = [each for each in member.ledger.events if isinstance(each, CommitAnswered)]
+    refused = any(not each.accepted for each in answers)
+    assert refused is not retried_by_the_client
 
 
 def test_a_commit_that_is_denied_halts_the_instance_and_says_what_to_grant(
