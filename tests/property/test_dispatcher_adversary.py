@@ -23,6 +23,9 @@ from tests.support.remade import RemakingAdversary
 STEPS = 300
 SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
 
+pytestmark = pytest.mark.timeout(400 * SCALE)
+"""Seconds for each test: many lives take their time, and more on a busy machine."""
+
 SMALL_BUDGET = 44
 """Characters for settled sets, so small that a handful of gaps fills them."""
 

@@ -26,10 +26,13 @@ from tests.support.harness import Harness
 from tests.support.oracle import covered_by
 from tests.support.records import P0, P1, failure, record
 
-SEEDS = range(60 * max(1, int(os.environ.get("KEYSHARED_SEEDS", "1"))))
+SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
+SEEDS = range(60 * SCALE)
 STEPS = 250
 MEMBERS = 3
 KEYS = 7
+
+pytestmark = pytest.mark.timeout(400 * SCALE)
 
 Place = tuple[TopicPartition, int]
 
