@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
+from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.service import Hooks
 from tests.support.records import P0
@@ -66,8 +66,10 @@ class _OfflineClient(KafkaClient):
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         return {each: CommittedOffset(0, None) for each in partitions}
 
-    def log_bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        return (0, 1_000)
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        return {each: LogBounds(0, 1_000) for each in partitions}
 
     def log_ends(self) -> dict[TopicPartition, int]:
         return {}

@@ -72,36 +72,7 @@ def no_answer() -> KafkaException:
     return KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-# --- the bounds of a log ---
-
-
-def test_the_bounds_of_a_log_are_its_first_offset_and_its_end(make: Make) -> None:
-    client, scripted = make()
-    scripted.answers["get_watermark_offsets"] = (3, 17)
-    assert client.log_bounds(P0, 2.5) == (3, 17)
-    ((name, (asked,), named),) = scripted.asked
-    assert (name, asked.topic, asked.partition, named) == (
-        "get_watermark_offsets",
-        P0.topic,
-        P0.partition,
-        {"timeout": 2.5},
-    )
-
-
-@pytest.mark.parametrize("answer", [no_answer(), None, (-1001, -1001)])
-def test_bounds_that_nobody_told_are_not_known_which_is_not_an_empty_log(
-    make: Make, answer: Any
-) -> None:
-    """As an empty log they would move a position to 0, and take a settled set away."""
-    client, scripted = make()
-    scripted.answers["get_watermark_offsets"] = answer
-    assert client.log_bounds(P0, 2.5) is None
-
-
-def test_an_empty_log_has_bounds(make: Make) -> None:
-    client, scripted = make()
-    scripted.answers["get_watermark_offsets"] = (0, 0)
-    assert client.log_bounds(P0, 2.5) == (0, 0)
+# --- the ends of logs ---
 
 
 def test_the_ends_of_logs_come_from_what_the_client_has_heard(make: Make) -> None:
