@@ -64,7 +64,7 @@ def test_nothing_is_committed_until_the_place_is_found_and_no_spin_waits_for_it(
     assert stage.sent() == sent
     stage.now += OUT_OF_RANGE_WAIT
     stage.step(3)
-    assert stage.client.made("restart") == [(P0, 6)]
+    assert stage.client.made("restart") == [({P0: 6}, {P0})]
     assert stage.sent() == [*sent, 6]
 
 
