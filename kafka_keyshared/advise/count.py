@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import mmh3
 
-from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.hashing import LANE_KEY_BYTES, slot_of
 from kafka_keyshared.model import TopicPartition
@@ -55,7 +55,7 @@ class Lanes(NamedTuple):
 
 def tables(workers: Iterable[int] = WORKERS) -> dict[int, list[int]]:
     """Return the slot table of the ring for each number of workers."""
-    return {count: VnodeRing(worker_names(count)).table() for count in workers}
+    return {count: VnodeRing(worker_names(count), ROUTING_VNODES).table() for count in workers}
 
 
 def busiest(loads: Mapping[int, int], records: int, workers: int) -> int:

@@ -22,7 +22,7 @@ from kafka_keyshared.core.lanes import (
 from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.parking import Parking
-from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
@@ -66,7 +66,7 @@ class Subscription:
     def _project(self) -> None:
         """Project the ring to the slot table. Who is gone keeps its slots until it is removed."""
         able = [worker for worker in self.workers if not worker.removed]
-        table = VnodeRing([worker.name for worker in able]).table()
+        table = VnodeRing([worker.name for worker in able], ROUTING_VNODES).table()
         self._owners = [able[place].index for place in table]
         owned = Counter(self._owners)
         self.shares = [owned[worker.index] / SLOTS for worker in self.workers]

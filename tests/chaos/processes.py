@@ -24,7 +24,7 @@ from kafka_keyshared.audit.ledger import (
     read_ledger,
     read_ledgers,
 )
-from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
@@ -71,7 +71,7 @@ def stream(count: int, keys: int = KEYS) -> list[Written]:
 
 def gated_keys() -> list[bytes]:
     """Return a key for each partition, of different workers: so their handlers run together."""
-    ring = VnodeRing([f"worker-{index}" for index in range(WORKERS)])
+    ring = VnodeRing([f"worker-{index}" for index in range(WORKERS)], ROUTING_VNODES)
     by_worker = {ring.owner(slot_of(key)): key for key in (b"gated-%d" % n for n in range(100))}
     return list(by_worker.values())[:PARTITIONS]
 

@@ -15,7 +15,7 @@ import pytest
 
 from kafka_keyshared.core import keying, subscription
 from kafka_keyshared.core.metadata import SET_BUDGET
-from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from tests.support.adversary import Adversary
 from tests.support.keyed import KeyedAdversary
 from tests.support.remade import RemakingAdversary
@@ -32,13 +32,14 @@ SMALL_BUDGET = 44
 
 @lru_cache(maxsize=64)
 def _table(names: tuple[str, ...]) -> list[int]:
-    return VnodeRing(names).table()
+    return VnodeRing(names, ROUTING_VNODES).table()
 
 
 class _KnownRing:
     """The ring, computed once for each set of names and not once for each of thousands of lives."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], vnodes: int) -> None:
+        assert vnodes == ROUTING_VNODES
         self._names = tuple(names)
 
     def table(self) -> list[int]:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from kafka_keyshared.advise.count import WINDOW, WORKERS, Hot, Tally, busiest
-from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
@@ -77,7 +77,7 @@ def test_the_load_of_a_worker_is_what_the_ring_gives_it() -> None:
     keys = [b"key-%d" % chance.randrange(700) for _ in range(5_000)] + [b"hot"] * 2_000
     tally = tally_of(*keys)
     for workers in WORKERS:
-        ring = VnodeRing(worker_names(workers))
+        ring = VnodeRing(worker_names(workers), ROUTING_VNODES)
         expected = Counter(ring.workers.index(ring.owner(slot_of(key))) for key in keys)
         assert {at: n for at, n in tally.loads(workers).items() if n} == expected
         assert max(tally.loads(workers).values()) >= 2_000

@@ -38,7 +38,7 @@ def test_a_verb_without_a_place_gets_one() -> None:
     verbs = {"ring show": cli_page.verbs()["ring show"]}
     text = cli_page.updated("# Page\n", verbs)
     assert "## ring show\n\nShow each worker's part of the 65,536 slots.\n" in text
-    assert "| `--vnodes` | `100` |" in text
+    assert "| `--vnodes` | `200` |" in text
 
 
 def test_the_place_of_a_verb_that_is_gone_is_named() -> None:

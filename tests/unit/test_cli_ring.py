@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kafka_keyshared.core.routing import VnodeRing
+from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, murmur3_mix32, slot_of
 from tests.support.cli import as_user, in_process
 
@@ -22,7 +22,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 
 
 def test_a_key_goes_where_the_package_would_send_it(capsys: pytest.CaptureFixture[str]) -> None:
-    ring = VnodeRing([f"worker-{index}" for index in range(8)])
+    ring = VnodeRing([f"worker-{index}" for index in range(8)], ROUTING_VNODES)
     for number in range(20):
         key = f"order-{number}"
         found = printed(capsys, "ring", "where", key, "--workers", 8)
@@ -31,7 +31,7 @@ def test_a_key_goes_where_the_package_would_send_it(capsys: pytest.CaptureFixtur
         name, _, vnode = found["vnode"].rpartition("-")
         assert name == found["worker"]
         # The vnode named is that worker's, and none stands between the slot and it.
-        assert 0 <= int(vnode) < 100
+        assert 0 <= int(vnode) < ROUTING_VNODES
         assert ring.vnode(found["slot"]).point == found["vnode_point"]
 
 
@@ -92,7 +92,7 @@ def test_the_shares_of_eight_workers_are_even_give_or_take_a_quarter(
     for row in rows:
         assert 0.75 / 8 <= row["share"] <= 1.25 / 8
         assert row["slots"] == row["share"] * SLOTS
-        assert row["vnodes"] == 100
+        assert row["vnodes"] == ROUTING_VNODES
 
 
 def test_a_third_worker_takes_about_a_third_of_the_keys_and_the_others_keep_theirs(

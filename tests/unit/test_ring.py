@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 import kafka_keyshared.hashing
-from kafka_keyshared.core.routing import VnodeRing, moved
+from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing, moved
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32, slot_of
+from tests.support.records import record
 
 
 def names(count: int) -> list[str]:
@@ -174,3 +177,20 @@ def test_impossible_changes_and_slots_are_refused() -> None:
     for slot in (-1, SLOTS):
         with pytest.raises(IndexError, match=str(slot)):
             ring.owner(slot)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 16, 20, 64])
+def test_where_records_are_routed_each_worker_has_its_part_give_or_take_a_fifth(count: int) -> None:
+    shares = VnodeRing(worker_names(count), ROUTING_VNODES).share()
+    assert max(abs(share * count - 1) for share in shares.values()) <= 0.2
+
+
+def test_records_are_routed_by_that_ring() -> None:
+    settings = SubscriptionSettings(workers=worker_names(20))
+    ring = VnodeRing(worker_names(20), ROUTING_VNODES)
+    sub = Subscription(settings)
+    keys = [b"key-%d" % number for number in range(200)]
+    assert [sub.owner(record(0, key)).name for key in keys] == [
+        ring.owner(slot_of(key)) for key in keys
+    ]
+    assert sub.shares == list(ring.share().values())

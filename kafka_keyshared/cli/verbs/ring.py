@@ -23,7 +23,7 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     ] = None,
     null: Annotated[bool, typer.Option("--null", help="Ask for records without a key.")] = False,
     workers: Workers = 16,
-    vnodes: Vnodes = 100,
+    vnodes: Vnodes = 200,
     slot_function: Annotated[str, typer.Option(help="mmh3, fnv1a or pulsar.")] = "mmh3",
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
@@ -44,7 +44,7 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("show")
 def ring_show(
     workers: Workers = 16,
-    vnodes: Vnodes = 100,
+    vnodes: Vnodes = 200,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -57,7 +57,7 @@ def ring_show(
 @verbs.command("simulate")
 def ring_simulate(  # noqa: PLR0917 - each is an option of the command line
     workers: Workers = 16,
-    vnodes: Vnodes = 100,
+    vnodes: Vnodes = 200,
     add: Annotated[int, typer.Option(min=0, max=1_000, help="Workers that join.")] = 0,
     remove: Annotated[
         int, typer.Option(min=0, max=1_000, help="Workers that leave, the last ones first.")

@@ -1,7 +1,7 @@
 """The vnode ring, the default routing: few slots move when a worker joins or leaves.
 
-The ring is that of Danube's Key-Shared dispatcher: every worker has 100 vnodes on a ring of
-2**32 points, and a point belongs to the first vnode at or after it, wrapping at the end. Slot s
+The ring is that of Danube's Key-Shared dispatcher: every worker has some vnodes on a ring of 2**32
+points, and a point belongs to the first vnode at or after it, wrapping at the end. Slot s
 is asked at the ring point s * 65,536, so the ring is projected to a table once per membership
 change and never looked at per record.
 """
@@ -18,6 +18,10 @@ from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
 
 DEFAULT_VNODES = 100
 """Vnodes per worker, as in Danube's Key-Shared dispatcher."""
+
+ROUTING_VNODES = 200
+"""Vnodes per worker where records are routed: so many keep each worker within 20 % of the even
+part, as Pulsar wants it of 20 consumers."""
 
 # The ring has 2**32 points and the table 2**16 slots, so a slot stands for 2**16 points.
 _POINT_BITS_PER_SLOT = 16
