@@ -51,25 +51,59 @@ class Drop(Verdict):
     """The record is given up on purpose: settled, counted, not archived."""
 
 
+RETRY_AFTER_MAX = 365 * 24 * 3600
+"""Seconds: longer delays are taken for mistakes, such as a time in place of a delay."""
+
+
 class Retry(Verdict):
     """The attempt failed; run the record again, its lane closed meanwhile.
 
-    ``after`` is the delay in seconds; None takes the subscription's back-off.
+    ``after`` is the delay in seconds, from 0 to a year, as any real number (``Decimal`` too); None
+    takes the subscription's back-off. Raises :class:`ValueError` for anything else.
     """
+
+    after: float | None = None  # also of a subclass that does not call this class's __init__
 
     def __init__(self, after: float | None = None) -> None:
         super().__init__(after)
-        if after is not None and not after >= 0:
-            raise ValueError(f"Retry(after={after!r}): the delay is in seconds and not negative")
         self.after = after
+        self.delay()
+
+    def delay(self) -> float | None:
+        """Return the delay in seconds; raise :class:`ValueError` when ``after`` is none.
+
+        Asked again wherever it counts, because a subclass may have set anything.
+        """
+        after = self.after
+        if after is None:
+            return None
+        try:
+            seconds = float(after) if hasattr(type(after), "__float__") else -1.0
+        except (ValueError, OverflowError):
+            seconds = -1.0
+        if not 0 <= seconds <= RETRY_AFTER_MAX:
+            raise ValueError(
+                f"Retry(after={_shown(after)}): give the delay in seconds, a number from 0 to "
+                f"{RETRY_AFTER_MAX:,} (a year)"
+            )
+        return seconds
 
 
 class DeadLetter(Verdict):
     """The record goes to the dead-letter topic at once, without further attempts."""
 
+    reason: str = ""
+
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # an int of thousands of digits, which Python does not print
+        return f"<{type(value).__name__} too large to show>"
 
 
 class Undecodable(Exception):  # noqa: N818 - what is said of a record, by whoever reads its key

@@ -34,7 +34,8 @@ def routed(
     for partition, unread in sub.keys.unread.items():
         if unread.due is not None:
             continue
-        after = READ_AGAIN_AFTER if unread.cause.after is None else unread.cause.after
+        asked = unread.cause.delay()
+        after = READ_AGAIN_AFTER if asked is None else asked
         unread.due = now + after
         commands += pressure.hold(partition, Reason.UNREAD, sub)
         commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)

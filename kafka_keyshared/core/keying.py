@@ -229,6 +229,11 @@ class DerivedKeys(OwnKeys):
                 stream = iter(self._not_behind_unread(stream))
             except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
                 self._undecodable(record, error, rows, alone, events)
+                try:
+                    error.delay()
+                except ValueError as broken:
+                    self._undecodable(record, broken, rows, alone, events)
+                    continue
             else:
                 return events
 

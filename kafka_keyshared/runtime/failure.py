@@ -34,7 +34,10 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     """Return what a dead letter and the log will say about a failed attempt."""
     outcome, after = Outcome.ERROR, None
     if isinstance(error, Retry):
-        outcome, after = Outcome.RETRY, error.after
+        try:
+            outcome, after = Outcome.RETRY, error.delay()
+        except ValueError as broken:
+            error = broken
     # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
     # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
     # headers, it returns what ends the process as soon as it is unpacked.

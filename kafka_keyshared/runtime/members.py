@@ -39,9 +39,10 @@ class PulledRecord:
     def nack(self, delay: float | None = None) -> None:
         """The attempt failed: the record runs again, by the retry policy or after ``delay`` s.
 
-        Raises :class:`ValueError` for a delay that is negative.
+        Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year; the
+        lease goes on.
         """
-        self._fail(Outcome.RETRY, "nack", "", Retry(delay).after)
+        self._fail(Outcome.RETRY, "nack", "", Retry(delay).delay())
 
     def dead_letter(self, reason: str = "") -> None:
         """The record goes to the dead-letter topic."""
