@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -52,7 +53,42 @@ def _check_call(target: Any, name: str, arguments: int, rule: str) -> None:
         raise ConfigError(f"handler {name}{signature} {rule}: {error}") from error
 
 
+def deferred_work(result: Any) -> str | None:
+    """Name what a handler has returned when that is work yet to be done, else return None.
+
+    A generator and a coroutine have done nothing yet; they are closed. What a future stands for may
+    be done some time, or fail, and nobody would know.
+    """
+    kind = type(result).__name__
+    if inspect.isgenerator(result) or inspect.iscoroutine(result):
+        result.close()
+        return f"a {kind}, of which nothing has run"
+    if inspect.isasyncgen(result) or isinstance(result, map | filter):
+        return f"a {kind} object, of which nothing has run"
+    if inspect.isawaitable(result):
+        return f"a {kind}, which nobody awaits"
+    # Not by its class: those of asyncio, of concurrent.futures and of others have this in common.
+    if hasattr(type(result), "add_done_callback"):
+        return f"a {kind}, whose end nobody waits for"
+    return None
+
+
+def _called(target: Any) -> Any:
+    """Return the function that runs when ``target`` is called, as far as that can be told.
+
+    Not through decorators: a wrapper may well run the coroutine or generator that it wraps.
+    """
+    while True:
+        if isinstance(target, functools.partial):
+            target = target.func
+        elif inspect.isroutine(target) or inspect.isclass(target):
+            return target
+        else:
+            target = type(target).__call__
+
+
 def _refuse_deferred(target: Any, name: str) -> None:
+    target = _called(target)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise ConfigError(
             f"handler {name} contains 'yield', so calling it would run nothing of it: return None "

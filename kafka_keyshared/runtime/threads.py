@@ -30,6 +30,8 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.pool import STOP, Handover
+from kafka_keyshared.runtime.handlers import deferred_work
+from kafka_keyshared.runtime.importing import handling
 
 log = logging.getLogger("kafka_keyshared.pool")
 
@@ -290,12 +292,10 @@ def _judge(result: Any, record: Record, share: Slice) -> None:
         share.dropped.append(record)
     elif isinstance(result, Retry | DeadLetter):
         raise result
-    elif inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
+    elif (deferred := deferred_work(result)) is not None:
         raise TypeError(
-            f"the handler is a plain function and returned a {type(result).__name__}, which nobody "
-            "awaits; let it return when the work is done"
+            f"the handler returned {deferred}: what it stands for has not been done. "
+            "Do the work, or wait for it, before the handler returns"
         )
     elif type(result) not in _warned_results:
         _warned_results.add(type(result))

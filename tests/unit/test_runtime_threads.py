@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial, wraps
 from queue import SimpleQueue
 from typing import Any
 
@@ -158,8 +160,65 @@ def test_any_other_awaitable_is_a_failed_attempt_too(bench: MakeBench) -> None:
         def __await__(self) -> Iterator[None]:
             yield
 
-    failed = the_failure(bench(lambda record: Later()).run(record(1)))
-    assert "Later, which nobody awaits" in failed.failure.message
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+DEFERRED: dict[str, Callable[[], Any]] = {
+    "a generator, of which nothing has run": generator,
+    "a async_generator object, of which nothing has run": async_generator,
+    "a map object, of which nothing has run": lambda: map(print, [1]),
+    "a Later, which nobody awaits": Later,
+    "a Future, whose end nobody waits for": concurrent.futures.Future,
+}
+
+
+@pytest.mark.parametrize("said", DEFERRED)
+def test_work_that_is_yet_to_be_done_is_a_failed_attempt(bench: MakeBench, said: str) -> None:
+    failed = the_failure(bench(lambda record: DEFERRED[said]()).run(record(1)))
+    assert failed.failure.error_type == "TypeError"
+    assert f"the handler returned {said}" in failed.failure.message
+    assert "wait for it, before the handler returns" in failed.failure.message
+
+
+def test_a_future_of_asyncio_is_a_failed_attempt_too(bench: MakeBench) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        failed = the_failure(bench(lambda record: loop.create_future()).run(record(1)))
+    finally:
+        loop.close()
+    assert "a Future, which nobody awaits" in failed.failure.message
+
+
+def test_what_was_written_into_a_failed_record_is_gone_when_it_is_reported(
+    bench: MakeBench,
+) -> None:
+    def handler(item: Any) -> None:
+        if item.offset() == 1:
+            item.set_key({"id": 1})
+            item.set_value(7)
+            item.set_topic("elsewhere")
+            raise ValueError
+
+    first, second = record(1), record(2)
+    reports = bench(handler).run(first, second)
+    assert [type(each) for each in reports] == [Failed, SetAside, Ended]
+    assert (first.topic(), first.key(), first.value()) == ("orders", b"k", b"v" * 10)
+
+
+def test_what_was_written_into_a_dropped_record_is_gone_too(bench: MakeBench) -> None:
+    def handler(item: Any) -> Drop:
+        item.set_topic("elsewhere")
+        return Drop()
+
+    (ended,) = bench(handler).run(record(1))
+    assert isinstance(ended, Ended)
+    assert [each.topic() for each in ended.slice.dropped] == ["orders"]
 
 
 def test_any_other_result_settles_with_one_warning_that_names_it(
@@ -480,6 +539,15 @@ def yields(_record: Any) -> Iterator[None]:
 
 def no_argument() -> None: ...
 
+class CalledToYield:
+    def __call__(self, _record: Any) -> Iterator[None]:
+        yield
+
+
+class CalledToAwait:
+    async def __call__(self, _record: Any) -> None: ...
+
+
 
 def two_arguments(_one: Any, _two: Any) -> None: ...
 
@@ -492,6 +560,10 @@ def two_arguments(_one: Any, _two: Any) -> None: ...
         (NeedsArguments, "NeedsArguments.* is made without arguments"),
         (AsyncMethod, r"AsyncMethod\.handle is declared with 'async def'"),
         (async_function, "async_function is declared with 'async def'"),
+        (partial(yields), "yields.* contains 'yield'"),
+        (CalledToYield(), "CalledToYield.* contains 'yield'"),
+        (partial(CalledToYield()), "CalledToYield.* contains 'yield'"),
+        (CalledToAwait(), "CalledToAwait.* is declared with 'async def'"),
         (yields, "yields contains 'yield'"),
         (no_argument, r"no_argument\(\).* is called with one record"),
         (two_arguments, "two_arguments.* is called with one record"),
@@ -506,4 +578,12 @@ def test_what_cannot_be_a_handler_is_refused_by_name(handler: Any, said: str) ->
 def test_a_builtin_without_a_signature_is_accepted() -> None:
     handle, close = maker(print)()
     assert handle is print
+
+
+def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:
+    @wraps(async_function)
+    def runs_it(item: Any) -> None:
+        asyncio.run(async_function(item))
+
+    assert [type(each) for each in bench(runs_it).run(record(1))] == [Ended]
     assert close is None

@@ -145,7 +145,7 @@ def test_a_coroutine_is_a_failed_attempt() -> None:
 
     [result] = run_handler(later, [("a", "")], retry={"attempts": 2})
     assert (result.outcome, result.attempts) == ("blocked", 2)
-    assert result.reason.startswith("TypeError: the handler is a plain function")
+    assert result.reason.startswith("TypeError: the handler returned a coroutine, of which nothing")
     assert result.error is None, "the handler itself raised nothing"
 
 
