@@ -30,6 +30,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.mailbox import Mailbox
 
@@ -236,6 +237,16 @@ class Cell:
 
     def _wake(self) -> None:
         self._changed.notify_all()
+    def forked(self) -> None:
+        """Be over in the child of a fork, where nobody hears what it says of a record.
+
+        With a new lock, because another thread of the parent may have had the old one.
+        """
+        self._changed = threading.Condition()
+        self._waiting.clear()
+        self._received.clear()
+        self.over = True
+
         wakers, self._wakers = self._wakers, []
         for wake in wakers:
             wake()
@@ -304,7 +315,13 @@ class PullPool:
         return tuple(cell.name for cell in self.cells.values())
 
     def start(self) -> None:
-        """Nothing to start: the members run in the user's own threads."""
+        """Start nothing: the members run in the user's own threads."""
+        forks.watch(self)
+
+    def forked(self) -> None:
+        """Give the members of the child nothing: they are those of the parent."""
+        for cell in self.cells.values():
+            cell.forked()
 
     def submit(self, share: Slice) -> None:
         """Let the record wait for its member."""

@@ -20,12 +20,13 @@ from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
 from kafka_keyshared.runtime.decoding import Deserializer, decoding
 from kafka_keyshared.runtime.ending import Ending
 from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.importing import refuse_while_imported
+from kafka_keyshared.runtime.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.loop import Loop, Mail, Ports
 from kafka_keyshared.runtime.mailbox import Mailbox
@@ -259,6 +260,7 @@ class KeyShared:
         a callback that does is named and left behind on its thread, which ends with the program.
         """
         refuse_while_imported("run()")
+        refuse_inside_handler("run()")
         self._check_workers()
         ending = self._ending
         self.report = None
@@ -364,14 +366,15 @@ class KeyShared:
         self, loop: Loop, rebalancer: Rebalancer, observer: Observer, ends: Callable[[], object]
     ) -> None:
         stepped = self.hooks.stepped
-        while not (loop.halted or ends()):
-            loop.step()
-            rebalancer.step()
-            observer.step()
-            if rebalancer.failure is not None:
-                raise rebalancer.failure
-            if stepped is not None:
-                stepped(loop)
+        with forks.ends_here("a callback or a key function") as in_child:
+            while not (in_child() or loop.halted or ends()):
+                loop.step()
+                rebalancer.step()
+                observer.step()
+                if rebalancer.failure is not None:
+                    raise rebalancer.failure
+                if stepped is not None:
+                    stepped(loop)
 
     def worker_specs(self) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made."""

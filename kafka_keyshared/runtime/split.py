@@ -21,6 +21,7 @@ from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.pull import Cell
 from kafka_keyshared.runtime.service import KeyShared
@@ -163,6 +164,13 @@ class Split(Sequence[SplitMember]):
         self._ended = threading.Event()
         self._cells = [app.join_cell(name) for name in worker_names(members)]
         self._members = [SplitMember(cell, self._fate, auto_ack=auto_ack) for cell in self._cells]
+        forks.watch(self)
+
+    def forked(self) -> None:
+        """Fail in the child of a fork: the instance stays with the parent."""
+        self._error = KeySharedError("it stayed with the process that this one was forked from")
+        self._ended = threading.Event()
+        self._ended.set()
         self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
         self._thread.start()
 

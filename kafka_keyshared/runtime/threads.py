@@ -7,6 +7,7 @@ tests. Everything else is paid per slice, or where something failed.
 from __future__ import annotations
 
 import inspect
+import os
 import logging
 import threading
 import time
@@ -27,8 +28,10 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
 from kafka_keyshared.runtime.failure import describe
+from kafka_keyshared.runtime.pool import STOP, Handover
 from kafka_keyshared.runtime.pool import STOP, Handover
 from kafka_keyshared.runtime.handlers import deferred_work
 from kafka_keyshared.runtime.importing import handling
@@ -72,6 +75,7 @@ class WorkerCell:
 class ThreadPool:
     """Runs plain functions and handler classes on threads. See :class:`~.pool.Pool`."""
 
+        self._pid = os.getpid()
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report]) -> None:
         self._mailbox = mailbox
         self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
@@ -79,6 +83,7 @@ class ThreadPool:
     def start(self) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
+        forks.watch(self)
         Raises :class:`ConfigError` when a handler class cannot be made.
         """
         for cell in self.cells.values():
@@ -169,6 +174,13 @@ class ThreadPool:
                 cell.thread.join(max(0.0, deadline - time.monotonic()))
                 if cell.thread.is_alive():
                     running.append(cell.spec.name)
+    def forked(self) -> None:
+        """Leave nothing to do in the child: what it takes next is the end of its slice."""
+        for cell in self.cells.values():
+            for handover in cell.given.values():
+                handover.todo.clear()
+                handover.todo.append(STOP)
+
         return running
 
     # --- inside ---
@@ -190,31 +202,44 @@ class ThreadPool:
             return
         cell.thread = thread
 
+        with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
+            self._live(cell)
+
+    def _live(self, cell: WorkerCell) -> None:
     def live(self, cell: WorkerCell) -> None:
         """Run slices until told to end. This is the whole life of a worker's thread."""
         try:
             handle, close = cell.spec.make()
-        except BaseException as error:  # noqa: BLE001 - told to whoever starts the pool
+        except BaseException as error:
+            if self._in_child():
+                raise
             cell.broken = error
             return
         finally:
             cell.made.set()
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
-        while (item := cell.inbox.get()) is not None:
+        while not self._in_child() and (item := cell.inbox.get()) is not None:
             if isinstance(item, Fence):
                 cell.failed_lanes.difference_update(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             else:
                 self._run_slice(cell, item, handle)
-        if close is not None:
+        if close is not None and not self._in_child():
             try:
+                if self._in_child():
+                    raise
                 close()
             except Exception:
+    def _in_child(self) -> bool:
+        return os.getpid() != self._pid
+
                 log.exception("%s: close() of the handler failed", cell.spec.name)
 
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> None:
         cell.current = handover
+        if self._in_child():
+            return
         started = time.monotonic()
         self._run(cell, handover, handle, cell.failed_lanes)
         self._end(cell, handover.slice, time.monotonic() - started)
@@ -245,7 +270,9 @@ class ThreadPool:
                     elif (result := handle(record)) is not None:
                         _judge(result, record, share)
                 break
-            except BaseException as error:  # noqa: BLE001 - SystemExit included: a failed attempt
+            except BaseException as error:  # SystemExit included: a failed attempt
+                if self._in_child():
+                    raise
                 if isinstance(error, Ack):
                     continue
                 if isinstance(error, Drop):

@@ -5,6 +5,7 @@ What a worker does, from making its handler to closing it, is the thread pool's 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ class InlinePool(ThreadPool):
 
     def _live_once(self, cell: WorkerCell) -> None:
         cell.inbox.put(None)
+        self._pid = os.getpid()  # a test may be forked from the process that made this
         self.live(cell)
 
     def start_worker(self, cell: WorkerCell) -> None:

@@ -22,7 +22,7 @@ _ASSERTING_PYTEST = {"raises", "warns", "fail"}
 
 _SELVES = {"self", "cls"}
 # The client's own error codes begin with an underscore.
-_THEIRS_TO_NAME = {"KafkaError"}
+_THEIRS_TO_NAME = {"KafkaError", "os"}
 # Of named tuples, of ctypes, and of sys.
 _PUBLIC_ALL_THE_SAME = {"_replace", "_asdict", "_name", "_current_frames"}
 

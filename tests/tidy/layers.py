@@ -52,6 +52,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.outsider",
         "runtime.signals",
         "runtime.importing",
+        "runtime.forks",
         "runtime.statistics",
         "runtime.patterns",
         "runtime.aside",
