@@ -153,7 +153,7 @@ def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
     return sum(
         closed.state is LaneState.DEAD_LETTERING
         and closed.head is not None
-        and partition_of(closed.head) in partitions
+        and closed.partition in partitions
         for closed in sub.closed.lanes.values()
     )
 
@@ -202,11 +202,10 @@ def _forget_in_lane(sub: Subscription, closed: ClosedLane, partitions: set[Topic
     kept = _without(closed.queue, partitions)
     closed.queue.clear()
     closed.queue.extend(kept)
-    if closed.head is not None and partition_of(closed.head) in partitions:
+    if closed.head is not None and closed.partition in partitions:
         closed.head = None
         for worker in sub.workers:
-            if closed in worker.retries:
-                worker.retries.remove(closed)
+            worker.retries.pop(closed, None)
         # Nothing waits for a record without a key; were its lane kept, it would close the next
         # epoch's record of the same place.
         if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):

@@ -38,6 +38,9 @@ from kafka_keyshared.model import Record
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
 
+FIRED_AT_ONCE = 5_000
+"""So many lanes wake in one step of the owner, which has to poll and to commit in between."""
+
 
 def ended(sub: Subscription, report: Ended) -> None:
     """End the leases of a slice; what did not come back as unsettled is settled."""
@@ -222,9 +225,9 @@ def dead_lettered(
 
 
 def fire(sub: Subscription, now: float) -> list[Command]:
-    """Wake the lanes whose time has come."""
+    """Wake lanes whose time has come; what is too much for one time stays due."""
     commands: list[Command] = []
-    for closed in sub.closed.pop_due(now):
+    for closed in sub.closed.pop_due(now, FIRED_AT_ONCE):
         if closed.state is LaneState.DEAD_LETTERING:
             commands.append(_publish(sub, closed))
         else:
@@ -239,9 +242,7 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
     if closed.state is LaneState.OPENING:
         open_lane(sub, closed)
     elif closed.state is LaneState.WAITING and closed.head is not None:
-        retries = sub.owner(closed.head).retries
-        if closed not in retries:
-            retries.append(closed)
+        sub.owner(closed.head).ready(closed)
 
 
 def open_lane(sub: Subscription, closed: ClosedLane) -> None:
@@ -262,7 +263,7 @@ def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
 def _close(sub: Subscription, lane: Lane, record: Record, *, stale: bool = False) -> ClosedLane:
     """Close the lane of a failed record; one of an earlier epoch is not its head."""
     state, head = (LaneState.OPENING, None) if stale else (LaneState.WAITING, record)
-    closed = ClosedLane(lane, sub.keys.key(record), state, head)
+    closed = ClosedLane(lane, sub.keys.key(record), state, head, partition_of(record))
     sub.closed.close(closed)
     if sub.busy is not None and (waiting := sub.busy.pop(lane, None)):
         closed.queue.extend(waiting)

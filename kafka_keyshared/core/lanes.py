@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from sortedcontainers import SortedList
 
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.events import Failure, Slice
@@ -88,14 +88,15 @@ class ClosedLane:
     """A lane of which nothing may start but its own head.
 
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
-    left this process's backlog). ``fence_at`` is the worker whose fence is not passed yet, and
-    ``attempt`` the slice in which the head runs again.
+    left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
+    whose fence is not passed yet, and ``attempt`` the slice in which the head runs again.
     """
 
     lane: Lane
     key: bytes | None
     state: LaneState
     head: Record | None
+    partition: TopicPartition
     fence_at: int | None = None
     attempt: Slice | None = None
     due: float | None = None
@@ -176,10 +177,10 @@ class ClosedLanes:
         """When the next lane is due, in monotonic seconds."""
         return self._timers[0][0] if self._timers else None
 
-    def pop_due(self, now: float) -> list[ClosedLane]:
-        """Take the lanes that are due, earliest first."""
+    def pop_due(self, now: float, most: int) -> list[ClosedLane]:
+        """Take up to ``most`` of the lanes that are due, earliest first."""
         due: list[ClosedLane] = []
-        while self._timers and self._timers[0][0] <= now:
+        while len(due) < most and self._timers and self._timers[0][0] <= now:
             closed = self._timers.pop(0)[2]
             del self._timer_of[closed.lane]
             closed.due = None

@@ -8,7 +8,7 @@ one. That keeps small what a fence, a revoke or a resize has to wait for or take
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from itertools import chain
 
@@ -38,7 +38,8 @@ class WorkerLeases:
         self.backlog: list[Record] = []
         self.front: list[Record] = []
         self.granted: list[Record] = []
-        self.retries: list[ClosedLane] = []
+        # The lanes whose heads are to run again, in order; there may be any number of them.
+        self.retries: OrderedDict[ClosedLane, None] = OrderedDict()
         self.slices: deque[Slice] = deque()
         self.leased = 0
         self.idle_beats = 0
@@ -59,6 +60,14 @@ class WorkerLeases:
     def leases_free(self) -> int:
         """Return how many more records the worker may hold."""
         return 0 if self.gone else max(0, self.leases_max - self.leased)
+
+    def ready(self, closed: ClosedLane) -> None:
+        """Let the head of a closed lane run again; once, however often this is said."""
+        self.retries[closed] = None
+
+    def take_ready(self, most: int) -> list[ClosedLane]:
+        """Take the lanes that were readied first, up to ``most``."""
+        return [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
 
     def merge_front(self) -> None:
         """Put what must run first (opened lanes, recalled leases) at the head of the backlog."""

@@ -78,7 +78,7 @@ class Subscription:
         worker.removed = True
         self._project()
         worker.merge_front()
-        granted, waiting, heads = worker.granted[:], worker.backlog[:], worker.retries[:]
+        granted, waiting, heads = worker.granted[:], worker.backlog[:], list(worker.retries)
         worker.granted.clear()
         worker.backlog.clear()
         worker.retries.clear()
@@ -88,7 +88,7 @@ class Subscription:
         self.put_first(waiting)
         for closed in heads:
             if closed.head is not None:
-                self.owner(closed.head).retries.append(closed)
+                self.owner(closed.head).ready(closed)
 
     # --- in ---
 
@@ -158,30 +158,28 @@ class Subscription:
         also: Sequence[Record] = (),
     ) -> Lease:
         """Lease records as one slice; ``also`` are those of them that came another way."""
-        heads = (records[0], *also[:1])
-        share = Slice(self.name, worker.index, records, retries, self.keys.lane, heads)
+        heads, topic = (records[0], *also[:1]), self.counts.topic
+        share = Slice(
+            self.name, worker.index, records, retries, self.keys.lane, topic=topic, heads=heads
+        )
         worker.hold(share)
         return Lease(share)
 
     def _lease_heads(self, worker: WorkerLeases) -> Iterator[Command]:
-        """Lease the heads of closed lanes for their next attempt."""
+        """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.closing
-        room = worker.leases_free()
-        ready, worker.retries[:] = worker.retries[:room], worker.retries[room:]
-        # The head of a partition on its way out is not retried: it is about to be forgotten.
-        heads = [
-            (closed, closed.head)
-            for closed in ready
-            if closed.head is not None and not (closing and partition_of(closed.head) in closing)
-        ]
-        if not heads:
-            return
-        together = 1 if worker.individually else len(heads)
-        for first in range(0, len(heads), together):
-            part = heads[first : first + together]
-            lanes = tuple(closed.lane for closed, _ in part)
-            lease = self._lease(worker, [head for _, head in part], lanes)
-            for closed, head in part:
+        while worker.retries and (room := worker.room()):
+            # The head of a partition on its way out is not retried: it is about to be forgotten.
+            heads = [
+                (closed, closed.head)
+                for closed in worker.take_ready(room)
+                if closed.head is not None and closed.partition not in closing
+            ]
+            if not heads:
+                continue
+            lanes = tuple(closed.lane for closed, _ in heads)
+            lease = self._lease(worker, [head for _, head in heads], lanes)
+            for closed, head in heads:
                 closed.state = LaneState.RUNNING
                 closed.attempt = lease.slice
                 self.counts.retry(head, closed.last)
@@ -319,7 +317,7 @@ class Subscription:
                 elif closed.head is record:
                     closed.state = LaneState.WAITING
                     closed.attempt = None
-                    self.owner(record).retries.append(closed)
+                    self.owner(record).ready(closed)
                 else:
                     behind.setdefault(lane, []).append(record)
         # They left the backlog before anything that the lane's queue took from it since.
@@ -355,7 +353,9 @@ class Subscription:
 
         ``progress`` says for each outstanding slice how many of its records had not started when it
         was read; the one before them counts as running. It must have been read before the last
-        reports were handled: a failure among the started ones is then known here already.
+        reports were handled: a failure among the started ones is then known here already. A record
+        that has started since may be written into meanwhile: of those that are leased only the
+        partition is sure.
         """
         yield from self.waiting()
         for worker in self.workers:

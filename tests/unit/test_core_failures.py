@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import failures
 from kafka_keyshared.core.events import Outcome
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -274,6 +275,50 @@ def test_a_dead_letter_verdict_without_a_dlq_blocks_and_loses_nothing() -> None:
 def test_dead_letter_as_policy_needs_a_dead_letter_topic() -> None:
     with pytest.raises(ConfigError, match=r"dead_letter.*dlq=True"):
         SubscriptionSettings(poison="dead_letter").check()
+
+
+# --- many at once ---
+
+
+def test_more_retries_than_can_be_readied_in_one_step_stay_due_and_all_run_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failures, "FIRED_AT_ONCE", 40)
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=1.0, jitter=0.0))
+    harness.fetch(*[record(offset, f"key-{offset}") for offset in range(100)])
+    harness.work({offset: [ERROR] for offset in range(100)})
+    harness.now += 2.0
+    left = []
+    for _ in range(3):
+        assert harness.core.next_due() is not None, "the loop comes back for what is still due"
+        harness.tell(ev.Flush())
+        left.append(sum(closed.due is not None for closed in harness.sub().closed.lanes.values()))
+    assert left == [60, 20, 0]
+    assert harness.core.next_due() is None
+    assert harness.work() == list(range(100))
+    assert harness.committed() == (100, [])
+
+
+def test_retries_are_leased_in_slices_like_all_others() -> None:
+    harness = harness_with(leases_per_worker=10)
+    harness.fetch(*[record(offset, f"key-{offset}") for offset in range(40)])
+    harness.work({offset: [ERROR] for offset in range(40)})
+    harness.later(1.0)
+    sizes = [len(share.records) for share in harness.worker().given]
+    assert sizes == [5, 5], "two slices of half its leases: one runs, one waits"
+    assert sorted(harness.work()) == list(range(40))
+
+
+def test_a_lane_is_readied_once_however_often_that_is_said() -> None:
+    harness = harness_with(leases_per_worker=1)
+    harness.fetch(record(0, "a"), record(1, "b"))
+    harness.work({0: [ERROR], 1: [ERROR]})
+    harness.later(1.0)
+    worker = harness.sub().workers[0]
+    (waiting,) = worker.retries
+    worker.ready(waiting)
+    assert worker.take_ready(5) == [waiting]
+    assert worker.take_ready(5) == []
 
 
 # --- what must never happen is refused, not papered over ---

@@ -60,7 +60,7 @@ def test_each_null_key_is_a_lane_of_its_own_and_the_empty_key_an_ordinary_one() 
 
 def closed_lane(key: str) -> ClosedLane:
     head = record(1, key)
-    return ClosedLane(lane_of(head), head.key(), LaneState.WAITING, head)
+    return ClosedLane(lane_of(head), head.key(), LaneState.WAITING, head, P0)
 
 
 def test_closed_lanes_wake_in_the_order_of_their_times_and_once() -> None:
@@ -72,8 +72,8 @@ def test_closed_lanes_wake_in_the_order_of_their_times_and_once() -> None:
     lanes.wake_at(early, 1.0)
     lanes.wake_at(early, 3.0)  # replaces the first appointment
     assert lanes.next_due() == 3.0
-    assert lanes.pop_due(2.9) == []
-    assert lanes.pop_due(9.0) == [early, late]
+    assert lanes.pop_due(2.9, most=9) == []
+    assert lanes.pop_due(9.0, most=9) == [early, late]
     assert lanes.next_due() is None
     assert (early.due, late.due) == (None, None)
 
