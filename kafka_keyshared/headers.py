@@ -9,6 +9,8 @@ from kafka_keyshared.model import Record
 
 NOT_UTF_8 = "a header has a name that is not UTF-8, which the Kafka client cannot read"
 
+NO_HEADERS = "its handler has put something in the place of its headers that is no list of headers"
+
 
 ask_headers = methodcaller("headers")
 """``record.headers()``, of which an error is always raised.
@@ -23,8 +25,32 @@ class HeadersError(ValueError):
     """A record's headers cannot be read through the client."""
 
 
+class UnreadableHeaders(list[Any]):
+    """Stands for headers that the client could not read; whoever looks into it is told so."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise SystemError(NOT_UTF_8)
+
+    __len__ = __iter__ = __getitem__ = __contains__ = __reversed__ = _refuse
+
+
+def size_of_headers(record: Any) -> int:
+    """Return how many bytes the headers have of a record that nobody has asked for them before.
+
+    What the client cannot read it says only to the first who asks, so that is kept in the record.
+    """
+    try:
+        headers = ask_headers(record)
+    except (SystemError, UnicodeDecodeError):
+        record.set_headers(UnreadableHeaders())
+        return 0
+    if not headers:
+        return 0
+    return sum(len(name) + len(value or b"") for name, value in headers)
+
+
 def read_headers(record: Record) -> list[tuple[str, Any]]:
-    """Return a record's headers; raise :class:`HeadersError` when the client cannot read them.
+    """Return a record's headers; raise :class:`HeadersError` when they cannot be read.
 
     Kafka's protocol wants header names in UTF-8, and not every producer sees to it. At such a name
     the client raises SystemError the first time it is asked, and from then on returns pairs whose
@@ -32,8 +58,18 @@ def read_headers(record: Record) -> list[tuple[str, Any]]:
     """
     try:
         found: list[tuple[str, Any]] = ask_headers(record) or []
+        torn = any(repr(pair).startswith("(<NULL>") for pair in found)
+        if not torn and all(map(_is_header, found)):
+            return found
     except (SystemError, UnicodeDecodeError) as error:
         raise HeadersError(NOT_UTF_8) from error
-    if any(repr(pair).startswith("(<NULL>") for pair in found):
-        raise HeadersError(NOT_UTF_8)
-    return found
+    except Exception as error:  # what a handler has set in their place may raise anything
+        raise HeadersError(f"{NO_HEADERS}: {type(error).__name__} when read") from error
+    raise HeadersError(NOT_UTF_8 if torn else NO_HEADERS)
+
+
+def _is_header(pair: object) -> bool:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    name, value = pair
+    return isinstance(name, str) and (value is None or isinstance(value, bytes | str))

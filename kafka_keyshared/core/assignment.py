@@ -142,7 +142,7 @@ def running(
             started = len(share.records) - progress.get(share, len(share.records))
             if started <= 0:
                 continue
-            record = share.records[started - 1]
+            record = share.came[started - 1]
             if partition_of(record) in partitions:
                 found.append(record)
     return found
@@ -175,8 +175,8 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
         for share in worker.slices:
             share.stale.update(
                 (partition, record.offset())
-                for record in share.records
-                if (partition := partition_of(record)) in partitions
+                for index, record in enumerate(share.records)
+                if (partition := share.came.partition_of(index)) in partitions
             )
     sub.keyless[:] = _without(sub.keyless, partitions)
     for waiting in (sub.busy or {}).values():

@@ -146,8 +146,8 @@ class Ceilings:
         for sub in self._subs.values():
             if not sub.in_arrival_order():
                 return None
-            for record in sub.oldest():
-                first = min(first, _mark_of(marks, partition_of(record), record.offset()))
+            for partition, offset in sub.oldest():
+                first = min(first, _mark_of(marks, partition, offset))
         if not first:
             return None
         settled = marks[first - 1]

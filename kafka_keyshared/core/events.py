@@ -7,34 +7,15 @@ a monotonic time in seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kafka_keyshared.core.lanes import Lane, lane_of
+from kafka_keyshared.core import slices
+from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.model import Record, TopicPartition
 
-
-@dataclass(slots=True, eq=False)
-class Slice:
-    """A worker's share of records: one lease for each, handed over together.
-
-    ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
-    back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
-    ``dropped`` is written by the worker. ``lane_of`` names the lane of each of them. One of the
-    ``heads`` arrived before all others.
-    """
-
-    subscription: str
-    worker: int
-    records: list[Record]
-    retries: tuple[Lane, ...] = ()
-    lane_of: Callable[[Record], Lane] = lane_of
-    heads: tuple[Record, ...] = ()
-    unsettled: list[Record] = field(default_factory=list)
-    aside: int = 0
-    dropped: list[Record] = field(default_factory=list)
-    stale: set[tuple[TopicPartition, int]] = field(default_factory=set)
+Slice: TypeAlias = slices.Slice
 
 
 class Outcome(enum.Enum):

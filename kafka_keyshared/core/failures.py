@@ -47,6 +47,8 @@ def ended(sub: Subscription, report: Ended) -> None:
     share = report.slice
     worker = sub.workers[share.worker]
     worker.release(share, report.seconds)
+    if sub.busy is not None or sub.counts.topic is None or share.stale:
+        share.came.restore_all()  # only here is a settled record asked for its key or its topic
     sub.window.settle(len(share.records) - len(share.unsettled))
     _count(sub, share)
     if sub.busy is not None:

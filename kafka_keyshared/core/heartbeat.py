@@ -71,11 +71,11 @@ def ack_timeouts(
         if known is None or known.started != started:
             known = RunningSince(started, now)
         seen[share] = known
-        record = share.records[started - 1]
+        record = share.came[started - 1]
         commands += _judge_age(sub, known, record, worker.name, now - known.since)
     for share, known in watch.running.items():
         if (known.warned or known.stuck) and seen.get(share) is not known:
-            record = share.records[known.started - 1]
+            record = share.came[known.started - 1]
             commands.append(
                 Notice(Level.INFO, f"{_where(record)} ended after {now - known.since:.0f} s")
             )

@@ -112,10 +112,10 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
     if not closed_now:
         return
     leased = Counter(
-        sub.keys.lane(record)
+        sub.keys.lane(share.came[index])
         for worker in sub.workers
         for share in worker.slices
-        for record in share.records
+        for index in range(len(share.records))
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state is LaneState.RUNNING else 0

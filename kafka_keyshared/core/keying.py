@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import mmh3
 
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, lane_by, lane_of
+from kafka_keyshared.core.slices import AsItCame
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 
@@ -185,7 +186,10 @@ class DerivedKeys(OwnKeys):
         self.key, self.lane = self._known_key, self._lane
 
     def _known_key(self, record: Record) -> bytes | None:
-        return self._keys[id(record)]
+        try:
+            return self._keys[id(record)]
+        except KeyError:
+            return self._keys[id(_itself(record))]
 
     def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
         """Append the records to their backlogs; return those that are client events."""
@@ -225,15 +229,15 @@ class DerivedKeys(OwnKeys):
                         rows[hash_key(key, seed) & mask].append(record)
                         keys[id(record)] = key
             except Retry as error:
-                self._cannot_now(record, error, events)
-                stream = iter(self._not_behind_unread(stream))
-            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
-                self._undecodable(record, error, rows, alone, events)
                 try:
                     error.delay()
                 except ValueError as broken:
                     self._undecodable(record, broken, rows, alone, events)
                     continue
+                self._cannot_now(record, error, events)
+                stream = iter(self._not_behind_unread(stream))
+            except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+                self._undecodable(record, error, rows, alone, events)
             else:
                 return events
 
@@ -298,4 +302,8 @@ class DerivedKeys(OwnKeys):
 
     def knows(self, record: Record) -> bool:
         """Say whether the key of a record that is held can be told."""
-        return id(record) in self._keys
+        return id(_itself(record)) in self._keys
+
+
+def _itself(record: Record) -> Record:
+    return record.raw if isinstance(record, AsItCame) else record

@@ -215,7 +215,7 @@ class Meters:
         if now < self._sample_at:
             return
         self._sample_at = now + SAMPLE_EVERY
-        arrived = self.arrivals.at(records[0])
+        arrived = self.arrivals.at(report.slice.came[0])
         if arrived is not None:
             counts.wait_seconds.observe(now - report.seconds - arrived)
         kind, at_ms = records[-1].timestamp()

@@ -84,11 +84,10 @@ too.
 """
 
 
-def collect(records: Iterable[Record]) -> Unsettled:
-    """Return the records by partition and offset."""
+def collect(records: Iterable[tuple[TopicPartition, Record]]) -> Unsettled:
+    """Return the records, each given with its partition, by partition and offset."""
     found: Unsettled = {}
-    for record in records:
-        partition = TopicPartition(record.topic(), record.partition())
+    for partition, record in records:
         held = found.get(partition)
         if held is None:
             found[partition] = held = {}

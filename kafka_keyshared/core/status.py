@@ -236,8 +236,9 @@ def _subscription(
     counts = sub.counts
     keys: Counter[bytes] = Counter(
         key
-        for record in sub.unsettled(progress)
-        if sub.keys.knows(record) and (key := sub.keys.key(record)) is not None
+        for _, record in sub.unsettled(progress)
+        # Of one that runs this may be what its handler has set.
+        if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
     watch = core.watches[sub.name]
     return SubscriptionStatus(
@@ -277,7 +278,7 @@ def _worker(
     for each in worker.slices:
         started = len(each.records) - progress.get(each, len(each.records))
         if started > 0 and running is None:
-            record = each.records[started - 1]
+            record = each.came[started - 1]
             known = watch.running.get(each)
             since = known.since if known is not None and known.started == started else now
             stuck = known is not None and known.stuck

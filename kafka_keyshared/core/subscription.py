@@ -24,6 +24,7 @@ from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Place
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition
@@ -158,7 +159,7 @@ class Subscription:
         also: Sequence[Record] = (),
     ) -> Lease:
         """Lease records as one slice; ``also`` are those of them that came another way."""
-        heads, topic = (records[0], *also[:1]), self.counts.topic
+        heads, topic = tuple(map(place_of, (records[0], *also[:1]))), self.counts.topic
         share = Slice(
             self.name, worker.index, records, retries, self.keys.lane, topic=topic, heads=heads
         )
@@ -340,16 +341,16 @@ class Subscription:
             self.busy is None and not self.settings.individually
         )
 
-    def oldest(self) -> Iterator[Record]:
-        """Yield records of which one arrived before all others that are held."""
+    def oldest(self) -> Iterator[Place]:
+        """Yield where records are of which one arrived before all others that are held."""
         for worker in self.workers:
             for share in worker.slices:
                 yield from share.heads
-            yield from worker.backlog[:1]
-        yield from self.keyless[:1]
+            yield from map(place_of, worker.backlog[:1])
+        yield from map(place_of, self.keyless[:1])
 
-    def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[Record]:
-        """Yield every record that is not settled, in no particular order.
+    def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[tuple[TopicPartition, Record]]:
+        """Yield every record that is not settled with its partition, in no particular order.
 
         ``progress`` says for each outstanding slice how many of its records had not started when it
         was read; the one before them counts as running. It must have been read before the last
@@ -357,15 +358,17 @@ class Subscription:
         that has started since may be written into meanwhile: of those that are leased only the
         partition is sure.
         """
-        yield from self.waiting()
+        for record in self.waiting():
+            yield partition_of(record), record
         for worker in self.workers:
             for share in worker.slices:
                 unstarted = progress.get(share, len(share.records))
                 running_from = max(0, len(share.records) - unstarted - 1)
-                for record in share.records[running_from:]:
-                    if share.stale and (partition_of(record), record.offset()) in share.stale:
+                for index in range(running_from, len(share.records)):
+                    partition, record = share.came.partition_of(index), share.records[index]
+                    if share.stale and (partition, record.offset()) in share.stale:
                         continue
-                    yield record
+                    yield partition, record
 
     def waiting(self) -> Iterator[Record]:
         """Yield every record that is held and not leased."""
@@ -398,3 +401,8 @@ class Subscription:
 def partition_of(record: Record) -> TopicPartition:
     """Return the partition that the record came from."""
     return TopicPartition(record.topic(), record.partition())
+
+
+def place_of(record: Record) -> Place:
+    """Return where a record stands that no handler has seen."""
+    return partition_of(record), record.offset()

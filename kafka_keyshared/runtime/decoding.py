@@ -41,6 +41,14 @@ class DecodedRecord:
         """Return the decoded value."""
         return self._value
 
+    def set_key(self, key: Any) -> None:
+        """Let :meth:`key` return this; the record itself stays as it came."""
+        self._key = key
+
+    def set_value(self, value: Any) -> None:
+        """Let :meth:`value` return this; the record itself stays as it came."""
+        self._value = value
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
 

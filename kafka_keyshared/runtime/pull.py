@@ -147,6 +147,7 @@ class Cell:
     def _fail(self, share: Slice, failure: Failure) -> None:
         """Fail it, and hand back unrun what this member has behind it in its lane."""
         record = share.records[0]
+        share.came.restore(record)
         lane = share.lane_of(record)
         self._post(Failed(share, record, failure))
         self._post(Ended(share, time.monotonic() - self._received[share]))
@@ -159,8 +160,9 @@ class Cell:
     def _set_aside(self, share: Slice) -> bool:
         """Hand a record back unrun if its lane has failed; until the fence comes by."""
         record = share.records[0]
-        if share.lane_of(record) not in self._failed:
+        if share.lane_of(share.came[0]) not in self._failed:
             return False
+        share.came.restore(record)
         self._post(SetAside(share, record))
         self._post(Ended(share, 0.0))
         if self._received.pop(share, None) is None and share in self._waiting:
@@ -235,8 +237,6 @@ class Cell:
             self.over = True
             self._wake()
 
-    def _wake(self) -> None:
-        self._changed.notify_all()
     def forked(self) -> None:
         """Be over in the child of a fork, where nobody hears what it says of a record.
 
@@ -247,14 +247,15 @@ class Cell:
         self._received.clear()
         self.over = True
 
+    def _wake(self) -> None:
+        self._changed.notify_all()
         wakers, self._wakers = self._wakers, []
         for wake in wakers:
             wake()
 
 
 def _place(share: Slice) -> tuple[TopicPartition, int]:
-    record = share.records[0]
-    return TopicPartition(record.topic(), record.partition()), record.offset()
+    return share.came.partition_of(0), share.records[0].offset()
 
 
 def _ascending(

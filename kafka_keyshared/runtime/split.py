@@ -138,17 +138,15 @@ def _ends(
 
 
 def _is_of(share: Slice, message: Message) -> bool:
-    record = share.records[0]
-    return (record.offset(), record.partition(), record.topic()) == (
-        message.offset(),
-        message.partition(),
-        message.topic(),
-    )
+    record: Any = share.records[0]
+    if record is message:
+        return True
+    place = (record.offset(), share.came.partition_of(0))
+    return place == (message.offset(), (message.topic(), message.partition()))
 
 
 def _is_below(share: Slice, ends: Mapping[tuple[str, int], int]) -> bool:
-    record = share.records[0]
-    return record.offset() < ends.get((record.topic(), record.partition()), -1)
+    return share.records[0].offset() < ends.get(share.came.partition_of(0), -1)
 
 
 class Split(Sequence[SplitMember]):
@@ -164,6 +162,8 @@ class Split(Sequence[SplitMember]):
         self._ended = threading.Event()
         self._cells = [app.join_cell(name) for name in worker_names(members)]
         self._members = [SplitMember(cell, self._fate, auto_ack=auto_ack) for cell in self._cells]
+        self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
+        self._thread.start()
         forks.watch(self)
 
     def forked(self) -> None:
@@ -171,8 +171,6 @@ class Split(Sequence[SplitMember]):
         self._error = KeySharedError("it stayed with the process that this one was forked from")
         self._ended = threading.Event()
         self._ended.set()
-        self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
-        self._thread.start()
 
     def _run(self) -> None:
         try:

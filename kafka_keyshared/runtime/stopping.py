@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.subscription import partition_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import (
     BUSY_WAIT,
@@ -113,11 +112,11 @@ def _in_hand(loop: Loop) -> list[TopicPartition]:
     """Return the partitions of all that a worker has, also those that were revoked meanwhile."""
     return list(
         {
-            partition_of(record)
+            share.came.partition_of(index)
             for sub in loop.core.subscriptions.values()
             for worker in sub.workers
             for share in worker.slices
-            for record in share.records
+            for index in range(len(share.records))
         }
     )
 

@@ -6,9 +6,8 @@ tests. Everything else is paid per slice, or where something failed.
 
 from __future__ import annotations
 
-import inspect
-import os
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,13 +27,12 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime import forks
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.failure import describe
-from kafka_keyshared.runtime.pool import STOP, Handover
-from kafka_keyshared.runtime.pool import STOP, Handover
 from kafka_keyshared.runtime.handlers import deferred_work
 from kafka_keyshared.runtime.importing import handling
+from kafka_keyshared.runtime.pool import STOP, Handover
 
 log = logging.getLogger("kafka_keyshared.pool")
 
@@ -75,17 +73,17 @@ class WorkerCell:
 class ThreadPool:
     """Runs plain functions and handler classes on threads. See :class:`~.pool.Pool`."""
 
-        self._pid = os.getpid()
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report]) -> None:
         self._mailbox = mailbox
+        self._pid = os.getpid()
         self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
 
     def start(self) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
-        forks.watch(self)
         Raises :class:`ConfigError` when a handler class cannot be made.
         """
+        forks.watch(self)
         for cell in self.cells.values():
             self.start_worker(cell)
         for cell in self.cells.values():
@@ -174,14 +172,14 @@ class ThreadPool:
                 cell.thread.join(max(0.0, deadline - time.monotonic()))
                 if cell.thread.is_alive():
                     running.append(cell.spec.name)
+        return running
+
     def forked(self) -> None:
         """Leave nothing to do in the child: what it takes next is the end of its slice."""
         for cell in self.cells.values():
             for handover in cell.given.values():
                 handover.todo.clear()
                 handover.todo.append(STOP)
-
-        return running
 
     # --- inside ---
 
@@ -202,12 +200,12 @@ class ThreadPool:
             return
         cell.thread = thread
 
+    def live(self, cell: WorkerCell) -> None:
+        """Run slices until told to end. This is the whole life of a worker's thread."""
         with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
             self._live(cell)
 
     def _live(self, cell: WorkerCell) -> None:
-    def live(self, cell: WorkerCell) -> None:
-        """Run slices until told to end. This is the whole life of a worker's thread."""
         try:
             handle, close = cell.spec.make()
         except BaseException as error:
@@ -227,21 +225,21 @@ class ThreadPool:
                 self._run_slice(cell, item, handle)
         if close is not None and not self._in_child():
             try:
-                if self._in_child():
-                    raise
                 close()
             except Exception:
+                if self._in_child():
+                    raise
+                log.exception("%s: close() of the handler failed", cell.spec.name)
+
     def _in_child(self) -> bool:
         return os.getpid() != self._pid
 
-                log.exception("%s: close() of the handler failed", cell.spec.name)
-
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> None:
         cell.current = handover
-        if self._in_child():
-            return
         started = time.monotonic()
         self._run(cell, handover, handle, cell.failed_lanes)
+        if self._in_child():
+            return
         self._end(cell, handover.slice, time.monotonic() - started)
         cell.current = cell.reported = None
 
@@ -275,6 +273,7 @@ class ThreadPool:
                     raise
                 if isinstance(error, Ack):
                     continue
+                share.came.restore(record)  # before anybody asks it for its lane
                 if isinstance(error, Drop):
                     share.dropped.append(record)
                     continue
@@ -299,6 +298,7 @@ class ThreadPool:
         if record is None or record is cell.reported:
             return
         cell.reported = record
+        share.came.restore(record)
         failure = describe(RuntimeError("the worker's thread ended while it was running"))
         self._mailbox.put(Failed(share, record, failure))
         lane = share.lane_of(record)
@@ -316,6 +316,7 @@ def _judge(result: Any, record: Record, share: Slice) -> None:
     if isinstance(result, Ack):
         return
     if isinstance(result, Drop):
+        share.came.restore(record)
         share.dropped.append(record)
     elif isinstance(result, Retry | DeadLetter):
         raise result

@@ -100,6 +100,7 @@ def test_no_seed_breaks_the_contract() -> None:
         "window full",
         "worker died running",
         "worker evicted",
+        "written into while running",
     )
 
 

@@ -48,10 +48,10 @@ class KeyedOracle(Oracle):
         settings = self.subs[sub]
         key = meant(record)[1]
         if key is None and (self.refused(sub, record) or settings.null_keys == "any"):
-            return (record.topic(), record.partition(), b"", record.offset())
+            return (*partition_of(record), b"", record.offset())
         scope = settings.order_scope
         return (
-            "" if scope == "subscription" else record.topic(),
+            "" if scope == "subscription" else partition_of(record).topic,
             record.partition() if scope == "partition" else -1,
             ALL_NULLS if key is None else key,
             -1,

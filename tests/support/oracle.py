@@ -21,7 +21,8 @@ Lane = tuple[str, int, bytes, int]
 
 
 def partition_of(record: FakeRecord) -> TopicPartition:
-    return TopicPartition(record.topic(), record.partition())
+    """Where it came from, whatever its handler has set since."""
+    return TopicPartition(record.came_as[0], record.partition())
 
 
 def place_of(record: FakeRecord) -> Place:
@@ -66,14 +67,15 @@ class Oracle:
 
     def lane(self, sub: str, record: FakeRecord) -> Lane:
         """The lane in which the record has to be in order."""
-        key = record.key()
+        topic, partition = partition_of(record)
+        key = record.came_as[1]
         if key is None:
-            return (record.topic(), record.partition(), b"", record.offset())
+            return (topic, partition, b"", record.offset())
         match self.subs[sub].order_scope:
             case "topic":
-                return (record.topic(), -1, key, -1)
+                return (topic, -1, key, -1)
             case "partition":
-                return (record.topic(), record.partition(), key, -1)
+                return (topic, partition, key, -1)
             case "subscription":
                 return ("", -1, key, -1)
 

@@ -1,9 +1,10 @@
 """A pool without threads: every step of every worker is the test's to choose.
 
 It keeps to the protocol of the thread pool to the letter: first in, first out per worker; a failed
-record is posted before the next one is taken; what follows in a failed lane is set aside until the
-fence; unstarted records are taken back at once, whatever the worker is doing (with the real
-hand-over). Its mailbox is a list that the test delivers when and in what portions it likes.
+record is made what it was, then posted before the next one is taken; what follows in a failed lane
+is set aside until the fence; unstarted records are taken back at once, whatever the worker is doing
+(with the real hand-over). Its mailbox is a list that the test delivers when and in what portions it
+likes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ Verdict: TypeAlias = Failure | Drop | None
 
 def ignore(_sub: str, _worker: int, _record: Record) -> None:
     """Observe nothing."""
+
+
+def leave_alone(_record: Record) -> None:
+    """Write nothing into it."""
 
 
 def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Verdict) -> None:
@@ -77,6 +82,7 @@ class FakeWorker:
         else:
             self.running = item
             self.pool.on_start(self.sub, self.index, item)
+            self.pool.write_into(item)
             return item
         return None
 
@@ -96,6 +102,8 @@ class FakeWorker:
         assert handover is not None, "nothing is running"
         self.running = None
         self.pool.on_end(self.sub, self.index, item, verdict)
+        if verdict is not None:
+            handover.slice.came.restore(item)
         if isinstance(verdict, Drop):
             handover.slice.dropped.append(item)
         elif verdict is not None:
@@ -140,6 +148,7 @@ class FakePool:
         self.post = post
         self.on_start: Callable[[str, int, Record], None] = ignore
         self.on_end: Callable[[str, int, Record, Verdict], None] = ignore_end
+        self.write_into: Callable[[Record], None] = leave_alone
         self.seconds = 0.001
         self.replaceable = True
         self.workers = {

@@ -68,8 +68,8 @@ def _overtaken(member: Harness, event: ev.Reported) -> bool:
             lane = lane_of(report.record)
             worker = member.worker(report.slice.worker, report.slice.subscription)
             return any(
-                lane_of(each) == lane and each.offset() > report.record.offset()
+                lane_of(share.came[at]) == lane and each.offset() > report.record.offset()
                 for share in worker.given
-                for each in share.records
+                for at, each in enumerate(share.records)
             )
     return False

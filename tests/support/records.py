@@ -14,9 +14,22 @@ P1 = TopicPartition(TOPIC, 1)
 
 
 class FakeRecord:
-    """The read methods of a message. ``epoch`` is the test's own mark of who received it when."""
+    """The methods of a message. ``epoch`` is the test's own mark of who received it when.
 
-    __slots__ = ("_error", "_headers", "_key", "_offset", "_partition", "_size", "_topic", "epoch")
+    ``came_as`` is topic and key as the broker delivered them, whatever has been set since.
+    """
+
+    __slots__ = (
+        "_error",
+        "_headers",
+        "_key",
+        "_offset",
+        "_partition",
+        "_topic",
+        "_value",
+        "came_as",
+        "epoch",
+    )
 
     def __init__(
         self,
@@ -32,7 +45,8 @@ class FakeRecord:
         self._topic, self._partition = partition
         self._offset = offset
         self._key = key
-        self._size = size
+        self._value: Any = b"v" * size
+        self.came_as = (partition.topic, key)
         self._error = error
         self._headers = headers
         self.epoch = epoch
@@ -50,7 +64,19 @@ class FakeRecord:
         return self._key
 
     def value(self) -> Any:
-        return b"v" * self._size
+        return self._value
+
+    def set_topic(self, topic: Any) -> None:
+        self._topic = topic
+
+    def set_key(self, key: Any) -> None:
+        self._key = key
+
+    def set_value(self, value: Any) -> None:
+        self._value = value
+
+    def set_headers(self, headers: Any) -> None:
+        self._headers = headers
 
     def headers(self) -> list[tuple[str, Any]] | None:
         return self._headers
@@ -65,7 +91,7 @@ class FakeRecord:
         return self._error
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._value or b"")
 
     def __repr__(self) -> str:
         return f"{self._topic}-{self._partition}@{self._offset}({self._key!r})"

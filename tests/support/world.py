@@ -72,6 +72,8 @@ class Member(Harness):
             oracle.ended(sub, item, verdict)
 
         self.pool.on_start, self.pool.on_end = started, ended
+        if self.world.writes:
+            self.pool.write_into = self.world.write_into
 
     def send(self, commit: ev.Commit) -> None:
         """Let the oracle judge the commit before the broker gets it."""
@@ -133,6 +135,10 @@ class World:
         self.refused: set[TopicPartition] = set()  # the last answer for it was not "accepted"
         self.bare: set[TopicPartition] = set()  # its set was refused in this epoch
         self.fail_share = rng.choice([0.0, 0.05, 0.2, 0.5])
+        # A generator of its own, so that what else happens is as where handlers only read.
+        self.pen = Random(f"pen-{seed}")
+        # Two subscriptions have the same records, and the one would read what the other wrote.
+        self.writes = len(self.settings) == 1 and self.pen.random() < 0.5
         self.member = Member(self)
 
     # --- what a world of another kind has otherwise ---
@@ -282,6 +288,18 @@ class World:
         after = rng.choice([None, 0.0, 0.5]) if outcome is Outcome.RETRY else None
         return failure(outcome, jitter=rng.uniform(-1, 1), after=after)
 
+    def write_into(self, item: Record) -> None:
+        """Do to a record what a handler can."""
+        assert isinstance(item, FakeRecord)
+        pen = self.pen
+        if pen.random() < 0.5:
+            item.set_key(pen.choice([None, "text", {"id": 1}, b"key-1", 7]))
+        if pen.random() < 0.5:
+            item.set_value(pen.choice([None, 7, {"n": 1}, "text"]))
+        if pen.random() < 0.3:
+            item.set_topic(pen.choice([None, {}, "topic-0", "topic-1", "elsewhere"]))
+        self.reached["written into while running"] += 1
+
     def step(self, worker: FakeWorker) -> None:
         """Let a worker do one thing."""
         if not worker.alive:
@@ -310,6 +328,7 @@ class World:
     def _archive(self, publish: ev.Publish, error: str | None) -> None:
         item = publish.record
         assert isinstance(item, FakeRecord)
+        assert (item.topic(), item.key()) == item.came_as
         if error is not None:
             self.reached["dead letter failed"] += 1
         elif self.oracle.current(item):

@@ -94,7 +94,8 @@ def test_a_slice_that_progress_does_not_know_counts_as_unstarted() -> None:
 
 def test_what_is_held_is_collected_by_partition_and_counts_once() -> None:
     third, first, fifth = record(3), record(1, at=P1), record(5)
-    assert collect([third, first, fifth, third]) == {P0: {3: third, 5: fifth}, P1: {1: first}}
+    held = [(P0, third), (P1, first), (P0, fifth), (P0, third)]
+    assert collect(held) == {P0: {3: third, 5: fifth}, P1: {1: first}}
 
 
 def test_the_leader_epoch_of_the_record_at_the_position_is_committed_with_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -272,6 +272,29 @@ def test_headers_that_cannot_be_read_are_told_and_not_lost(
     (told,) = desk.told
     assert told.publish is sent
     assert "a header has a name that is not UTF-8" in str(told.error)
+    assert publisher.pending() == 0
+
+
+class Refuses:
+    """What nobody can look into."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize("form", ["headers", "avro"])
+@pytest.mark.parametrize(
+    "headers", [7, Refuses(), ["h"], [("h", 7)], [(5, b"v")], [("h", b"v", 1)]]
+)
+def test_what_a_handler_has_set_in_place_of_headers_refuses_the_letter_and_nothing_else(
+    desk: Desk, form: Form, headers: Any
+) -> None:
+    sent = a_publish(headers)
+    publisher = DeadLetterPublisher({}, lambda topic: f"{topic}.dlq", desk.told.append, form=form)
+    publisher.publish(sent)
+    (told,) = desk.told
+    assert told.publish is sent
+    assert "its handler has put something in the place of its headers" in str(told.error)
     assert publisher.pending() == 0
 
 

@@ -17,7 +17,7 @@ from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.members import PullMember
 from kafka_keyshared.runtime.pull import Cell, PullPool
 from kafka_keyshared.runtime.split import SplitMember
-from tests.support.records import P0, P1, FakeRecord, record
+from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -563,3 +563,16 @@ def test_members_of_an_app_that_cannot_start_do_not_wait_for_ever() -> None:
     with pytest.raises(ConfigError):
         app.run()
     assert member.receive() is None
+
+
+def test_what_a_member_writes_into_its_records_goes_with_their_failure(bench: Bench) -> None:
+    failing, behind, other = record(1), record(2), record(3, "other")
+    bench.put(failing, behind, other)
+    shares = bench.cell.take(3, 1)
+    for each in (failing, behind, other):
+        each.set_key({"id": 1})
+        each.set_topic({"not": "hashable"})
+    assert bench.cell.fail(shares[0], failure())
+    assert [type(each) for each in bench.said()] == [Failed, Ended, SetAside, Ended]
+    assert [(each.topic(), each.key()) for each in (failing, behind)] == [(TOPIC, b"k")] * 2
+    assert bench.cell.settle(shares[2:]) == [], "the other key is still the member's"

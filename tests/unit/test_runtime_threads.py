@@ -155,10 +155,9 @@ def test_a_coroutine_from_a_plain_function_is_a_failed_attempt(bench: MakeBench)
     assert "coroutine" in failed.failure.message
 
 
-def test_any_other_awaitable_is_a_failed_attempt_too(bench: MakeBench) -> None:
-    class Later:
-        def __await__(self) -> Iterator[None]:
-            yield
+class Later:
+    def __await__(self) -> Iterator[None]:
+        yield
 
 
 def generator() -> Iterator[int]:
@@ -539,6 +538,7 @@ def yields(_record: Any) -> Iterator[None]:
 
 def no_argument() -> None: ...
 
+
 class CalledToYield:
     def __call__(self, _record: Any) -> Iterator[None]:
         yield
@@ -546,7 +546,6 @@ class CalledToYield:
 
 class CalledToAwait:
     async def __call__(self, _record: Any) -> None: ...
-
 
 
 def two_arguments(_one: Any, _two: Any) -> None: ...
@@ -560,11 +559,11 @@ def two_arguments(_one: Any, _two: Any) -> None: ...
         (NeedsArguments, "NeedsArguments.* is made without arguments"),
         (AsyncMethod, r"AsyncMethod\.handle is declared with 'async def'"),
         (async_function, "async_function is declared with 'async def'"),
+        (yields, "yields contains 'yield'"),
         (partial(yields), "yields.* contains 'yield'"),
         (CalledToYield(), "CalledToYield.* contains 'yield'"),
         (partial(CalledToYield()), "CalledToYield.* contains 'yield'"),
         (CalledToAwait(), "CalledToAwait.* is declared with 'async def'"),
-        (yields, "yields contains 'yield'"),
         (no_argument, r"no_argument\(\).* is called with one record"),
         (two_arguments, "two_arguments.* is called with one record"),
         (17, "17 is not callable"),
@@ -578,6 +577,7 @@ def test_what_cannot_be_a_handler_is_refused_by_name(handler: Any, said: str) ->
 def test_a_builtin_without_a_signature_is_accepted() -> None:
     handle, close = maker(print)()
     assert handle is print
+    assert close is None
 
 
 def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:
@@ -586,4 +586,3 @@ def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:
         asyncio.run(async_function(item))
 
     assert [type(each) for each in bench(runs_it).run(record(1))] == [Ended]
-    assert close is None

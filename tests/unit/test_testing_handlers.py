@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from typing import Any, ClassVar
@@ -306,3 +307,51 @@ def test_an_instance_that_would_stop_says_so() -> None:
     test._halted = "because"
     with pytest.raises(KeySharedError, match="would stop here: because"):
         test.run([("a", "ok")])
+
+
+def test_an_app_that_a_handler_runs_is_refused() -> None:
+    inner = KeyShared({"bootstrap.servers": "nowhere.invalid:9092", "group.id": "inner"}, ["t"])
+    inner.handler(lambda given: None)
+
+    def runs_another(given: Record) -> None:
+        inner.run()
+
+    [result] = run_handler(runs_another, [("a", "")], retry={"attempts": 1})
+    assert result.outcome == "blocked"
+    assert result.reason.startswith("ConfigError: run() is called inside a handler: call it once")
+
+
+def test_retries_and_dead_letters_have_what_came_whatever_the_handler_wrote() -> None:
+    seen = []
+
+    def decodes(given: Any) -> None:
+        seen.append((given.topic(), given.key(), given.value()))
+        given.set_key(given.key().decode())
+        given.set_value({"paid": 1})
+        given.set_topic("elsewhere")
+        raise ValueError("no")
+
+    [result] = run_handler(decodes, [("a", "1")], retry={"attempts": 3}, dlq=True)
+    assert seen == [("test", b"a", b"1")] * 3
+    assert result.outcome == "dead_lettered"
+    assert result.dead_letter is not None
+    assert (result.dead_letter.key(), result.dead_letter.value()) == (b"a", b"1")
+    assert result.dead_letter.topic() == "test.dlq"
+
+
+def test_what_is_set_in_a_decoded_record_is_read_back_and_does_not_reach_the_record() -> None:
+    def sets(given: Any) -> None:
+        given.set_value({**given.value(), "seen": True})
+        given.set_key("other")
+        assert given.value() == {"paid": 1, "seen": True}
+        assert given.key() == "other"
+        raise ValueError("no")
+
+    [result] = run_handler(
+        sets,
+        [("a", '{"paid": 1}')],
+        retry={"attempts": 2},
+        value_deserializer=lambda data, context: json.loads(data),
+    )
+    assert result.reason == "ValueError: no"
+    assert (result.record.key(), result.record.value()) == (b"a", b'{"paid": 1}')
