@@ -165,7 +165,7 @@ class Ceilings:
         found: dict[str, Unsettled] = {}
         for name, sub in self._subs.items():
             found[name] = held = collect(sub.unsettled(progress))
-            sub.window.correct(sum(len(each) for kept in held.values() for each in kept.values()))
+            sub.window.correct(each for kept in held.values() for each in kept.values())
             sub.mixed = False
         self._marks = []
         for partition, state in self._states.items():

@@ -1,18 +1,27 @@
 """The bound on everything received and not yet settled, in records and in bytes.
 
-Records are counted one by one. Bytes are the lengths of record values, sampled: every 16th record
-while the window is less than three quarters full, each of them above that. Settling takes the mean
-away, and each commit, which walks all unsettled records anyway, puts the exact sum in its place.
+Records are counted one by one. Bytes are the lengths of keys, values and headers, sampled: keys and
+values of every 16th record and headers of every 64th while the window is less than three quarters
+full, all of them above that. Settling takes the mean away, and each commit, which walks all
+unsettled records anyway, puts the exact sum of keys and values in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from kafka_keyshared.core.slices import column
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.headers import size_of_headers
 from kafka_keyshared.model import Record
 
 SAMPLE_EVERY = 16
+
+HEADERS_SAMPLE_EVERY = 64
+"""The client converts headers when they are first asked for, which costs about a microsecond."""
+
+LARGEST = 1 << 20
+"""Bytes of the largest record that a broker takes unless told; any of the first may be such."""
 
 
 class Window:
@@ -26,30 +35,70 @@ class Window:
         self.records_max = records_max
         self.bytes_max = bytes_max
         self.records = 0
-        self.bytes = 0.0
+        self._content = 0.0  # keys and values
+        self._headers = 0.0
+        # Of the records that were held last; None until there were any.
+        self._mean: float | None = None
+
+    @property
+    def bytes(self) -> float:
+        """Return how many bytes are held, as far as is known."""
+        return self._content + self._headers
 
     def room(self) -> int:
-        """Return how many more records may be received now."""
-        if self.bytes >= self.bytes_max:
-            return 0
+        """Return how many more records may be received now.
+
+        As many as fit when they are of the mean size, and one more. Before a size is known it is as
+        many as would fit if each were as large as a broker takes by default.
+        """
         room = self.records_max - self.records
-        if self.records and self.bytes:
-            mean = self.bytes / self.records
-            room = min(room, int((self.bytes_max - self.bytes) / mean) + 1)
+        held = self.bytes
+        if held >= self.bytes_max:
+            return 0
+        mean = held / self.records if self.records else self._mean
+        if mean is None:
+            room = min(room, max(1, self.bytes_max // LARGEST))
+        elif mean:
+            room = min(room, int((self.bytes_max - held) / mean) + 1)
         return max(0, room)
 
     def receive(self, records: Sequence[Record]) -> None:
-        """Count records that were taken in."""
+        """Count records that were taken in, of which nobody has asked anything before."""
+        if not records:
+            return
         self.records += len(records)
-        every = 1 if self.bytes * 4 > self.bytes_max * 3 else SAMPLE_EVERY
-        self.bytes += sum(map(len, records[::every])) * every
+        full = self.bytes * 4 > self.bytes_max * 3
+        sample = records if full else records[::SAMPLE_EVERY]
+        self._content += _size(sample) * len(records) / len(sample)
+        if not full:
+            sample = records[::HEADERS_SAMPLE_EVERY]
+        self._headers += sum(map(size_of_headers, sample)) * len(records) / len(sample)
 
     def settle(self, count: int) -> None:
         """Count records that are no longer held: settled, or forgotten with their partition."""
         if count:
-            self.bytes -= self.bytes * count / self.records
+            self._mean = self.bytes / self.records
+            left = 1 - count / self.records
+            self._content *= left
+            self._headers *= left
             self.records -= count
 
-    def correct(self, exact_bytes: int) -> None:
-        """Replace the estimate by an exact sum over the records held."""
-        self.bytes = float(exact_bytes)
+    def correct(self, held: Iterable[Record]) -> None:
+        """Count the keys and values of all records that are held.
+
+        Not their headers: once a handler has asked for those, the client may end the process at the
+        next who does. Their estimate stays.
+        """
+        self._content = float(_size(list(held)))
+
+
+def _size(records: Sequence[Record]) -> int:
+    """Return how many bytes the keys and values of these records have."""
+    return _length(column("key", records)) + _length(column("value", records))
+
+
+def _length(contents: list[object]) -> int:
+    try:
+        return sum(map(len, filter(None, contents)))  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - what a handler has set in its record may raise anything
+        return sum(len(each) for each in contents if isinstance(each, bytes | str))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from kafka_keyshared.core.events import Slice
@@ -9,12 +12,14 @@ from kafka_keyshared.core.leases import FIRST_SLICE, SLICE_SECONDS, WorkerLeases
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import SAMPLE_EVERY, Window
 from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.headers import HeadersError, read_headers
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
 
 
 def sized(count: int, size: int) -> list[FakeRecord]:
-    return [FakeRecord(P0, offset, b"k", size=size) for offset in range(count)]
+    """Records of so many bytes each."""
+    return [FakeRecord(P0, offset, None, size=size) for offset in range(count)]
 
 
 # --- the window ---
@@ -33,7 +38,7 @@ def test_the_window_has_room_for_what_is_not_held() -> None:
 def test_bytes_are_sampled_while_there_is_room_and_counted_in_full_near_the_bound() -> None:
     window = Window(bytes_max=SAMPLE_EVERY * 1_000)
     mixed = sized(SAMPLE_EVERY, 0)
-    mixed[0] = FakeRecord(P0, 0, b"k", size=800)
+    mixed[0] = FakeRecord(P0, 0, None, size=800)
     window.receive(mixed)
     assert window.bytes == SAMPLE_EVERY * 800  # one of sixteen stands for all
     window.receive(mixed)
@@ -53,8 +58,8 @@ def test_settling_takes_the_mean_away_and_a_correction_replaces_the_estimate() -
     window.receive(sized(32, 50))
     window.settle(8)
     assert window.bytes == pytest.approx(24 * 50)
-    window.correct(7)
-    assert window.bytes == 7.0
+    window.correct(sized(2, 3))
+    assert window.bytes == 6.0
     window.settle(24)
     assert (window.records, window.bytes) == (0, 0.0)
 
@@ -80,10 +85,99 @@ def test_all_that_is_unsettled_counts_to_the_window_wherever_it_stands() -> None
 def test_each_commit_corrects_the_bytes_by_what_is_really_held() -> None:
     harness = Harness()
     harness.assign()
-    harness.fetch(*[FakeRecord(P0, at, b"k", size=100 if at == 0 else 1) for at in range(16)])
+    harness.fetch(*[FakeRecord(P0, at, b"k", size=99 if at == 0 else 1) for at in range(16)])
     assert harness.sub().window.bytes == 1_600
     harness.commit()
-    assert harness.sub().window.bytes == 115
+    assert harness.sub().window.bytes == 100 + 15 * 2
+
+
+@pytest.mark.parametrize(
+    "big",
+    [
+        FakeRecord(P0, 0, b"k" * 1_000, size=0),
+        FakeRecord(P0, 0, b"", size=1_000),
+        FakeRecord(P0, 0, None, size=0, headers=[("h", b"v" * 999)]),
+        FakeRecord(P0, 0, None, size=0, headers=[("h" * 500, None), ("h" * 500, b"")]),
+    ],
+    ids=["key", "value", "headers", "names of headers"],
+)
+def test_keys_values_and_headers_count(big: FakeRecord) -> None:
+    window = Window(bytes_max=100_000)
+    window.receive([big] * 80)
+    assert window.bytes == 80 * 1_000
+    assert window.room() == 21
+
+
+def test_headers_are_asked_for_once_in_64_records_and_of_all_near_the_bound() -> None:
+    asked = []
+
+    class Asked(FakeRecord):
+        def headers(self) -> list[tuple[str, Any]] | None:
+            asked.append(self.offset())
+            return [("h", b"v" * 99)]
+
+    window = Window(bytes_max=20_000)
+    window.receive([Asked(P0, offset, None, size=0) for offset in range(130)])
+    assert asked == [0, 64, 128]
+    assert window.bytes == 130 * 100
+    window.receive([Asked(P0, offset, None, size=0) for offset in range(130, 160)])
+    assert asked == [0, 64, 128, 130]
+    window.receive([Asked(P0, offset, None, size=0) for offset in range(160, 170)])
+    assert asked[4:] == list(range(160, 170))
+    window.correct([])
+    assert window.bytes == 170 * 100, "what is held is not asked again"
+    window.settle(170)
+    assert window.bytes == 0
+
+
+def test_headers_that_the_client_cannot_read_stay_unreadable_for_all_who_ask() -> None:
+    class Torn(FakeRecord):
+        def headers(self) -> list[tuple[str, Any]] | None:
+            if self._headers is None:
+                self._headers = [("would end", "the process")]
+                raise SystemError("returned a result with an exception set")
+            return self._headers
+
+    torn = Torn(P0, 0, None, size=5)
+    window = Window()
+    window.receive([torn])
+    assert window.bytes == 5
+    looks: list[Callable[[Any], object]] = [list, len, bool, lambda it: it[0], lambda it: "h" in it]
+    for look in looks:
+        with pytest.raises(SystemError, match="not UTF-8"):
+            look(torn.headers())
+    with pytest.raises(HeadersError, match="not UTF-8"):
+        read_headers(torn)
+
+
+def test_before_any_size_is_known_as_many_are_received_as_fit_at_a_brokers_largest() -> None:
+    window = Window()
+    assert window.room() == 64  # of 1 MiB each, in 64 MiB
+    window.receive(sized(64, 512 << 10))
+    assert window.room() == 65
+    window.receive(sized(64, 512 << 10))
+    assert window.room() == 0
+    window.settle(128)
+    assert window.room() == 129, "the size is known from those before"
+    assert Window(bytes_max=1).room() == 1, "one record may always come"
+
+
+class Table:
+    """What says of itself that nobody can say whether it is true, as that of pandas does."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+@pytest.mark.parametrize("content", [7, Table()])
+def test_what_a_handler_has_set_counts_nothing_and_harms_nothing(content: object) -> None:
+    written, other = sized(1, 10)[0], sized(1, 10)[0]
+    written.set_value(content)
+    written.set_key(content)
+    window = Window()
+    window.receive(sized(2, 10))
+    window.correct([written, other])
+    assert window.bytes == 10
 
 
 # --- leases ---
