@@ -36,6 +36,11 @@ class Record(Protocol):
     def __len__(self) -> int: ...
 
 
+def partition_of(record: Record) -> TopicPartition:
+    """Return the partition that the record came from."""
+    return TopicPartition(record.topic(), record.partition())
+
+
 class Verdict(Exception):  # noqa: N818 - a decision, not an error; raising it is one of two ways
     """What a handler decides about its record. It may be returned or raised.
 

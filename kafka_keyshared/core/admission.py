@@ -10,8 +10,8 @@ from __future__ import annotations
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.events import Command
 from kafka_keyshared.core.pressure import Pressure, Reason
-from kafka_keyshared.core.subscription import Subscription, partition_of
-from kafka_keyshared.model import Record
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import Record, partition_of
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, where the key function does not say."""

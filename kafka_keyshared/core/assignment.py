@@ -23,9 +23,9 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.lanes import ClosedLane, LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.runs import MAX_OFFSET
-from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 def start(

@@ -22,8 +22,8 @@ from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
 from kafka_keyshared.core.runs import bitmap_span, runs_size, settled_runs
-from kafka_keyshared.core.subscription import Subscription, partition_of
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 LOOK_SHARE = 20
 """Walking over all that is held may take one part in this many of the owner's time."""

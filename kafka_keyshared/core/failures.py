@@ -31,9 +31,9 @@ from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.settle import Next, decide
-from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, partition_of
 
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0

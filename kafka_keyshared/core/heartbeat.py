@@ -22,8 +22,8 @@ from kafka_keyshared.core.events import (
     Slice,
 )
 from kafka_keyshared.core.leases import WorkerLeases
-from kafka_keyshared.core.subscription import Subscription, partition_of
-from kafka_keyshared.model import Record
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import Record, partition_of
 
 BEAT_SECONDS = 0.5
 EVICT_AFTER = 6

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain
 
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
-from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.core.slices import place_of
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 def check_subscription(
@@ -85,20 +85,21 @@ def _keys_known(sub: Subscription) -> None:
 def _below_ceilings(sub: Subscription) -> None:
     """What may settle is below its ceiling, so that the settled set fits in the metadata."""
     parked = {id(record) for record in sub.parking.records()}
-    leased = (
-        record
-        for worker in sub.workers
-        for share in worker.slices
-        for record in share.records
-        if (partition_of(record), record.offset()) not in share.stale
-    )
-    for record in chain(sub.waiting(), leased):
-        partition = partition_of(record)
+    places = [
+        *(place_of(record) for record in sub.waiting() if id(record) not in parked),
+        *(
+            (partition, record.offset())
+            for worker in sub.workers
+            for share in worker.slices
+            for index, record in enumerate(share.records)
+            if ((partition := share.came.partition_of(index)), record.offset()) not in share.stale
+        ),
+    ]
+    for partition, offset in places:
         ceiling = sub.parking.ceilings.get(partition)
-        if ceiling is not None and record.offset() >= ceiling and id(record) not in parked:
+        if ceiling is not None and offset >= ceiling:
             raise InvariantError(
-                f"{sub.name}: {partition}@{record.offset()} is not parked, but its ceiling is "
-                f"{ceiling}"
+                f"{sub.name}: {partition}@{offset} is not parked, but its ceiling is {ceiling}"
             )
 
 

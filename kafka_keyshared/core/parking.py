@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import methodcaller
 
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class Parking:
@@ -36,7 +36,7 @@ class Parking:
         """Park what stands beyond its partition's ceiling; return the others, and client events."""
         below: list[Record] = []
         for record in records:
-            partition = TopicPartition(record.topic(), record.partition())
+            partition = partition_of(record)
             if record.error() is None and record.offset() >= self.ceilings.get(partition, 0):
                 self.waiting.setdefault(partition, []).append(record)
             else:
@@ -45,8 +45,7 @@ class Parking:
 
     def keep(self, record: Record) -> None:
         """Take in a record whose partition is about to be given up."""
-        partition = TopicPartition(record.topic(), record.partition())
-        self.waiting.setdefault(partition, []).append(record)
+        self.waiting.setdefault(partition_of(record), []).append(record)
 
     def free(self, closing: Collection[TopicPartition]) -> list[Record]:
         """Take out what is below its partition's ceiling by now."""

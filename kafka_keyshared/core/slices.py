@@ -17,10 +17,15 @@ from operator import is_, methodcaller
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.lanes import Lane, lane_of
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 Place: TypeAlias = tuple[TopicPartition, int]
 """Where a record stands: its partition and its offset there."""
+
+
+def place_of(record: Record) -> Place:
+    """Return where a record stands that no handler has seen."""
+    return partition_of(record), record.offset()
 
 
 class AsItCame:

@@ -18,8 +18,8 @@ from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import Histogram
-from kafka_keyshared.core.subscription import Subscription, partition_of
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import TopicPartition, partition_of
 
 VERSION = 1
 

@@ -24,10 +24,10 @@ from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Place
+from kafka_keyshared.core.slices import Place, place_of
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class Subscription:
@@ -396,13 +396,3 @@ class Subscription:
     def leased(self) -> int:
         """Return how many records are leased."""
         return sum(worker.leased for worker in self.workers)
-
-
-def partition_of(record: Record) -> TopicPartition:
-    """Return the partition that the record came from."""
-    return TopicPartition(record.topic(), record.partition())
-
-
-def place_of(record: Record) -> Place:
-    """Return where a record stands that no handler has seen."""
-    return partition_of(record), record.offset()

@@ -8,11 +8,9 @@ simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end i
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from queue import Empty
+from typing import Any
 
 from confluent_kafka import KafkaException
 
@@ -20,10 +18,10 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Client, EventKind, classify_event, told
+from kafka_keyshared.runtime.client import EventKind, classify_event, told
 from kafka_keyshared.runtime.holds import Hold, Holds
 from kafka_keyshared.runtime.loopstats import LoopStats
-from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.watchdog import Watchdog
@@ -40,40 +38,6 @@ IDLE_WAIT = 0.1
 
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """What poll and consume may raise; records that they had taken off the queue are then gone."""
-
-Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered | None
-"""What is posted to the owner; None only wakes it."""
-
-
-class Publisher(Protocol):
-    """The port through which the loop writes dead letters."""
-
-    def publish(self, publish: ev.Publish) -> None:
-        """Send a dead letter; the broker's answer is posted to the mailbox."""
-
-    def serve(self) -> None:
-        """Let the answers in."""
-
-    def pending(self) -> int:
-        """Return how many dead letters the broker has not answered."""
-
-    def close(self, timeout: float) -> None:
-        """Wait for what is on the way, and close."""
-
-
-@dataclass
-class Ports:
-    """The world, as far as the loop may touch it.
-
-    ``clock`` is monotonic, in seconds; ``wall`` gives the seconds since 1970, for metrics only.
-    """
-
-    client: Client
-    pool: Pool
-    mailbox: SimpleQueue[Mail]
-    clock: Callable[[], float]
-    publisher: Publisher | None = None
-    wall: Callable[[], float] = time.time
 
 
 def names_of(records: Iterable[Record]) -> list[str]:

@@ -22,18 +22,12 @@ FULL_POLL_EVERY = 0.1
 FULL_POLL_AT_LEAST_EVERY = 0.5
 SPARE_MAX = int(FULL_PAUSE_AFTER / FULL_POLL_EVERY)
 
-FIRST_MEAN = 1 << 20
-"""Bytes that a record is taken to have before one has come: what brokers take at most, unless told
-otherwise. It bounds the first fetch only."""
-
 
 class Room:
     """The windows of all subscriptions, as far as a fetch is concerned."""
 
     def __init__(self, windows: Iterable[Window]) -> None:
         self._windows = list(windows)
-        # What an empty window cannot know: how large its last records were.
-        self._means = [float(FIRST_MEAN)] * len(self._windows)
         self._spare = 0
 
     def fetch(self, *, hungry: bool) -> int:
@@ -42,12 +36,8 @@ class Room:
         ``hungry`` says that nothing runs: then a single free place is worth a fetch.
         """
         least: int | None = None
-        for index, window in enumerate(self._windows):
+        for window in self._windows:
             room = window.room()
-            if window.records:
-                self._means[index] = max(1.0, window.bytes / window.records)
-            else:
-                room = min(room, max(1, int(window.bytes_max / self._means[index])))
             capacity = room + window.records
             spare = min(SPARE_MAX, capacity // SPARE_SHARE)
             if not room or (room * ROOM_SHARE < capacity and not hungry):

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import CommitAnswered, DeadLettered
+from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
@@ -28,12 +28,13 @@ from kafka_keyshared.runtime.ending import Ending
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.runtime.kafka import KafkaClient
-from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.members import PullMember
 from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.runtime.patterns import topics_meant
 from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.ports import Mail, Ports
 from kafka_keyshared.runtime.pull import Cell, PullPool
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.signals import stop_signals
@@ -280,12 +281,8 @@ class KeyShared:
 
     def _run_client(self, ending: Ending) -> int:
         mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
-
-        def answer(answered: CommitAnswered) -> None:
-            mailbox.put(answered)
-
         try:
-            client = self.hooks.client(self.conf, self.topics, answer)
+            client = self.hooks.client(self.conf, self.topics, mailbox.put)
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:

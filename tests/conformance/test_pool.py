@@ -31,8 +31,9 @@ from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.runtime.client import CommittedOffset
-from kafka_keyshared.runtime.loop import Loop, Ports
+from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.pool import Pool
+from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.stopping import stop
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec

@@ -16,7 +16,8 @@ from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds, Rebalance
-from kafka_keyshared.runtime.loop import Loop, Mail, Ports
+from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.runtime.ports import Mail, Ports
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from tests.support.pool import FakePool, FakeWorker, Verdict
 from tests.support.records import P0, FakeRecord

@@ -6,7 +6,8 @@ from collections import Counter
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.subscription import Subscription, partition_of
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import partition_of
 from tests.support.harness import Harness
 
 

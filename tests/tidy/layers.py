@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.pull",
         "runtime.decoding",
     ),
-    ("runtime.watchdog",),
+    ("runtime.watchdog", "runtime.ports"),
     ("runtime.seeking",),
     (
         "runtime.kafka",
