@@ -112,6 +112,8 @@ def _addresses(servers: str) -> list[Finding]:
 
 
 class _Meaning(NamedTuple):
+    """``words`` are regular expressions, of which one is found in what the client says."""
+
     words: tuple[str, ...]
     kind: Kind
     why: str
@@ -132,7 +134,12 @@ _REASONS = (
         "see that the broker runs and that the port is its listener's",
     ),
     _Meaning(
-        ("connecting to a PLAINTEXT broker", "broker's supported mechanisms:  "),
+        (
+            "connecting to a PLAINTEXT broker",
+            # The same, where the client saw the end of the connection before OpenSSL did.
+            "Disconnected.* in state SSL_HANDSHAKE",
+            "broker's supported mechanisms:  ",
+        ),
         Kind.PLAIN_LISTENER,
         "the listener at that port is a plain one",
         "leave security.protocol out, or give the port of the broker's TLS or SASL listener",
@@ -199,7 +206,7 @@ def unanswered(address: str, reason: str, speaks_tls: Callable[[], bool]) -> Che
     ``speaks_tls`` tries the listener itself: the client says the same of one that wants TLS and of
     one that wants SASL, that the connection was closed.
     """
-    known = (each for each in _REASONS if any(word in reason for word in each.words))
+    known = (each for each in _REASONS if any(re.search(word, reason) for word in each.words))
     meant = next(known, _OTHERWISE)
     if meant.kind is Kind.CONNECTION_CLOSED and speaks_tls():
         meant = _TLS_LISTENER

@@ -93,6 +93,16 @@ def test_settings_that_the_client_takes_although_they_are_dangerous(
             "plain one",
         ),
         (
+            "ssl://127.0.0.1:1/bootstrap: Disconnected: SSL connection closed by peer (after 4ms "
+            "in state SSL_HANDSHAKE)",
+            "plain one",
+        ),
+        (
+            "ssl://127.0.0.1:1/bootstrap: Disconnected: connection reset by peer (after 0ms in "
+            "state SSL_HANDSHAKE, 1 identical error(s) suppressed)",
+            "plain one",
+        ),
+        (
             "SASL PLAIN mechanism handshake failed: Broker: Request not valid in current SASL "
             "state: broker's supported mechanisms:  (after 1ms in state AUTH_HANDSHAKE)",
             "plain one",
