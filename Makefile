@@ -12,7 +12,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka test lint types suites parts coverage docs format verify wheel clean
+.PHONY: help demo kafka test lint types suites parts mutants coverage docs format verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -49,6 +49,9 @@ parts: $(VENV)/.installed-test # What the suites need besides Python
 
 coverage: $(VENV)/.installed-test parts ## Measure what the tests reach of each module
 	@$(BIN)/python tests/setup/covered.py
+
+mutants: $(VENV)/.installed-test ## Plant faults, one at a time, and see the tests catch each (K=… picks)
+	$(BIN)/python -m tests.setup.mutants $(if $(K),-k '$(K)')
 
 docs: $(VENV)/.installed-test ## Write the generated pages and build the documents into build/site
 	@$(BIN)/python tests/setup/cli_page.py

@@ -174,15 +174,25 @@ def test_a_killed_broker_comes_back_with_its_data(
 
 
 def test_three_brokers_keep_three_copies_of_topics_and_positions(
-    three_brokers: RealCluster, topic: str
+    three_brokers: RealCluster, topic: str, eventually: Eventually
 ) -> None:
     """So the death of one of them, the coordinator's too, takes nothing along."""
     three_brokers.create_topic(topic, 2)
     coordinator(three_brokers.bootstrap, "any")  # which makes the topic of the positions
-    topics = AdminClient({"bootstrap.servers": three_brokers.bootstrap}).list_topics(timeout=30)
-    for name in (topic, "__consumer_offsets"):
-        partitions = topics.topics[name].partitions.values()
-        assert {len(partition.replicas) for partition in partitions} == {3}
+    admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+    copies: dict[str, set[int]] = {}
+
+    def known_to_one() -> bool:
+        """Brokers hear of a new topic one after the other, and any of them may answer."""
+        there = admin.list_topics(timeout=30).topics
+        for name in (topic, "__consumer_offsets"):
+            if name in there and there[name].partitions:
+                found = there[name].partitions.values()
+                copies[name] = {len(partition.replicas) for partition in found}
+        return len(copies) == 2
+
+    eventually(known_to_one, 60)
+    assert copies == {topic: {3}, "__consumer_offsets": {3}}
 
 
 @pytest.mark.usefixtures("kafka_parts")

@@ -19,7 +19,7 @@ from kafka_keyshared.config import (
     merge,
 )
 from kafka_keyshared.config import client as config_client
-from kafka_keyshared.config.client import ask, setting_fault, without_effect
+from kafka_keyshared.config.client import ask, connection_conf, setting_fault, without_effect
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
@@ -40,6 +40,17 @@ MEANT: dict[str, Any] = {
     "sasl.kerberos.kinit.cmd": "rm -rf /",
 }
 """For each refused setting a value that is meant."""
+
+
+def test_the_client_is_told_to_commit_nothing_by_itself() -> None:
+    conf = client_conf(NEEDED)
+    assert conf["enable.auto.commit"] is False
+    assert conf["enable.auto.offset.store"] is False
+
+
+def test_another_client_finds_the_brokers_by_whichever_name_they_were_given() -> None:
+    for name in ("bootstrap.servers", "metadata.broker.list"):
+        assert connection_conf({"group.id": "g", name: "x:1"}) == {name: "x:1"}
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda each: each.setting)

@@ -138,6 +138,29 @@ def test_a_recalled_retry_keeps_its_attempts() -> None:
     assert harness.sub().counts.dropped == 1
 
 
+def test_a_recalled_retry_holds_the_position_of_a_stop() -> None:
+    harness = harness_with(retry=RetryPolicy(backoff=0.0))
+    harness.fetch(record(0), record(1, "other"))
+    harness.work({0: [ERROR]})
+    harness.later(0.0)  # the retry is leased, and not started
+    harness.tell(ev.Stopping())
+    (commit,) = harness.commit(final=True)
+    assert [entry.position for entry in commit.entries.values()] == [0]
+
+
+def test_a_record_that_is_given_back_has_used_up_no_attempt() -> None:
+    harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
+    harness.fetch(record(0))
+    given_back = failure(Outcome.GIVEN_BACK)
+    started = harness.work({0: [given_back, given_back, ERROR]})
+    for _ in range(3):
+        harness.later(0.0)
+        started += harness.work({0: [given_back, ERROR][len(started) - 1 :]})
+    assert started == [0, 0, 0, 0]
+    counts = harness.sub().counts
+    assert (counts.failed, counts.dropped, counts.ok) == (1, 0, 1)
+
+
 # --- drop ---
 
 

@@ -232,6 +232,25 @@ def test_an_idle_worker_is_evicted_at_once_and_only_its_keys_move() -> None:
     assert all(after[key] == index for key, index in before.items() if index != 1)
 
 
+def test_when_a_member_has_left_its_keys_run_at_the_others_in_order() -> None:
+    harness = Harness(SubscriptionSettings(workers=TWO))
+    harness.assign(P0)
+    harness.fetch(*[record(offset) for offset in range(4)])
+    before = harness.owner_of(record(0))
+    before.start()
+    before.finish()
+    harness.tell(Beat(harness.pool.progress(), left=[("default", before.index)]))
+    harness.deliver()
+    after = harness.owner_of(record(0))
+    assert after is not before
+    started = []
+    while (item := after.start()) is not None:
+        started.append(item.offset())
+        after.finish()
+    assert started == [1, 2, 3]
+    assert harness.committed() == (4, [])
+
+
 def test_without_another_worker_a_dead_one_ends_the_instance() -> None:
     harness = running(SubscriptionSettings())
     harness.worker().die()

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, LaneState, is_keyless, lane_of
+from kafka_keyshared.core.leases import merged
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.hashing import lane_hash
@@ -191,6 +192,13 @@ def test_null_keys_spread_over_the_least_loaded_workers() -> None:
     assert sum(shares.values()) == 9
     assert all(shares[index] >= shares[loaded.index] for index in shares)
     assert max(shares.values()) <= 3
+
+
+def test_a_record_without_a_key_stands_before_what_is_later_in_its_partition() -> None:
+    keyed = [record(0), record(5), record(1, at=P1)]
+    keyless = [record(2, None), record(9, None), record(0, None, at=P1)]
+    found = [(each.partition(), each.offset()) for each in merged(keyed, keyless)]
+    assert found == [(0, 0), (0, 2), (0, 5), (1, 0), (1, 1), (0, 9)]
 
 
 def test_a_null_key_that_fails_holds_up_no_other_null_key() -> None:

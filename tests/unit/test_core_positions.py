@@ -88,7 +88,7 @@ def test_progress_that_was_read_before_a_failure_does_not_pass_it() -> None:
 def test_a_slice_that_progress_does_not_know_counts_as_unstarted() -> None:
     harness = Harness()
     harness.assign()
-    harness.fetch(record(0))
+    harness.fetch(record(0), record(1))
     assert harness.core.snapshot({}, harness.now)[P0].position == 0
 
 

@@ -15,7 +15,6 @@ from kafka_keyshared.errors import (
     KeySharedError,
     TopicMissingError,
 )
-from kafka_keyshared.local import producer as module
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import RECORD_OVERHEAD, MeteredProducer
@@ -27,11 +26,8 @@ VALUE = b"v" * (RECORD - RECORD_OVERHEAD)
 
 
 @pytest.fixture
-def make(
-    embedded_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., MeteredProducer]]:
-    """Make producers on the embedded cluster, closed at the end; they look often."""
-    monkeypatch.setattr(module, "_LOOK_AGAIN_AFTER", 0.01)
+def make(embedded_cluster: Cluster) -> Iterator[Callable[..., MeteredProducer]]:
+    """Make producers on the embedded cluster, closed at the end."""
     made: list[MeteredProducer] = []
 
     def one(limit_bytes: int = 10 * RECORD, **conf: Any) -> MeteredProducer:
@@ -44,30 +40,15 @@ def make(
         producer.close()
 
 
-class Looks(threading.Condition):
-    """A condition that counts how often the one who waits at it has looked whether it may go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks = threading.Semaphore(0)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.looks.release()
-        return super().wait(timeout)
-
-    def in_vain(self) -> bool:
-        """Wait until it has looked twice more and waits again: then it does wait."""
-        while self.looks.acquire(blocking=False):
-            continue
-        return all(self.looks.acquire(timeout=30) for _ in range(2))
-
-
 class Background:
-    """Produces ``count`` records in a thread, and keeps what came of it."""
+    """Produces ``count`` records in a thread, and keeps what came of it.
+
+    ``most_bytes`` is how far ahead the producer was at most.
+    """
 
     def __init__(self, producer: MeteredProducer, topic: str, count: int) -> None:
-        producer._changed = self.room = Looks()
         self.produced = 0
+        self.most_bytes = 0
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._work = (producer, topic, count)
@@ -79,6 +60,8 @@ class Background:
         try:
             for _ in range(count):
                 producer.produce(topic, None, VALUE, partition=0)
+                # Before it is told that there is one more: whoever waits for that settles it.
+                self.most_bytes = max(self.most_bytes, producer.ahead_bytes(topic, 0))
                 self.produced += 1
         except KeySharedError as error:
             self.error = error
@@ -106,13 +89,12 @@ def test_it_waits_at_the_limit_and_goes_on_as_positions_move(
     for settled, expected in ((0, 10), (4, 14), (3, 14), (14, 24)):
         producer.settled(topic, 0, settled)
         eventually(lambda expected=expected: work.produced == expected, 30)  # type: ignore[misc]
-        assert work.room.in_vain()
-        assert work.produced == expected
         assert producer.ahead_bytes(topic, 0) == 10 * RECORD
     producer.settled(topic, 0, 24)
     assert work.ended.wait(30)
     producer.flush()
     assert work.error is None
+    assert work.most_bytes == 10 * RECORD, "it has waited each time"
     assert producer.ahead_bytes(topic, 0) == RECORD
     assert watermarks(embedded_cluster, topic) == (0, 25)
 
@@ -167,11 +149,10 @@ def test_a_record_larger_than_the_limit_goes_out_alone(
     producer = make(limit_bytes=RECORD // 2)
     work = Background(producer, topic, 2)
     eventually(lambda: work.produced == 1, 30)
-    assert work.room.in_vain()
-    assert work.produced == 1
     producer.settled(topic, 0, 1)
     assert work.ended.wait(30)
     assert (work.produced, work.error) == (2, None)
+    assert work.most_bytes == RECORD, "the second has waited for the first"
 
 
 def test_closing_ends_a_wait(

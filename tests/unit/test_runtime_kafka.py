@@ -214,6 +214,14 @@ def entry(position: int) -> CommitEntry:
     return CommitEntry(position, "")
 
 
+def test_a_fetch_takes_what_is_there_without_waiting(fake: tuple[Nowhere, FakeConsumer]) -> None:
+    made, consumer = fake
+    asked: list[tuple[object, ...]] = []
+    consumer.consume = lambda *args: asked.append(args)  # type: ignore[attr-defined]
+    made.client.consume(1_000)
+    assert asked == [(1_000, 0)]
+
+
 def test_each_answer_finds_its_commit(fake: tuple[Nowhere, FakeConsumer]) -> None:
     made, _ = fake
     first, second = Commit({P0: entry(5), P1: entry(7)}), Commit({P0: entry(6)})

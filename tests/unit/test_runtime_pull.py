@@ -556,6 +556,15 @@ def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:
     assert pool.progress() == {}
 
 
+def test_the_pool_names_the_members_that_have_left() -> None:
+    pool = PullPool(Mailbox())
+    pool.join("stays")
+    leaves = pool.join("leaves")
+    assert pool.left() == []
+    leaves.leave()
+    assert pool.left() == [("default", 1)]
+
+
 def test_members_of_an_app_that_cannot_start_do_not_wait_for_ever() -> None:
     app = pull_app()
     member = app.join("a")

@@ -151,6 +151,17 @@ def test_a_stop_before_the_first_record_is_clean() -> None:
     )
 
 
+def test_an_instance_that_had_to_halt_does_not_end_as_a_success() -> None:
+    def halting(loop: Loop) -> None:
+        loop.halted = "planted"
+
+    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Offline, stepped=halting))
+    app.handler(lambda record: None)
+    assert app.run() == 1
+    assert app.report is not None
+    assert app.report.clean, "all else went well"
+
+
 def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behind() -> None:
     class Handler:
         def __init__(self) -> None:
