@@ -1,9 +1,10 @@
 """When to commit, what is in flight, and what the broker is known to have.
 
 Commits are asynchronous and one at a time: the next waits for the answer, except at a revoke and at
-the stop, where there is no time for that; requests of one client reach the coordinator in order, so
-the sequence it sees never falls. After a failed commit of several partitions nobody knows which of
-them were stored, so each is sent again alone, never lower.
+the stop, where there is no time for that. Requests of a client reach the coordinator in order, but
+for one that met a coordinator that had moved: the client sends it again by itself, and it may then
+be stored over the later one, which is therefore sent once more. After a failed commit of several
+partitions nobody knows which of them were stored, so each is sent again alone, never lower.
 """
 
 from __future__ import annotations
@@ -192,6 +193,9 @@ class Commits:
                 state.bare = False
             if state.sent is entry:
                 state.sent = None
+            elif state.sent is None and self._partitions.get(partition) is state:
+                # A later one was answered before: what the broker has now is older than that.
+                self.retrying = True
 
     def _send_alone(self, states: Mapping[TopicPartition, _Committed], at: float) -> None:
         for partition, state in states.items():

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger
 from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.local.faults import error_code
 from tests.conftest import Eventually
+from tests.support.bare import await_coordinator, bare, start_at
 from tests.support.live import (
     Member,
     assert_clean,
@@ -78,6 +82,35 @@ def test_a_commit_that_is_refused_once_is_made_good_even_if_it_was_the_last(
     answers = [each for each in member.ledger.events if isinstance(each, CommitAnswered)]
     refused = any(not each.accepted for each in answers)
     assert refused is not retried_by_the_client
+
+
+def test_the_client_repeats_a_commit_behind_a_later_one(
+    cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    """So the order in which commits are sent is not the one in which they are stored."""
+    cluster.create_topic(topic, 1)
+    group = group_name()
+    cluster.move_coordinator(group, 1)
+    answered: list[int] = []
+
+    def on_commit(error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        assert error is None, "what the client repeats by itself it does not tell"
+        answered.append(partitions[0].offset)
+
+    with bare(cluster, group, on_commit=on_commit) as consumer:
+        await_coordinator(consumer, topic)
+        start_at(consumer, topic)
+        # The later one must be under way when the earlier is refused: a busy machine may miss it.
+        for earlier in range(1, 61, 2):
+            answered.clear()
+            cluster._push("OffsetCommit", 1, [(error_code("NOT_COORDINATOR"), 50)])
+            for position in (earlier, earlier + 1):
+                consumer.commit(offsets=[ClientPartition(topic, 0, position)], asynchronous=True)
+            eventually(lambda: (consumer.poll(0.05), len(answered))[1] == 2, 60.0)
+            if answered == [earlier + 1, earlier]:
+                break
+    assert answered == [earlier + 1, earlier]
+    assert committed(cluster, group, topic)[0] == earlier
 
 
 def test_a_commit_that_is_denied_halts_the_instance_and_says_what_to_grant(

@@ -159,6 +159,23 @@ def test_a_denied_commit_halts_with_what_to_grant_and_does_not_count(commits: Co
     assert len(commits.plan({P0: entry(1)}, 20.0)) == 1
 
 
+@pytest.mark.parametrize(("older", "newer"), [(entry(3), entry(5)), (entry(3), entry(3, "set"))])
+def test_a_commit_that_is_stored_over_a_later_one_is_followed_by_that_once_more(
+    commits: Commits, older: CommitEntry, newer: CommitEntry
+) -> None:
+    """The client sends one again by itself whose coordinator has moved."""
+    (first,) = commits.plan({P0: older}, 1.0)
+    (last,) = commits.plan({P0: newer}, 1.1)
+    commits.answered(CommitAnswered(last, ACCEPTED), 1.2)
+    commits.answered(CommitAnswered(first, ACCEPTED), 1.3)
+    assert commits.retry_now()
+    assert commits.due(1.3, changed=False, idle_since=None)
+    (again,) = commits.plan({P0: newer}, 1.3)
+    assert again.entries == {P0: newer}
+    commits.answered(CommitAnswered(again, ACCEPTED), 1.4)
+    assert not commits.due(9.0, changed=False, idle_since=None)
+
+
 def test_an_answer_for_an_earlier_epoch_changes_nothing_of_the_next(commits: Commits) -> None:
     (old,) = commits.plan({P0: entry(5, "set")}, 10.0)
     commits.forget([P0])

@@ -717,6 +717,33 @@ def test_a_member_that_the_group_has_thrown_out_commits_nothing_at_its_end(
     assert stage.sent() == ([] if thrown_out else [20])
 
 
+def test_a_stop_whose_last_commit_was_stored_before_the_one_under_way_sends_it_again(
+    stage: Stage,
+) -> None:
+    """A coordinator that moves makes the client send one again by itself, behind the later one."""
+    stage.step()
+    worker = stage.worker()
+    worker.start()
+    worker.finish()
+    worker.start()
+    stage.loop.commit()
+    assert stage.sent() == [11], "one is under way"
+    stage.on_wait = lambda: finish(worker)
+    poll = stage.client.poll
+
+    def answered(timeout: float) -> Record | None:
+        for commit in reversed(stage.client.commits):
+            if len(stage.client.commits) > 1 and commit in stage.core.commits.in_flight:
+                stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+        return poll(timeout)
+
+    stage.client.poll = answered  # type: ignore[method-assign]
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert report.clean
+    assert stage.sent() == [11, 12, 12]
+    assert stage.core.commits.committed(P0) == 12
+
+
 @pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])
 def test_a_last_commit_without_an_answer_is_not_clean(
     stage: Stage, hurried: bool, most: float
