@@ -275,6 +275,8 @@ def _baseline(tree: Tree, files: Sequence[str]) -> str:
     if not files:
         return "no test files"
     status, out = tree.test(files, BASELINE_LIMIT)
+    if status is None:
+        raise MutantError(f"the tests, without any mutant, did not end in {BASELINE_LIMIT:g} s")
     if status != 0:
         raise MutantError(
             f"the tests fail without any mutant, so nothing can be learnt: see to them first\n{out}"
