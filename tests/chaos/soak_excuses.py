@@ -1,0 +1,251 @@
+"""What the faults of a soak excuse, and what of the ledgers is left to be judged.
+
+Three kinds of excuse, each as narrow as the contract:
+
+- *Time*: while a broker is away, a member stands still or a killed one is mourned, a partition may
+  stand still.
+- *Repeats*: what somebody had settled and not got committed when it was killed, or when the group
+  took its partitions away, may run again. Nothing else may.
+- *Twilight*: a member that the group has taken for dead cannot know that until it is told. What it
+  ran in between is left out; to all others it must look as if it had been killed before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kafka_keyshared.audit.ledger import (
+    CommitAnswered,
+    CommitSent,
+    Ended,
+    Event,
+    MemoryLedger,
+    OwnershipChanged,
+    Started,
+)
+from kafka_keyshared.model import TopicPartition
+from tests.chaos.soak_evidence import NEVER, NS, Evidence, Fault, Life, Spans, united
+from tests.chaos.soak_schedule import HARD
+
+RECOVERY = 10.0
+"""Seconds after the session in which somebody may learn that the group took him for dead."""
+
+JOINING = 15.0
+"""Seconds that a process needs until it has its first partitions, on a machine that does much."""
+
+FORGETTING = 1.0
+
+OUTLASTED = 4.5
+"""Seconds that a handler has run for at least when a revoke gives up on it: 5 s is its deadline."""
+
+
+def aftermath(evidence: Evidence, fault: Fault) -> tuple[int, int]:
+    """Return from when to when a fault explains what is lost or late."""
+    session = int((evidence.scenario.session + RECOVERY) * NS)
+    if fault.what == "nap":
+        session = int(RECOVERY * NS)
+    return fault.start, min(NEVER, fault.end + session)
+
+
+def excused_times(evidence: Evidence, partition: TopicPartition) -> Spans:
+    """Return the times in which the partition may stand still."""
+    # A session and no more: what it takes to find together again is in the limit. Faults follow
+    # each other so closely that with more nothing would ever be without excuse.
+    session = int(evidence.scenario.session * NS)
+    spans = []
+    for fault in evidence.faults:
+        end = fault.end + (session if fault.what in HARD else 0)
+        if fault.partitions is not None and partition not in fault.partitions:
+            # Others go on at once, but for the group's own broker, which may be the one.
+            end = min(end, fault.start + session)
+        spans.append((fault.start, min(NEVER, end)))
+    return united([*spans, *_unread(evidence, partition.topic)])
+
+
+def _unread(evidence: Evidence, topic: str) -> Spans:
+    """Return when nobody read the topic, or whoever did was only just starting or ending."""
+    reading = [
+        (_joined(evidence, life), life.asked or life.end)
+        for life in evidence.lives
+        if life.topic == topic
+    ]
+    here = united((start, end) for start, end in reading if start < end)
+    edges = [evidence.start, *(edge for span in here for edge in span), NEVER]
+    return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+
+
+def _joined(evidence: Evidence, life: Life) -> int:
+    """Return when it had its first partitions, or should have had them."""
+    assigned = (
+        event.at
+        for ledger in evidence.ledgers
+        if ledger.incarnation == life.name
+        for event in ledger.events
+        if isinstance(event, OwnershipChanged)
+    )
+    return min([life.start + int(JOINING * NS), *itertools.islice(assigned, 1)])
+
+
+@dataclass
+class Losses:
+    """When an incarnation could not commit what it had settled: by partition, or as a whole."""
+
+    whole: dict[str, list[int]] = field(default_factory=dict)
+    parts: dict[tuple[str, TopicPartition], list[int]] = field(default_factory=dict)
+
+    def after(self, incarnation: str, partition: TopicPartition, at: int) -> int | None:
+        """Return the first loss at or after that time; None where there was none."""
+        times = [
+            *self.whole.get(incarnation, ()),
+            *self.parts.get((incarnation, partition), ()),
+        ]
+        return min((time for time in times if time >= at), default=None)
+
+
+def losses(evidence: Evidence) -> Losses:
+    """Return every loss that a fault explains."""
+    found = Losses()
+    for life in evidence.lives:
+        if life.killed or (life.asked is not None and _in_outage(evidence, life.asked, life.end)):
+            found.whole.setdefault(life.name, []).append(life.end)
+    for ledger in evidence.ledgers:
+        for event in ledger.events:
+            if not isinstance(event, OwnershipChanged) or event.change == "assigned":
+                continue
+            if _why(evidence, ledger.incarnation, event) is not None:
+                place = ledger.incarnation, TopicPartition(event.topic, event.partition)
+                found.parts.setdefault(place, []).append(event.at)
+    return found
+
+
+def _in_outage(evidence: Evidence, start: int, end: int) -> bool:
+    spans = [aftermath(evidence, fault) for fault in evidence.faults if fault.outage]
+    return any(first <= end and start <= last for first, last in spans)
+
+
+def _why(evidence: Evidence, incarnation: str, event: OwnershipChanged) -> Fault | None:
+    """Return the fault for which the incarnation was not heard when it gave the partition up."""
+    for fault in evidence.faults:
+        start, end = aftermath(evidence, fault)
+        itself = fault.who == incarnation and event.change == "lost"
+        if (itself or fault.outage) and start <= event.at <= end:
+            return fault
+    return None
+
+
+@dataclass
+class Twilight:
+    """A time in which nothing counts that the incarnation did in the partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+def twilights(evidence: Evidence, ledger: MemoryLedger) -> list[Twilight]:
+    """Return what was done by somebody who had lost the partition and had not been told.
+
+    It begins with the fault, or with the last commit sent that was accepted all the same; it ends
+    when the partition has been forgotten.
+    """
+    found: dict[tuple[TopicPartition, int], Twilight] = {}
+    for event in ledger.events:
+        if not isinstance(event, OwnershipChanged) or event.change != "lost":
+            continue
+        fault = _why(evidence, ledger.incarnation, event)
+        if fault is None:
+            continue
+        partition = TopicPartition(event.topic, event.partition)
+        start = max(fault.start, _last_accepted(ledger, partition, event.at))
+        one = found.setdefault((partition, start), Twilight(partition, start, event.at))
+        one.end = max(one.end, event.at + int(FORGETTING * NS))
+    return list(found.values())
+
+
+def _last_accepted(ledger: MemoryLedger, partition: TopicPartition, before: int) -> int:
+    accepted = {e.commit for e in ledger.events if isinstance(e, CommitAnswered) and e.accepted}
+    sent = (
+        event.at
+        for event in ledger.events
+        if isinstance(event, CommitSent)
+        and event.commit in accepted
+        and (event.topic, event.partition) == partition
+        and event.at <= before
+    )
+    return max(sent, default=0)
+
+
+def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
+    """Return the ledger without what was done in twilight; what ran then is cut short.
+
+    Cut short is also what a revoke gave up on at its deadline: that may run again by the contract.
+    """
+    dark = twilights(evidence, ledger)
+    revoked = [
+        (TopicPartition(event.topic, event.partition), event.at)
+        for event in ledger.events
+        if isinstance(event, OwnershipChanged) and event.change == "revoked"
+    ]
+    left = MemoryLedger(ledger.incarnation)
+    gone: set[int] = set()
+    begun: dict[int, Started] = {}
+    for event in sorted(ledger.events, key=lambda e: getattr(e, "at", None) or 0):
+        place = _place(event, begun)
+        if isinstance(event, Started):
+            begun[event.attempt] = event
+        now = _within(dark, place, event)
+        if isinstance(event, Started | CommitSent):
+            if now is not None:
+                gone.add(_number(event))
+                continue
+        elif isinstance(event, Ended | CommitAnswered) and _number(event) in gone:
+            continue
+        cut = None
+        if isinstance(event, Ended) and place is not None:
+            cut = _cut_short(dark, revoked, place, begun[event.attempt].at, event.at)
+        if isinstance(event, Ended) and cut is not None:
+            # As if it had been killed then: settled by nobody.
+            left.events.append(msgspec.structs.replace(event, outcome="failed", at=cut))
+        else:
+            left.events.append(event)
+    return left
+
+
+def _cut_short(
+    dark: Iterable[Twilight],
+    revoked: Iterable[tuple[TopicPartition, int]],
+    place: TopicPartition,
+    start: int,
+    end: int,
+) -> int | None:
+    """Return when a handler call ceased to count, if it did."""
+    deadline = int(OUTLASTED * NS)
+    cuts = [t.start for t in dark if t.partition == place and start <= t.start < end]
+    cuts += [at for each, at in revoked if each == place and start + deadline <= at < end]
+    return min(cuts, default=None)
+
+
+def _number(event: Started | Ended | CommitSent | CommitAnswered) -> int:
+    return event.attempt if isinstance(event, Started | Ended) else event.commit
+
+
+def _place(event: Event, begun: dict[int, Started]) -> TopicPartition | None:
+    if isinstance(event, Ended):
+        start = begun.get(event.attempt)
+        return None if start is None else TopicPartition(start.topic, start.partition)
+    if isinstance(event, CommitAnswered | OwnershipChanged):
+        return None
+    return TopicPartition(event.topic, event.partition)
+
+
+def _within(
+    dark: Iterable[Twilight], place: TopicPartition | None, event: Event
+) -> Twilight | None:
+    at = getattr(event, "at", None)
+    if place is None or at is None:
+        return None
+    return next((t for t in dark if t.partition == place and t.start < at <= t.end), None)

@@ -1,0 +1,541 @@
+"""The judge of a soak, fed with prepared evidence: what it must find, and what it must let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_keyshared.audit.ledger import (
+    CommitAnswered,
+    CommitSent,
+    DeadLettered,
+    Ended,
+    Event,
+    MemoryLedger,
+    Outcome,
+    Ownership,
+    OwnershipChanged,
+    Produced,
+    Started,
+)
+from kafka_keyshared.model import TopicPartition
+from tests.chaos.soak_evidence import NS, Evidence, Fault, Life, outside, united
+from tests.chaos.soak_judge import Verdict, context, judged
+from tests.chaos.soak_schedule import ALWAYS, BLOCKED, MAIN, Step, scenario_of
+from tests.support.commits import Stored
+
+P0 = TopicPartition(MAIN, 0)
+CLEAN = "stopped in 0.10 s: drained; committed; 0 records received and left undone"
+END = 200.0
+
+
+def ns(seconds: float) -> int:
+    return int((1_000 + seconds) * NS)
+
+
+class Tale:
+    """A soak that is told instead of run; all times in seconds since its start."""
+
+    def __init__(self) -> None:
+        self.evidence = Evidence(
+            scenario_of(1, END, protocol="eager", brokers=1),
+            MemoryLedger("producer"),
+            [],
+            {},
+            [],
+            [],
+            ns(0),
+            ns(END - 20),
+            ns(END),
+            True,
+        )
+        self._number = 0
+
+    def member(self, name: str, *, topic: str = MAIN, till: float = END, status: int = 0) -> Life:
+        """Somebody who has all partitions from the beginning, and is stopped at the end."""
+        life = Life(name, topic, 2, ns(-20), ns(till), False, ns(till + 0.5), status, CLEAN)
+        self.evidence.lives.append(life)
+        self.evidence.ledgers.append(MemoryLedger(name))
+        return life
+
+    def write(
+        self, offset: int, at: float, key: bytes | None = b"k", place: TopicPartition = P0
+    ) -> None:
+        self.evidence.producer.events.append(Produced(*place, offset, key))
+        self.evidence.written.setdefault(place, []).append((ns(at), offset + 1))
+
+    def run(
+        self,
+        who: str,
+        offset: int,
+        at: float,
+        till: float | None = None,
+        outcome: Outcome | None = "ok",
+        *,
+        key: bytes | None = b"k",
+        place: TopicPartition = P0,
+    ) -> None:
+        self._number += 1
+        self._put(who, Started(self._number, *place, offset, key, 1, ns(at)))
+        if outcome is not None:
+            end = ns(at + 0.01 if till is None else till)
+            self._put(who, Ended(self._number, outcome, end))
+
+    def commit(
+        self,
+        who: str,
+        position: int,
+        at: float,
+        *,
+        accepted: bool = True,
+        place: TopicPartition = P0,
+    ) -> None:
+        self._number += 1
+        self._put(who, CommitSent(self._number, *place, position, (), ns(at)))
+        if accepted:
+            self._put(who, CommitAnswered(self._number, True, ns(at + 0.01)))
+
+    def owner(self, who: str, change: Ownership, at: float, place: TopicPartition = P0) -> None:
+        self._put(who, OwnershipChanged(*place, change, ns(at)))
+
+    def letter(self, who: str | None, offset: int, at: float) -> None:
+        if who is not None:
+            self._put(who, DeadLettered(*P0, offset, ns(at)))
+        if self.evidence.letters is None:
+            self.evidence.letters = MemoryLedger("letters")
+        self.evidence.letters.events.append(DeadLettered(*P0, offset, None))
+
+    def kill(self, who: str, at: float) -> None:
+        life = self.evidence.life(who)
+        assert life is not None
+        life.killed, life.asked, life.end, life.status = True, None, ns(at), -9
+        self.evidence.faults.append(Fault("kill", who, ns(at), ns(at)))
+
+    def _put(self, who: str, event: Event) -> None:
+        next(each for each in self.evidence.ledgers if each.incarnation == who).events.append(event)
+
+    def verdict(self) -> Verdict:
+        return judged(self.evidence)
+
+
+def steady(tale: Tale, who: str = "a", *, till: float = END, first: int = 0, at: float = 0) -> int:
+    """One record a second, each done and committed; returns the offset after the last."""
+    offset = first
+    while at < till:
+        tale.write(offset, at)
+        tale.run(who, offset, at + 0.2)
+        tale.commit(who, offset + 1, at + 0.5)
+        offset, at = offset + 1, at + 1.0
+    return offset
+
+
+@pytest.fixture
+def tale() -> Tale:
+    told = Tale()
+    told.member("a")
+    return told
+
+
+def assert_found(tale: Tale, *rules: str, naming: str = "") -> None:
+    verdict = tale.verdict()
+    assert verdict.rules() == set(rules), verdict.violations
+    assert naming in verdict.violations[0].text
+
+
+def test_a_run_in_which_nothing_went_wrong_is_clean(tale: Tale) -> None:
+    steady(tale)
+    verdict = tale.verdict()
+    assert verdict.clean, verdict.violations
+    assert verdict.judgement.totals.ok == END
+    assert [each.partition for each in verdict.still] == [P0]
+    assert 0.1 < verdict.still[0].seconds < 1.0
+
+
+# --- loss, order, overlap, commits ---
+
+
+def test_a_record_that_was_never_started_is_lost(tale: Tale) -> None:
+    end = steady(tale)
+    tale.write(end, END - 1)
+    assert_found(
+        tale, "lost", naming="main-0@200 (key b'k') was written, never settled, and was never"
+    )
+
+
+def test_a_record_of_a_blocked_key_is_not_lost(tale: Tale) -> None:
+    steady(tale)
+    place, key = TopicPartition(BLOCKED, 0), ALWAYS + b"1"
+    tale.member("b", topic=BLOCKED)
+    tale.write(0, 10, key, place)
+    tale.run("b", 0, 11, outcome="failed", key=key, place=place)
+    tale.write(1, 12, key, place)
+    assert tale.verdict().clean
+
+
+def test_the_record_behind_a_blocked_one_is_out_of_order(tale: Tale) -> None:
+    steady(tale)
+    place, key = TopicPartition(BLOCKED, 0), ALWAYS + b"1"
+    tale.member("b", topic=BLOCKED)
+    for offset in (0, 1):
+        tale.write(offset, 10, key, place)
+        tale.run("b", offset, 11 + offset, outcome="failed", key=key, place=place)
+    assert_found(tale, "order_violations", naming="blocked-0@0")
+
+
+def test_two_records_of_a_key_in_the_wrong_order_are_found(tale: Tale) -> None:
+    end = steady(tale, till=END - 5)
+    for offset in (end, end + 1):
+        tale.write(offset, END - 4)
+    tale.run("a", end + 1, END - 3)
+    tale.run("a", end, END - 2)
+    tale.commit("a", end + 2, END - 1)
+    assert_found(tale, "order_violations", naming=f"main-0@{end}")
+
+
+def test_two_records_of_a_key_at_once_are_found(tale: Tale) -> None:
+    tale.member("b")
+    end = steady(tale, till=END - 5)
+    tale.write(end, END - 4)
+    tale.write(end + 1, END - 4)
+    tale.run("a", end, END - 3, END - 2)
+    tale.run("b", end + 1, END - 2.5, END - 1)
+    tale.commit("b", end + 2, END - 0.5)
+    assert "overlaps" in tale.verdict().rules()
+
+
+def test_a_commit_past_what_is_undone_is_found(tale: Tale) -> None:
+    end = steady(tale, till=END - 5)
+    tale.write(end, END - 4)
+    tale.commit("a", end + 1, END - 3)
+    tale.run("a", end, END - 2)
+    assert_found(tale, "commits_past_unsettled", naming=f"main-0@{end}")
+
+
+def test_a_position_that_fell_at_the_broker_is_found(tale: Tale) -> None:
+    steady(tale)
+    tale.evidence.stored = [Stored(P0, 5), Stored(P0, 4)]
+    assert_found(tale, "commit_sequence_falls", naming="4 was stored after 5")
+
+
+# --- repeats ---
+
+
+def handed_over(tale: Tale) -> None:
+    """Half is done by ``a``, whose last record no commit covers; ``b`` does that again."""
+    tale.member("b")
+    end = steady(tale, till=100)
+    tale.write(end, 100)
+    tale.run("a", end, 100.2)
+    tale.run("b", end, 110)
+    tale.commit("b", end + 1, 110.5)
+    steady(tale, "b", first=end + 1, at=111)
+
+
+def test_what_runs_again_after_a_clean_stop_is_found(tale: Tale) -> None:
+    handed_over(tale)
+    tale.evidence.lives[0].asked, tale.evidence.lives[0].end = ns(101), ns(102)
+    assert_found(
+        tale, "repeats", naming="main-0@100 (key b'k') was settled by a and ran again in b"
+    )
+
+
+def test_what_runs_again_after_a_kill_is_excused(tale: Tale) -> None:
+    handed_over(tale)
+    tale.kill("a", 101)
+    verdict = tale.verdict()
+    assert verdict.clean, verdict.violations
+    assert verdict.repeats == {"a": 1}
+    assert verdict.cut_off["a"] == "killed at 101.0 s"
+
+
+def test_a_kill_does_not_excuse_what_ran_again_before_it(tale: Tale) -> None:
+    handed_over(tale)
+    tale.kill("a", 115)
+    assert_found(tale, "repeats")
+
+
+def test_no_kill_excuses_what_a_commit_had_covered(tale: Tale) -> None:
+    handed_over(tale)
+    tale.commit("a", 101, 100.5)
+    tale.kill("a", 101)
+    assert_found(tale, "duplicates_after_commit", naming="main-0@100")
+
+
+def test_more_repeats_from_before_the_last_commit_than_workers_are_found(tale: Tale) -> None:
+    tale.member("b")
+    for offset in range(4):
+        tale.write(offset, 0, None)
+        tale.run("a", offset, 1, key=None)
+    tale.commit("a", 0, 2)
+    tale.kill("a", 3)
+    for offset in range(4):
+        tale.run("b", offset, 5, key=None)
+    tale.commit("b", 4, 6)
+    steady(tale, "b", first=4, at=7)
+    assert_found(tale, "stragglers", naming="4 records that a")
+
+
+@pytest.mark.parametrize("why", ["", "kill", "outage", "another outage"])
+def test_a_second_dead_letter_needs_a_crash_or_an_outage(tale: Tale, why: str) -> None:
+    tale.member("b")
+    end = steady(tale, till=100)
+    tale.write(end, 100)
+    tale.run("a", end, 100.2, outcome="failed")
+    tale.letter(None, end, 100.3)
+    tale.run("b", end, 110, outcome="failed")
+    tale.letter("b", end, 110.2)
+    tale.commit("b", end + 1, 110.5)
+    steady(tale, "b", first=end + 1, at=111)
+    if why == "kill":
+        tale.kill("a", 100.5)
+    elif why:
+        began = 101.0 if why == "outage" else 130.0
+        tale.evidence.faults.append(Fault("kill broker", "1", ns(began), ns(began + 5)))
+    if why in ("kill", "outage"):
+        assert tale.verdict().clean, tale.verdict().violations
+    else:
+        assert_found(tale, "letters", naming="has 2 dead letters")
+
+
+# --- a member that the group has taken for dead ---
+
+
+def stood_still(tale: Tale) -> None:
+    """``a`` stands still from 100 s on; when it wakes at 120 s, ``b`` has the partition."""
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=100)
+    tale.member("b")
+    tale.owner("b", "assigned", 110)
+    tale.write(end, 99.5)
+    tale.write(end + 1, 99.5)
+    tale.run("a", end, 99.9, 120.1)
+    tale.run("b", end, 110, 120.5)
+    tale.run("a", end + 1, 120.2)
+    tale.owner("a", "lost", 120.4)
+    tale.run("b", end + 1, 120.6)
+    tale.commit("b", end + 2, 120.9)
+    steady(tale, "b", first=end + 2, at=121)
+
+
+def test_what_a_member_did_before_it_was_told_does_not_count(tale: Tale) -> None:
+    stood_still(tale)
+    tale.evidence.faults.append(Fault("coma", "a", ns(100), ns(120)))
+    verdict = tale.verdict()
+    assert verdict.clean, verdict.violations
+    assert verdict.judgement.totals.unfinished_attempts == 0
+
+
+def test_the_same_without_a_fault_is_found(tale: Tale) -> None:
+    stood_still(tale)
+    assert {"overlaps", "repeats"} <= tale.verdict().rules()
+
+
+def test_a_record_that_ran_through_the_loss_of_its_partition_is_settled_by_nobody(
+    tale: Tale,
+) -> None:
+    stood_still(tale)
+    tale.evidence.faults.append(Fault("coma", "a", ns(100), ns(120)))
+    tale.write(300, 99.5, b"other")
+    tale.run("a", 300, 99.8, 140, key=b"other")
+    tale.run("b", 300, 125, 126, key=b"other")
+    tale.commit("b", 301, 199)
+    verdict = tale.verdict()
+    assert not verdict.rules() & {"overlaps", "repeats", "order_violations"}, verdict.violations
+
+
+@pytest.mark.parametrize(("began", "excused"), [(90.0, True), (97.0, False)])
+def test_only_what_outlasts_the_revoke_may_run_beside_its_new_owner(
+    tale: Tale, began: float, excused: bool
+) -> None:
+    tale.member("b")
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=90)
+    tale.write(end, 90)
+    tale.run("a", end, began, 120)
+    tale.owner("a", "revoked", 100)
+    tale.owner("b", "assigned", 101)
+    tale.run("b", end, 102, 103)
+    tale.commit("b", end + 1, 104)
+    steady(tale, "b", first=end + 1, at=105)
+    assert tale.verdict().rules() == (set() if excused else {"overlaps"})
+
+
+@pytest.mark.parametrize(("till", "excused"), [(None, True), (END + 20, False)])
+def test_a_stop_may_give_up_only_on_what_outlasts_it(
+    tale: Tale, till: float | None, excused: bool
+) -> None:
+    end = steady(tale)
+    life = tale.evidence.lives[0]
+    rude(life)
+    life.end = ns(END + 26)
+    tale.write(end, END - 1, ALWAYS, TopicPartition(BLOCKED, 0))
+    outcome: Outcome | None = None if till is None else "failed"
+    tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=TopicPartition(BLOCKED, 0))
+    assert tale.verdict().rules() == (set() if excused else {"stops"})
+
+
+# --- progress ---
+
+
+def pause(tale: Tale, *, waiting: bool = True) -> None:
+    """Nothing is done from 50 to 90 s; with ``waiting`` there is something to be done."""
+    end = steady(tale, till=50)
+    if waiting:
+        tale.write(end, 50)
+    else:
+        end -= 1
+        tale.write(end + 1, 89.9)
+        end += 1
+    tale.run("a", end, 90)
+    tale.commit("a", end + 1, 90.5)
+    steady(tale, first=end + 1, at=91)
+
+
+def test_a_partition_that_stands_still_is_found(tale: Tale) -> None:
+    pause(tale)
+    assert_found(tale, "stand-still", naming="main-0 stood still from 50.0 to 90.0 s (40.0 s of it")
+
+
+def test_a_partition_without_work_does_not_stand_still(tale: Tale) -> None:
+    pause(tale, waiting=False)
+    assert tale.verdict().clean, tale.verdict().violations
+
+
+def test_a_partition_that_never_got_on_is_found(tale: Tale) -> None:
+    steady(tale)
+    tale.write(0, 100, b"other", TopicPartition(MAIN, 5))
+    verdict = tale.verdict()
+    assert verdict.rules() == {"lost", "stand-still"}
+    assert "main-5 stood still from 100.0 to 200.0 s" in verdict.violations[0].text
+
+
+def test_a_partition_in_which_only_a_blocked_key_is_left_does_not_stand_still(tale: Tale) -> None:
+    steady(tale)
+    tale.member("b", topic=BLOCKED)
+    tale.write(0, 10, ALWAYS, TopicPartition(BLOCKED, 0))
+    tale.run("b", 0, 11, outcome="failed", key=ALWAYS, place=TopicPartition(BLOCKED, 0))
+    assert tale.verdict().clean, tale.verdict().violations
+
+
+@pytest.mark.parametrize(
+    ("fault", "excused"),
+    [
+        (Fault("kill broker", "1", ns(55), ns(70)), True),
+        (Fault("coma", "b", ns(50), ns(62)), True),
+        (Fault("kill", "b", ns(60), ns(60)), False),
+        (Fault("nap", "b", ns(40), ns(42)), False),
+        (Fault("kill broker", "1", ns(20), ns(25)), False),
+        # Another partition's only broker: the others get no more than a session.
+        (Fault("kill broker", "1", ns(50), ns(90), frozenset({TopicPartition(MAIN, 1)})), False),
+        (Fault("kill broker", "1", ns(30), ns(90), frozenset({P0})), True),
+    ],
+)
+def test_only_what_a_fault_explains_is_excused(tale: Tale, fault: Fault, excused: bool) -> None:
+    pause(tale)
+    tale.evidence.faults.append(fault)
+    assert tale.verdict().rules() == (set() if excused else {"stand-still"})
+
+
+def test_a_topic_that_nobody_reads_does_not_stand_still(tale: Tale) -> None:
+    pause(tale)
+    tale.evidence.lives.clear()
+    tale.member("c", till=51)
+    tale.member("d").start = ns(70)
+    tale.evidence.ledgers.append(tale.evidence.ledgers.pop(0))
+    assert tale.verdict().clean, tale.verdict().violations
+
+
+def test_what_is_done_and_never_committed_is_found(tale: Tale) -> None:
+    for offset in range(100):
+        tale.write(offset, offset)
+        tale.run("a", offset, offset + 0.2)
+        if offset < 50:
+            tale.commit("a", offset + 1, offset + 0.5)
+    assert_found(tale, "behind", naming="main-0@50 was safe to commit at 50.2 s and not committed")
+
+
+def test_what_a_crash_undid_is_late_only_from_when_it_was_done_again(tale: Tale) -> None:
+    tale.member("b")
+    end = steady(tale, till=50)
+    tale.write(end, 50)
+    tale.run("a", end, 50.1)
+    tale.kill("a", 50.2)
+    tale.write(end + 1, 50.5)
+    for offset, at in ((end, 115.0), (end + 1, 52.0)):
+        tale.run("b", offset, at, key=b"b%d" % offset)
+    tale.commit("b", end + 2, 116)
+    steady(tale, "b", first=end + 2, at=117)
+    assert "behind" not in tale.verdict().rules()
+
+
+# --- processes ---
+
+
+def rude(life: Life) -> None:
+    life.status, life.last_words = 1, "gave up on 1 running"
+
+
+def slow(life: Life) -> None:
+    life.end = ns(END + 40)
+
+
+def alone(life: Life) -> None:
+    life.asked = None
+
+
+def fat(life: Life) -> None:
+    life.memory = [(ns(1), 50.0), (ns(100), 900.0), (ns(150), 60.0)]
+
+
+@pytest.mark.parametrize(
+    ("how", "rule", "naming"),
+    [
+        (rude, "stops", "stopped with 1 although nothing was wrong"),
+        (slow, "stops", "took 40.0 s to stop"),
+        (alone, "ends", "ended by itself"),
+        (fat, "memory", "a took 900 MiB"),
+    ],
+)
+def test_a_process_that_misbehaves_is_found(
+    tale: Tale, how: Callable[[Life], None], rule: str, naming: str
+) -> None:
+    steady(tale)
+    how(tale.evidence.lives[0])
+    assert_found(tale, rule, naming=naming)
+
+
+def test_an_outage_excuses_a_stop_without_its_commit_and_not_one_without_end(tale: Tale) -> None:
+    steady(tale)
+    tale.evidence.faults.append(Fault("kill broker", "1", ns(END - 1), ns(END + 60)))
+    rude(tale.evidence.lives[0])
+    assert tale.verdict().clean, tale.verdict().violations
+    slow(tale.evidence.lives[0])
+    assert_found(tale, "stops", naming="took 40.0 s to stop")
+
+
+def test_work_that_was_left_at_the_end_is_found(tale: Tale) -> None:
+    steady(tale)
+    tale.evidence.drained = False
+    assert_found(tale, "drain")
+
+
+def test_the_context_tells_the_records_story_and_what_was_done(tale: Tale) -> None:
+    handed_over(tale)
+    tale.evidence.logs["b"] = f"{ns(109) / NS:.3f} INFO assigned main-0\n"
+    tale.evidence.steps = [(ns(101), Step(101, "stop", "a")), (ns(10), Step(10, "grow", amount=9))]
+    verdict = tale.verdict()
+    told = "\n".join(context(tale.evidence, verdict.violations[0]))
+    assert "100.200 s: started in a, ended ok" in told
+    assert "110.000 s: started in b" in told
+    assert "109.0 s b: INFO assigned main-0" in told
+    assert "101.0 s stop a" in told
+    assert "grow" not in told
+
+
+def test_times_are_measured_outside_spans() -> None:
+    spans = united([(5, 8), (1, 3), (7, 9)])
+    assert spans == [(1, 3), (5, 9)]
+    assert outside(0, 10, spans) == 4
+    assert outside(2, 6, spans) == 2
+    assert outside(5, 9, spans) == 0
