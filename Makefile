@@ -12,7 +12,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka test lint types suites parts mutants coverage docs format verify wheel clean
+.PHONY: help demo kafka test lint types suites parts mutants coverage docs format soak verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -61,6 +61,11 @@ docs: $(VENV)/.installed-test ## Write the generated pages and build the documen
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+soak: $(VENV)/.installed-test ## Ten minutes of every fault, judged (MINUTES=20 SEED=7 and more)
+	@$(BIN)/python tests/setup/parts.py kafka
+	@$(BIN)/python -m tests.chaos.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(PROTOCOL),--protocol $(PROTOCOL)) $(if $(BROKERS),--brokers $(BROKERS))
 
 verify: $(VENV)/.installed-test parts ## Take the full measurements (long)
 	$(BIN)/python tests/benchmarks/verify.py

@@ -155,7 +155,7 @@ def test_an_instance_that_had_to_halt_does_not_end_as_a_success() -> None:
     def halting(loop: Loop) -> None:
         loop.halted = "planted"
 
-    app = KeyShared(CONF, ["orders"], hooks=Hooks(client=Offline, stepped=halting))
+    app = KeyShared(CONF, ["orders"], hooks=OfflineBroker(stepped=halting).hooks)
     app.handler(lambda record: None)
     assert app.run() == 1
     assert app.report is not None
