@@ -92,18 +92,21 @@ def _joined(evidence: Evidence, life: Life) -> int:
 
 @dataclass
 class Losses:
-    """When an incarnation could not commit what it had settled: by partition, or as a whole."""
+    """When an incarnation could not commit what it had settled: by partition, or as a whole.
 
-    whole: dict[str, list[int]] = field(default_factory=dict)
-    parts: dict[tuple[str, TopicPartition], list[int]] = field(default_factory=dict)
+    Each loss is when the incarnation was told, and from when on others may have had the partition.
+    """
 
-    def after(self, incarnation: str, partition: TopicPartition, at: int) -> int | None:
-        """Return the first loss at or after that time; None where there was none."""
-        times = [
+    whole: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    parts: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = field(default_factory=dict)
+
+    def after(self, incarnation: str, partition: TopicPartition, at: int) -> tuple[int, int] | None:
+        """Return the first loss of which was told at or after that time; None without one."""
+        found = [
             *self.whole.get(incarnation, ()),
             *self.parts.get((incarnation, partition), ()),
         ]
-        return min((time for time in times if time >= at), default=None)
+        return min((loss for loss in found if loss[0] >= at), default=None)
 
 
 def losses(evidence: Evidence) -> Losses:
@@ -111,14 +114,18 @@ def losses(evidence: Evidence) -> Losses:
     found = Losses()
     for life in evidence.lives:
         if life.killed or (life.asked is not None and _in_outage(evidence, life.asked, life.end)):
-            found.whole.setdefault(life.name, []).append(life.end)
+            # Told or not: a member that is asked to leave in an outage may be thought to be gone.
+            begun = life.end if life.killed else (life.asked or life.end)
+            found.whole.setdefault(life.name, []).append((life.end, begun))
     for ledger in evidence.ledgers:
         for event in ledger.events:
             if not isinstance(event, OwnershipChanged) or event.change == "assigned":
                 continue
-            if _why(evidence, ledger.incarnation, event) is not None:
+            fault = _why(evidence, ledger.incarnation, event)
+            if fault is not None:
                 place = ledger.incarnation, TopicPartition(event.topic, event.partition)
-                found.parts.setdefault(place, []).append(event.at)
+                begun = fault.start if event.change == "lost" else event.at
+                found.parts.setdefault(place, []).append((event.at, begun))
     return found
 
 

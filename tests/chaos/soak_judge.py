@@ -160,23 +160,23 @@ def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
     for trail in trace.all_trails():
         for settler, tried, when, again, who in _settled_and_run_again(trail):
             loss = lost.after(settler, trail.partition, tried)
-            if loss is None or loss > again:
+            if loss is None or loss[1] > again:
                 words = f"{trail} was settled by {settler} and ran again in {who}"
                 unexcused.append((again, words))
                 continue
             verdict.repeats[settler] += 1
-            stragglers[settler, loss] += when < _last_sent(trace, trail, settler, loss)
+            stragglers[settler, loss[0]] += when < _last_sent(trace, trail, settler, loss[0])
     if unexcused:
         at, words = min(unexcused)
         verdict.violations.append(Violation("repeats", words, at, len(unexcused)))
-    for (settler, loss), count in stragglers.items():
+    for (settler, told), count in stragglers.items():
         life = evidence.life(settler)
         if life is not None and count > life.workers:
             words = (
                 f"{count} records that {settler} ({life.workers} workers) had settled before its "
                 "last accepted commit ran again"
             )
-            verdict.violations.append(Violation("stragglers", words, loss, count))
+            verdict.violations.append(Violation("stragglers", words, told, count))
     for settler in verdict.repeats:
         verdict.cut_off[settler] = _why(evidence, settler)
 

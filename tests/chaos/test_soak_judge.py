@@ -326,6 +326,20 @@ def test_what_a_member_did_before_it_was_told_does_not_count(tale: Tale) -> None
     assert verdict.judgement.totals.unfinished_attempts == 0
 
 
+@pytest.mark.parametrize(("settled", "again", "excused"), [(99.8, 112, True), (92, 98, False)])
+def test_what_it_had_not_committed_may_run_again_from_when_it_stood_still(
+    tale: Tale, settled: float, again: float, excused: bool
+) -> None:
+    """Others get the partition long before it is told; but nobody before it stood still."""
+    stood_still(tale)
+    tale.evidence.faults.append(Fault("coma", "a", ns(100), ns(120)))
+    tale.write(300, 90, None)
+    tale.run("a", 300, settled - 0.1, settled, key=None)
+    tale.run("b", 300, again, key=None)
+    tale.commit("b", 301, 199)
+    assert ("repeats" in tale.verdict().rules()) is not excused
+
+
 def test_the_same_without_a_fault_is_found(tale: Tale) -> None:
     stood_still(tale)
     assert {"overlaps", "repeats"} <= tale.verdict().rules()
