@@ -170,7 +170,21 @@ def twilights(evidence: Evidence, ledger: MemoryLedger) -> list[Twilight]:
         start = max(fault.start, _last_accepted(ledger, partition, event.at))
         one = found.setdefault((partition, start), Twilight(partition, start, event.at))
         one.end = max(one.end, event.at + int(FORGETTING * NS))
+        one.end = min(one.end, _next_assigned(ledger, partition, event.at))
     return list(found.values())
+
+
+def _next_assigned(ledger: MemoryLedger, partition: TopicPartition, after: int) -> int:
+    """Return when the incarnation got the partition again, which may be at once."""
+    times = (
+        event.at
+        for event in ledger.events
+        if isinstance(event, OwnershipChanged)
+        and event.change == "assigned"
+        and (event.topic, event.partition) == partition
+        and event.at > after
+    )
+    return min(times, default=NEVER)
 
 
 def _last_accepted(ledger: MemoryLedger, partition: TopicPartition, before: int) -> int:

@@ -326,6 +326,21 @@ def test_what_a_member_did_before_it_was_told_does_not_count(tale: Tale) -> None
     assert verdict.judgement.totals.unfinished_attempts == 0
 
 
+def test_what_it_did_after_it_got_the_partition_again_counts(tale: Tale) -> None:
+    """A broker stood still, everybody was told, and everybody got back what he had at once."""
+    tale.owner("a", "assigned", -5)
+    tale.owner("a", "lost", 120.4)
+    tale.owner("a", "lost", 120.42)
+    tale.owner("a", "assigned", 120.45)
+    end = steady(tale, till=100)
+    tale.write(end, 100.5)
+    tale.run("a", end, 120.5)
+    tale.commit("a", end + 1, 120.8)
+    steady(tale, first=end + 1, at=121)
+    tale.evidence.faults.append(Fault("freeze broker", "1", ns(100), ns(120)))
+    assert tale.verdict().clean, tale.verdict().violations
+
+
 @pytest.mark.parametrize(("settled", "again", "excused"), [(99.8, 112, True), (92, 98, False)])
 def test_what_it_had_not_committed_may_run_again_from_when_it_stood_still(
     tale: Tale, settled: float, again: float, excused: bool
