@@ -97,7 +97,7 @@ def test_the_year_of_flights(
     assert found["hottest_keys"][0] == {"key": "N725MQ", "records": 575, "share": 0.001584}
     assert found["hottest_share"] == pytest.approx(575 / data.RECORDS, rel=1e-3)
     # What the ring gives is the same on every machine.
-    assert found["speedup"] == {"4": 4.0, "16": 13.14, "64": 46.78}
+    assert found["speedup"] == {"4": 3.77, "16": 12.92, "64": 47.36}
     # This follows from how much of a partition comes at a time.
     assert 15 < found["speedup_in_window"]["64"] <= found["speedup"]["64"]
     assert found["today"]["partitions"] == 16
