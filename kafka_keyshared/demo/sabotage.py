@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, Slice
+from kafka_keyshared.core.slices import Originals
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.threads import ThreadPool
@@ -38,6 +39,7 @@ class ReorderingPool(ThreadPool):
         self._submitted += 1
         if self._submitted % EVERY_SLICE == 0:
             share.records.reverse()
+            share.came = Originals(share.records, share.topic)  # in the same wrong order
         super().submit(share)
 
 

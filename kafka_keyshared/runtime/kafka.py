@@ -39,6 +39,9 @@ from kafka_keyshared.runtime.statistics import read_statistics
 
 log = logging.getLogger("kafka_keyshared.kafka")
 
+MOVE_TIMEOUT = 1.0
+"""Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
+
 SAME_ERROR_EVERY = 10.0
 """Seconds after which an error of the same name is logged again."""
 
@@ -241,18 +244,35 @@ class KafkaClient:
         A seek is refused then, and an eager group's assignment can only be given as a whole. The
         client itself cannot tell where the others are: of a partition that has delivered nothing
         since it was assigned, it shows no position.
+
+        Raises ``KafkaException`` when the client has not done it in a second.
         """
 
         def at(partition: TopicPartition) -> ClientPartition:
             place = places.get(partition)
             return ClientPartition(*partition, self._first() if place is None else place)
 
+        before = self.positions()
         if self._cooperative:
             again = [partition for partition in moved if partition in self._assigned]
             self.consumer.incremental_unassign([ClientPartition(*each) for each in again])
             self.consumer.incremental_assign([at(each) for each in again])
         else:
-            self.consumer.assign([at(each) for each in self._assigned])
+            again = list(self._assigned)
+            self.consumer.assign([at(each) for each in again])
+        self._wait_until_moved({each: before[each] for each in again if each in before})
+
+    def _wait_until_moved(self, before: Mapping[TopicPartition, int]) -> None:
+        """Wait until none of the old positions is shown any more.
+
+        A thread of the client's carries an assignment out. Until it has, the positions are those of
+        before, and what they say would count as received.
+        """
+        deadline = time.monotonic() + MOVE_TIMEOUT
+        while not before.items().isdisjoint(self.positions().items()):
+            if time.monotonic() >= deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            time.sleep(0.001)
 
     def _first(self) -> int:
         """Return where a partition without a position starts: with ``error`` nowhere."""

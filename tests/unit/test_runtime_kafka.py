@@ -13,6 +13,7 @@ from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry, Com
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime import kafka
 from kafka_keyshared.runtime.client import (
     CommittedOffset,
     EventKind,
@@ -154,6 +155,7 @@ class FakeConsumer:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.fails: list[BaseException] = []
+        self.shown: list[dict[int, int]] = []
         self.found: Callable[[list[ClientPartition]], list[ClientPartition]] = lambda asked: asked
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -163,6 +165,15 @@ class FakeConsumer:
                 raise self.fails.pop(0)
 
         return call
+
+    def position(self, asked: list[ClientPartition]) -> list[ClientPartition]:
+        """Return what the client shows: nothing, unless a test says otherwise."""
+        shown = self.shown.pop(0) if self.shown else {}
+        offsets = [shown.get(each.partition, OFFSET_INVALID) for each in asked]
+        return [
+            ClientPartition(each.topic, each.partition, offset)
+            for each, offset in zip(asked, offsets, strict=True)
+        ]
 
     def committed(self, asked: list[ClientPartition], timeout: float) -> list[ClientPartition]:
         self.calls.append(("committed", len(asked)))
@@ -366,6 +377,30 @@ def test_an_eager_assignment_is_given_anew_as_a_whole_at_the_places_that_are_giv
     consumer.calls.clear()
     client.restart({P0: 3, P1: 5}, {P0})
     assert told(consumer) == [("assign", [(0, 3), (1, 5), (2, OFFSET_END)])]
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_a_restart_is_over_when_the_client_shows_no_old_position_any_more(
+    group_of: Callable[[str], tuple[KafkaClient, FakeConsumer]], protocol: str
+) -> None:
+    """What an old position says would count as received, and be passed unread."""
+    client, consumer = group_of(protocol)
+    client.assign({P0: 8, P1: 5})
+    consumer.shown = [{0: 900, 1: 7}, {0: 900, 1: 7}, {0: 900}, {1: 6}]
+    client.restart({P0: 3, P1: 7}, [P0])
+    assert consumer.shown in ([], [{1: 6}])
+    assert P0 not in client.positions()
+
+
+def test_a_restart_that_the_client_does_not_carry_out_is_refused(
+    group_of: Callable[[str], tuple[KafkaClient, FakeConsumer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "MOVE_TIMEOUT", 0.0)
+    client, consumer = group_of("range")
+    client.assign({P0: 8})
+    consumer.shown = [{0: 900}] * 10
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        client.restart({P0: 3}, [P0])
 
 
 def test_of_a_cooperative_assignment_only_what_moved_is_given_anew(
