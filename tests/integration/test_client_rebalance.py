@@ -27,6 +27,7 @@ from tests.support.live import (
     judged,
     numbered,
     sets_before_the_revoke,
+    starts,
     write,
 )
 from tests.support.wire import coordinator, throw_out
@@ -282,7 +283,7 @@ def test_a_member_that_was_thrown_out_has_lost_its_partitions(
 
     conf = group_conf(real_cluster, group, protocol)
     member = Member(conf, [topic], handler, client=Known, revoke_deadline=1.0).start()
-    eventually(lambda: member.done() >= 30 and member.position() > 0, 60.0)
+    eventually(lambda: 30 in starts(member.ledger) and member.position() > 0, 60.0)
     throw_out(real_cluster.bootstrap, group, clients[0].consumer.memberid() or "")
     changes = [event for event in member.ledger.events if isinstance(event, OwnershipChanged)]
     assert [each.change for each in changes] == ["assigned"]
