@@ -22,12 +22,16 @@ _ASK = 10.0
 
 @dataclass(frozen=True)
 class _View:
-    """What the owner said at its latest step; a value, so that any thread may read it."""
+    """What the owner said at its latest step; a value, so that any thread may read it.
+
+    ``skipped`` are partitions that began at their end, as long as nothing has come at all.
+    """
 
     settled: int = 0
     held: int = 0
     lanes: tuple[str, ...] = ()
     received: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    skipped: frozenset[TopicPartition] = frozenset()
 
 
 class RunningApp:
@@ -44,6 +48,8 @@ class RunningApp:
         self._error: BaseException | None = None
         self._over = False
         self._view = _View()
+        # Partitions of which the broker had no position.
+        self._unstored: set[TopicPartition] = set()
         self._changed = threading.Condition()
         self._hooks = app.hooks
         app.hooks = replace(app.hooks, stepped=self._stepped)
@@ -82,7 +88,11 @@ class RunningApp:
             view = self._view
             # What was revoked meanwhile is somebody else's to settle.
             here = {each: end for each, end in ends.items() if each in view.received}
-            return view.held == 0 and all((view.received[e] or 0) >= n for e, n in here.items())
+            return (
+                view.held == 0
+                and view.skipped.isdisjoint(here)
+                and all((view.received[e] or 0) >= n for e, n in here.items())
+            )
 
         ahead = ", ".join(f"{each} to {end}" for each, end in sorted(ends.items()))
         self._wait(done, f"not everything is settled ({ahead})")
@@ -119,6 +129,11 @@ class RunningApp:
             self._hooks.stepped(loop)
         core = loop.core
         counts = [sub.counts for sub in core.subscriptions.values()]
+        received = {each: state.received_end for each, state in core.partitions.items()}
+        for partition in received.keys() - self._view.received.keys():
+            if core.commits.committed(partition) is None:
+                self._unstored.add(partition)
+        nothing = not loop.stats.fetched and not starts_at_beginning(self.app.conf)
         view = _View(
             sum(each.ok + each.dropped + each.dead_lettered for each in counts),
             core.unsettled_count(),
@@ -132,7 +147,8 @@ class RunningApp:
                 for sub in core.subscriptions.values()
                 for closed in list(sub.closed.lanes.values())[:5]
             ),
-            {each: state.received_end for each, state in core.partitions.items()},
+            received,
+            frozenset(each for each in self._unstored if nothing and received.get(each)),
         )
         if view != self._view:
             with self._changed:
@@ -177,7 +193,8 @@ class RunningApp:
                 for each, end in sorted(view.received.items())
             )
         hint = ""
-        if None in view.received.values() and not starts_at_beginning(self.app.conf):
+        nothing_yet = view.skipped or None in view.received.values()
+        if nothing_yet and not starts_at_beginning(self.app.conf):
             reset = self.app.conf.get("auto.offset.reset", "latest")
             hint = (
                 f"; auto.offset.reset is {reset!r}, so a group without positions begins at the end"
