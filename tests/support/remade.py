@@ -21,7 +21,9 @@ class RemakingAdversary(Adversary):
         if self.chance.random() < 0.01:
             partition = self.chance.choice(self.partitions)
             held = self.member.core.unsettled_count()
-            running = any(worker.running for worker in self.member.pool.workers.values())
+            running = any(
+                worker.running is not None for worker in self.member.pool.workers.values()
+            )
             self.remake(partition, self.chance.randint(0, 30))
             self.reached["made anew while records are held"] += held > 0
             self.reached["made anew while records run"] += running
