@@ -171,14 +171,14 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
                 worker.granted.remove(record)
                 sub.give_back(record)
         worker.front[:] = _without(worker.front, partitions)
-        worker.backlog[:] = _without(worker.backlog, partitions)
+        worker.backlog.replace(_without(worker.backlog.records, partitions))
         for share in worker.slices:
             share.stale.update(
                 (partition, record.offset())
                 for index, record in enumerate(share.records)
                 if (partition := share.came.partition_of(index)) in partitions
             )
-    sub.keyless[:] = _without(sub.keyless, partitions)
+    sub.keyless.replace(_without(sub.keyless.records, partitions))
     for waiting in (sub.busy or {}).values():
         kept = _without(waiting, partitions)
         waiting.clear()

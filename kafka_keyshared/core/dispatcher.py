@@ -10,20 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata
+from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata, returns
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Command, Event, Slice
 from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.meters import Meters
-from kafka_keyshared.core.offsets import (
-    Derived,
-    PartitionState,
-    Snapshot,
-    derive,
-    look,
-)
+from kafka_keyshared.core.offsets import Derived, PartitionState, Snapshot, derive, look
 from kafka_keyshared.core.pressure import Pressure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription
@@ -140,6 +134,7 @@ class Dispatcher:
         if park:
             self.ceilings.begin_with(event.records, ends)
             self.ceilings.raise_all(now, ends)
+            park = self.ceilings.passed(ends)
         for partition, end in ends.items():
             state = self.partitions[partition]
             if state.received_end is None or end > state.received_end:
@@ -240,7 +235,7 @@ class Dispatcher:
             touched.setdefault(share.subscription, []).append((share, unstarted))
         commands: list[Command] = []
         for name, slices in touched.items():
-            self.subscriptions[name].recalled(slices)
+            returns.recalled(self.subscriptions[name], slices)
             commands += self._flush_one(self.subscriptions[name])
         return commands
 
@@ -272,7 +267,7 @@ class Dispatcher:
         commands: list[Command] = []
         for sub in self.subscriptions.values():
             sub.closing.update(event.partitions)
-            commands += sub.recall_all()
+            commands += returns.recall_all(sub)
         return commands
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
@@ -306,7 +301,7 @@ class Dispatcher:
         for sub in self.subscriptions.values():
             sub.stopped = True
             commands += sub.bursts.hurry(now)
-            commands += sub.recall_all()
+            commands += returns.recall_all(sub)
         return commands
 
     # --- positions ---

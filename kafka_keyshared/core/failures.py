@@ -30,6 +30,7 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
@@ -47,8 +48,8 @@ def ended(sub: Subscription, report: Ended) -> None:
     share = report.slice
     worker = sub.workers[share.worker]
     worker.release(share, report.seconds)
-    if sub.busy is not None or sub.counts.topic is None or share.stale:
-        share.came.restore_all()  # only here is a settled record asked for its key or its topic
+    if sub.busy is not None or share.stale:
+        share.came.restore_all()  # only here is a settled record asked for its key
     sub.window.settle(len(share.records) - len(share.unsettled))
     _count(sub, share)
     if sub.busy is not None:
@@ -74,7 +75,7 @@ def _count(sub: Subscription, share: Slice) -> None:
         sub.counts.stale += len(late)
         unsettled = late + [each for each in unsettled if not _is_stale(share, each)]
         dropped = [each for each in dropped if not _is_stale(share, each)]
-    sub.counts.settled(share.records, unsettled, dropped)
+    sub.counts.settled(share.came, unsettled, dropped)
 
 
 def _is_stale(share: Slice, record: Record) -> bool:
@@ -196,7 +197,7 @@ def leave(sub: Subscription, worker: WorkerLeases) -> None:
         if closed.fence_at == worker.index:
             closed.fence_at = None
             advance(sub, closed)
-    sub.remove(worker)
+    remove(sub, worker)
 
 
 def dead_lettered(

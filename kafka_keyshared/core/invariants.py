@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
-from kafka_keyshared.core.slices import place_of
+from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
@@ -28,6 +28,7 @@ def check_subscription(
     _keys_known(sub)
     _below_ceilings(sub)
     _closed_lanes_lease_only_their_head(sub)
+    _remembered(sub)
 
 
 def _each_once(sub: Subscription, waiting: list[Record]) -> None:
@@ -101,6 +102,16 @@ def _below_ceilings(sub: Subscription) -> None:
             raise InvariantError(
                 f"{sub.name}: {partition}@{offset} is not parked, but its ceiling is {ceiling}"
             )
+
+
+def _remembered(sub: Subscription) -> None:
+    """Of each record that waits or is leased it is known what it was when it came."""
+    for backlog in (sub.keyless, *(worker.backlog for worker in sub.workers)):
+        backlog.check()
+    for worker in sub.workers:
+        for share in worker.slices:
+            for record in share.records:
+                share.came.find(record)
 
 
 def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import mmh3
 
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, lane_by, lane_of
-from kafka_keyshared.core.slices import AsItCame
+from kafka_keyshared.core.originals import AsItCame
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 

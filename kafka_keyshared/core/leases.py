@@ -1,9 +1,9 @@
 """A worker's side of the core: what waits for it, and what it holds.
 
-A slot-table entry *is* its owner's ``backlog``: routing a record is one look-up and one append. A
-worker holds at most two slices, so that one waits while one runs, and the size of a slice follows
-the time that the last one took: a fast handler gets hundreds of records, one that takes 50 ms gets
-one. That keeps small what a fence, a revoke or a resize has to wait for or take back.
+A slot-table entry *is* the list of its owner's backlog: routing a record is one look-up and one
+append. A worker holds at most two slices, so that one waits while one runs, and the size of a slice
+follows the time that the last one took: a fast handler gets hundreds of records, one that takes
+50 ms gets one. That keeps small what a fence, a revoke or a resize has to wait for or take back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from itertools import chain
 
+from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.errors import InvariantError
@@ -35,7 +36,7 @@ class WorkerLeases:
         self.slices_held = leases_max if individually else SLICES_HELD
         self.slice_max = max(1, leases_max // self.slices_held)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
-        self.backlog: list[Record] = []
+        self.backlog = Backlog()
         self.front: list[Record] = []
         self.granted: list[Record] = []
         # The lanes whose heads are to run again, in order; there may be any number of them.
@@ -72,8 +73,8 @@ class WorkerLeases:
     def merge_front(self) -> None:
         """Put what must run first (opened lanes, recalled leases) at the head of the backlog."""
         if self.front:
-            self.backlog[:0] = self.front
-            self.front.clear()
+            self.backlog.put_first(self.front)
+            self.front = []
 
     def hold(self, taken: Slice) -> None:
         """Record that the slice is leased, in the same step in which it was admitted."""

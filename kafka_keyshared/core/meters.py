@@ -18,6 +18,7 @@ from kafka_keyshared.model import Record, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.events import Commit, CommitResult, Ended, Failure
+    from kafka_keyshared.core.originals import Originals
 
 # Those of OpenTelemetry's messaging conventions, and finer ones below: handlers may be quick.
 DURATIONS = (
@@ -74,12 +75,12 @@ class Arrivals:
                     half = MARKS_MAX // 2
                     marks[:half] = marks[1:half:2]
 
-    def at(self, record: Record) -> float | None:
-        """Return when the record arrived, None when nobody knows any more."""
-        marks = self._marks.get(TopicPartition(record.topic(), record.partition()))
+    def at(self, partition: TopicPartition, offset: int) -> float | None:
+        """Return when the record there arrived, None when nobody knows any more."""
+        marks = self._marks.get(partition)
         if not marks:
             return None
-        index = bisect_right(marks, record.offset(), key=itemgetter(0))
+        index = bisect_right(marks, offset, key=itemgetter(0))
         return marks[index][1] if index < len(marks) else None
 
     def settled(self, partition: TopicPartition, position: int) -> None:
@@ -143,17 +144,17 @@ class Counts:
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
 
     def settled(
-        self, records: Sequence[Record], unsettled: Sequence[Record], dropped: Sequence[Record]
+        self, came: Originals, unsettled: Sequence[Record], dropped: Sequence[Record]
     ) -> None:
         """Count a slice of which some records came back unsettled and some were dropped."""
-        ok = len(records) - len(unsettled) - len(dropped)
+        ok = len(came) - len(unsettled) - len(dropped)
         self.ok += ok
         self.dropped += len(dropped)
         if self.topic is not None:
             self.processed.add(self.topic, "ok", ok)
             self.processed.add(self.topic, "dropped", len(dropped))
             return
-        oks = topics_of(records)
+        oks = Counter(came.topics())
         oks.subtract(topics_of(unsettled))
         gone = topics_of(dropped)
         oks.subtract(gone)
@@ -215,7 +216,7 @@ class Meters:
         if now < self._sample_at:
             return
         self._sample_at = now + SAMPLE_EVERY
-        arrived = self.arrivals.at(report.slice.came[0])
+        arrived = self.arrivals.at(*report.slice.came.place_of(0))
         if arrived is not None:
             counts.wait_seconds.observe(now - report.seconds - arrived)
         kind, at_ms = records[-1].timestamp()

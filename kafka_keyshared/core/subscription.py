@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.blocked import Blocked
 from kafka_keyshared.core.bursts import Bursts
-from kafka_keyshared.core.events import Command, Lease, Recall, Slice
+from kafka_keyshared.core.events import Command, Lease, Slice
 from kafka_keyshared.core.lanes import (
     ClosedLane,
     ClosedLanes,
@@ -21,10 +22,10 @@ from kafka_keyshared.core.lanes import (
 )
 from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.originals import Chunk, Originals, Place, kept_from, place_of
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Place, place_of
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
@@ -45,7 +46,7 @@ class Subscription:
         # Partitions about to be given up: nothing of them starts any more.
         self.closing: set[TopicPartition] = set()
         self.parking = Parking()
-        self.keyless: list[Record] = []
+        self.keyless = Backlog()
         self.workers = [
             WorkerLeases(
                 name, index, settings.leases_per_worker, individually=settings.individually
@@ -55,7 +56,7 @@ class Subscription:
         self._owners: list[int] = []
         self._rows: list[list[Record]] = []
         self.shares: list[float] = []
-        self._project()
+        self.project()
         self.busy: dict[Lane, deque[Record]] | None = (
             {} if settings.max_leases_per_key == 1 else None
         )
@@ -63,33 +64,16 @@ class Subscription:
         self.blocked = Blocked(settings.window_records)
         # Whether a backlog may have got older records behind newer ones.
         self.mixed = False
+        self._tidy_at = 0
 
-    def _project(self) -> None:
+    def project(self) -> None:
         """Project the ring to the slot table. Who is gone keeps its slots until it is removed."""
         able = [worker for worker in self.workers if not worker.removed]
         table = VnodeRing([worker.name for worker in able], ROUTING_VNODES).table()
         self._owners = [able[place].index for place in table]
         owned = Counter(self._owners)
         self.shares = [owned[worker.index] / SLOTS for worker in self.workers]
-        self._rows = [self.workers[index].backlog for index in self._owners]
-
-    def remove(self, worker: WorkerLeases) -> None:
-        """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
-        self.mixed = True
-        worker.removed = True
-        self._project()
-        worker.merge_front()
-        granted, waiting, heads = worker.granted[:], worker.backlog[:], list(worker.retries)
-        worker.granted.clear()
-        worker.backlog.clear()
-        worker.retries.clear()
-        for record in granted:
-            self.put_first([record])
-            self.give_back(record)
-        self.put_first(waiting)
-        for closed in heads:
-            if closed.head is not None:
-                self.owner(closed.head).ready(closed)
+        self._rows = [self.workers[index].backlog.records for index in self._owners]
 
     # --- in ---
 
@@ -98,10 +82,16 @@ class Subscription:
 
         With ``park`` some of it may stand beyond its partition's ceiling, and is parked.
         """
-        self.window.receive(records)
-        events = self._route(self.parking.park(records) if park else records)
+        chunk = Chunk(records, self.window.received)
+        self.window.receive(chunk)
+        if park:
+            records = self.parking.park(records)
+            chunk = Chunk(records, self.window.received)
+        events = self._route(chunk)
         if events:
             self.window.settle(len(events))
+        if self.window.received >= self._tidy_at:
+            self._let_go()
         return events
 
     def unpark(self) -> bool:
@@ -109,19 +99,36 @@ class Subscription:
         freed = self.parking.free(self.closing)
         if freed:
             self.mixed = True
-            self._route(freed)
+            self._route(Chunk(freed))
         return bool(freed)
 
-    def _route(self, records: Sequence[Record]) -> list[Record]:
+    def _route(self, chunk: Chunk) -> list[Record]:
         """Route records to their owners' backlogs; return those that are client events."""
         if self.keys.crowded():
             self.keys.keep(self.held())
-        return self.keys.route(records, self._rows, self.keyless)
+        events = self.keys.route(chunk.records, self._rows, self.keyless.records)
+        for worker in self.workers:
+            worker.backlog.came_in(chunk)
+        self.keyless.came_in(chunk)
+        return events
+
+    def _let_go(self) -> None:
+        """See that chunks of which a slow worker holds a little do not keep all the rest alive."""
+        window = self.window
+        spare = window.spare()
+        self._tidy_at = window.received + (spare + 1) // 2
+        keepers: list[Backlog | Originals] = [self.keyless]
+        for worker in self.workers:
+            keepers += [worker.backlog, *(share.came for share in worker.slices)]
+        young = kept_from((of for each in keepers for of in each.chunks()), spare)
+        if young:
+            for each in keepers:
+                each.let_go(young)
 
     def read_again(self, partition: TopicPartition) -> None:
         """Route what could not be routed because the key of its first record was not readable."""
         self.mixed = True
-        self.keys.route(self.keys.unread.pop(partition).records, self._rows, self.keyless)
+        self._route(Chunk(self.keys.unread.pop(partition).records))
 
     def owner(self, record: Record) -> WorkerLeases:
         """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
@@ -145,23 +152,31 @@ class Subscription:
             yield from self._flush_keyless()
         for worker in self.workers:
             while (worker.backlog or worker.granted) and (room := worker.room()):
-                taken = self._take(worker, room)
+                taken, chunks = self._take(worker, room)
                 if not taken:
                     break
-                yield self._lease(worker, taken)
+                yield self._lease(worker, taken, chunks)
 
     def _lease(
         self,
         worker: WorkerLeases,
         records: list[Record],
+        chunks: Sequence[Chunk],
         retries: tuple[Lane, ...] = (),
         *,
         also: Sequence[Record] = (),
     ) -> Lease:
         """Lease records as one slice; ``also`` are those of them that came another way."""
-        heads, topic = tuple(map(place_of, (records[0], *also[:1]))), self.counts.topic
+        first, topic = (records[0], *also[:1]), self.counts.topic
         share = Slice(
-            self.name, worker.index, records, retries, self.keys.lane, topic=topic, heads=heads
+            self.name,
+            worker.index,
+            records,
+            retries,
+            self.keys.lane,
+            topic=topic,
+            first=first,
+            chunks=chunks,
         )
         worker.hold(share)
         return Lease(share)
@@ -179,7 +194,7 @@ class Subscription:
             if not heads:
                 continue
             lanes = tuple(closed.lane for closed, _ in heads)
-            lease = self._lease(worker, [head for _, head in heads], lanes)
+            lease = self._lease(worker, [head for _, head in heads], (), lanes)
             for closed, head in heads:
                 closed.state = LaneState.RUNNING
                 closed.attempt = lease.slice
@@ -192,26 +207,26 @@ class Subscription:
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()
             share = min(-(-len(self.keyless) // left), room)
-            part = self.keyless[:share]
-            del self.keyless[:share]
-            keyed, part = self._take(worker, room - len(part)), self._startable(part)
+            part, chunks = self.keyless.take(share)
+            keyed, came_in = self._take(worker, room - len(part))
+            part = self._startable(part)
             records = merged(keyed, part) if worker.individually else keyed + part
             if records:
-                yield self._lease(worker, records, also=part)
+                yield self._lease(worker, records, chunks + came_in, also=part)
 
-    def _take(self, worker: WorkerLeases, room: int) -> list[Record]:
+    def _take(self, worker: WorkerLeases, room: int) -> tuple[list[Record], list[Chunk]]:
+        """Take up to so many records that may start from the backlog, and what they came in."""
         backlog = worker.backlog
         if not self.closed.keys and not self.closing and self.busy is None:
-            taken = backlog[:room]
-            del backlog[:room]
-            return taken
+            return backlog.take(room)
         taken = self._take_granted(worker, room) if worker.granted else []
+        chunks = [Chunk(taken[:])] if taken else []
         worker.merge_front()  # a grant given up puts what waited behind it before the backlog
         while backlog and len(taken) < room:
-            part = backlog[: room - len(taken)]
-            del backlog[: len(part)]
+            part, came_in = backlog.take(room - len(taken))
+            chunks += came_in
             taken += self._startable(part)
-        return taken
+        return taken, chunks
 
     def _startable(self, records: list[Record]) -> list[Record]:
         """Return the records that may start; put the others where they have to wait."""
@@ -291,47 +306,13 @@ class Subscription:
     def put_first(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners."""
         self.mixed = True
+        keyless: list[Record] = []
         for record in records:
             if self.keys.key(record) is None:
-                self.keyless.append(record)
+                keyless.append(record)
             else:
                 self.owner(record).front.append(record)
-
-    # --- taking back ---
-
-    def recall_all(self) -> list[Command]:
-        """Return the commands that take back every unstarted lease."""
-        return [Recall(self.name, worker.index) for worker in self.workers if worker.slices]
-
-    def recalled(self, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
-        """Put unstarted leases back, in order, to where they came from."""
-        self.mixed = True
-        behind: dict[Lane, list[Record]] = {}
-        for share, unstarted in slices:
-            worker = self.workers[share.worker]
-            worker.take_back(share, unstarted)
-            for record in unstarted:
-                lane = self.keys.lane(record)
-                closed = self.closed.get(lane)
-                if closed is None:
-                    self._recalled_open(record, lane, worker)
-                elif closed.head is record:
-                    closed.state = LaneState.WAITING
-                    closed.attempt = None
-                    self.owner(record).ready(closed)
-                else:
-                    behind.setdefault(lane, []).append(record)
-        # They left the backlog before anything that the lane's queue took from it since.
-        for lane, records in behind.items():
-            closed = self.closed.lanes[lane]
-            closed.queue.extendleft(reversed(records))
-            self.count_blocked(closed, records)
-
-    def _recalled_open(self, record: Record, lane: Lane, worker: WorkerLeases) -> None:
-        target = self.keyless if self.keys.key(record) is None else worker.front
-        target.append(record)
-        if self.busy is not None:
-            target.extend(self.busy.pop(lane, ()))
+        self.keyless.extend(keyless)
 
     # --- what is held ---
 
@@ -345,9 +326,9 @@ class Subscription:
         """Yield where records are of which one arrived before all others that are held."""
         for worker in self.workers:
             for share in worker.slices:
-                yield from share.heads
-            yield from map(place_of, worker.backlog[:1])
-        yield from map(place_of, self.keyless[:1])
+                yield from share.oldest()
+            yield from map(place_of, worker.backlog.records[:1])
+        yield from map(place_of, self.keyless.records[:1])
 
     def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[tuple[TopicPartition, Record]]:
         """Yield every record that is not settled with its partition, in no particular order.
@@ -375,8 +356,8 @@ class Subscription:
         for worker in self.workers:
             yield from worker.granted
             yield from worker.front
-            yield from worker.backlog
-        yield from self.keyless
+            yield from worker.backlog.records
+        yield from self.keyless.records
         for closed in self.closed.lanes.values():
             yield from closed.records()
         yield from self.parking.records()

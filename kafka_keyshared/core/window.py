@@ -8,9 +8,9 @@ unsettled records anyway, puts the exact sum of keys and values in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from kafka_keyshared.core.slices import column
+from kafka_keyshared.core.originals import Chunk, column
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import size_of_headers
 from kafka_keyshared.model import Record
@@ -24,6 +24,10 @@ LARGEST = 1 << 20
 """Bytes of the largest record that a broker takes unless told; any of the first may be such."""
 
 
+SPARE_SHARE = 10
+"""What has settled and is not let go of yet may take one part in so many of the bytes."""
+
+
 class Window:
     """How much more may be received."""
 
@@ -35,6 +39,8 @@ class Window:
         self.records_max = records_max
         self.bytes_max = bytes_max
         self.records = 0
+        # How many were received ever.
+        self.received = 0
         self._content = 0.0  # keys and values
         self._headers = 0.0
         # Of the records that were held last; None until there were any.
@@ -62,17 +68,24 @@ class Window:
             room = min(room, int((self.bytes_max - held) / mean) + 1)
         return max(0, room)
 
-    def receive(self, records: Sequence[Record]) -> None:
-        """Count records that were taken in, of which nobody has asked anything before."""
-        if not records:
+    def spare(self) -> int:
+        """Return how many settled records may be kept alive: a tenth of the bytes, no more."""
+        mean = self.bytes / self.records if self.records else self._mean
+        return int(min(self.records_max, self.bytes_max / SPARE_SHARE / mean if mean else LARGEST))
+
+    def receive(self, chunk: Chunk) -> None:
+        """Count records that were taken in, of which nobody has asked for headers before."""
+        count = len(chunk.records)
+        if not count:
             return
-        self.records += len(records)
+        self.records += count
+        self.received += count
         full = self.bytes * 4 > self.bytes_max * 3
-        sample = records if full else records[::SAMPLE_EVERY]
-        self._content += _size(sample) * len(records) / len(sample)
-        if not full:
-            sample = records[::HEADERS_SAMPLE_EVERY]
-        self._headers += sum(map(size_of_headers, sample)) * len(records) / len(sample)
+        every = 1 if full else SAMPLE_EVERY
+        keys, values = chunk.keys[::every], chunk.values[::every]
+        self._content += (_length(keys) + _length(values)) * count / len(keys)
+        sample = chunk.records if full else chunk.records[::HEADERS_SAMPLE_EVERY]
+        self._headers += sum(map(size_of_headers, sample)) * count / len(sample)
 
     def settle(self, count: int) -> None:
         """Count records that are no longer held: settled, or forgotten with their partition."""
@@ -89,12 +102,8 @@ class Window:
         Not their headers: once a handler has asked for those, the client may end the process at the
         next who does. Their estimate stays.
         """
-        self._content = float(_size(list(held)))
-
-
-def _size(records: Sequence[Record]) -> int:
-    """Return how many bytes the keys and values of these records have."""
-    return _length(column("key", records)) + _length(column("value", records))
+        records = list(held)
+        self._content = float(_length(column("key", records)) + _length(column("value", records)))
 
 
 def _length(contents: list[object]) -> int:

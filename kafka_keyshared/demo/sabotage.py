@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, Slice
-from kafka_keyshared.core.slices import Originals
+from kafka_keyshared.core.originals import Originals
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.threads import ThreadPool

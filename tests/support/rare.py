@@ -52,7 +52,7 @@ def _older_wait(sub: Subscription) -> bool:
     return any(
         partition_of(each) in sub.parking.waiting and partition_of(each) not in sub.closing
         for worker in sub.workers
-        for each in worker.backlog
+        for each in worker.backlog.records
     )
 
 

@@ -28,7 +28,7 @@ def harness() -> Harness:
 
 def test_a_record_that_is_held_twice_is_found(harness: Harness) -> None:
     sub = harness.sub()
-    sub.workers[0].backlog.append(sub.workers[0].backlog[0])
+    sub.workers[0].backlog.extend(sub.workers[0].backlog.records[:1])
     with pytest.raises(InvariantError, match=r"orders-0@\d is held twice"):
         harness.core.check()
 
@@ -56,13 +56,13 @@ def test_a_window_that_counts_wrong_is_found(harness: Harness, wrong: int) -> No
 
 
 def test_a_record_that_fell_out_of_every_queue_is_found(harness: Harness) -> None:
-    harness.sub().workers[0].backlog.pop()
+    harness.sub().workers[0].backlog.take(1)
     with pytest.raises(InvariantError, match=r"the window counts 5 records, 4 are held"):
         harness.core.check()
 
 
 def test_a_record_without_an_assignment_is_found(harness: Harness) -> None:
-    harness.sub().workers[0].backlog[-1] = record(3, at=P1)
+    harness.sub().workers[0].backlog.records[-1] = record(3, at=P1)
     with pytest.raises(InvariantError, match="orders-1@3 is held without assignment"):
         harness.core.check()
 

@@ -44,7 +44,7 @@ def test_records_arrived_with_the_fetch_that_moved_the_end_past_them() -> None:
     arrivals.note({P0: 3}, 10.0)
     arrivals.note({P0: 3}, 11.0)
     arrivals.note({P0: 5}, 12.0)
-    assert [arrivals.at(record(offset)) for offset in (0, 2, 3, 4, 5)] == [10, 10, 12, 12, None]
+    assert [arrivals.at(P0, offset) for offset in (0, 2, 3, 4, 5)] == [10, 10, 12, 12, None]
 
 
 def test_marks_below_the_safe_position_are_forgotten() -> None:
@@ -52,9 +52,9 @@ def test_marks_below_the_safe_position_are_forgotten() -> None:
     arrivals.note({P0: 3}, 10.0)
     arrivals.note({P0: 5}, 12.0)
     arrivals.settled(P0, 3)
-    assert arrivals.at(record(3)) == 12.0
+    assert arrivals.at(P0, 3) == 12.0
     arrivals.settled(P0, 5)
-    assert arrivals.at(record(4)) is None
+    assert arrivals.at(P0, 4) is None
 
 
 def test_marks_of_a_position_that_never_moves_stay_few_and_never_claim_too_long_a_wait() -> None:
@@ -62,7 +62,7 @@ def test_marks_of_a_position_that_never_moves_stay_few_and_never_claim_too_long_
     fetches = MARKS_MAX * 5
     for number in range(fetches):
         arrivals.note({P0: number + 1}, float(number))
-    found = [arrivals.at(record(offset)) for offset in range(fetches)]
+    found = [arrivals.at(P0, offset) for offset in range(fetches)]
     assert len(set(found)) <= MARKS_MAX
     assert all(at is not None and at >= offset for offset, at in enumerate(found))
     assert found[-1] == fetches - 1

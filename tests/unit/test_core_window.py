@@ -9,6 +9,7 @@ import pytest
 
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.leases import FIRST_SLICE, SLICE_SECONDS, WorkerLeases
+from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import SAMPLE_EVERY, Window
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -27,11 +28,11 @@ def sized(count: int, size: int) -> list[FakeRecord]:
 
 def test_the_window_has_room_for_what_is_not_held() -> None:
     window = Window(records_max=10)
-    window.receive(sized(7, 0))
+    window.receive(Chunk(sized(7, 0)))
     assert window.room() == 3
     window.settle(5)
     assert window.room() == 8
-    window.receive(sized(12, 0))
+    window.receive(Chunk(sized(12, 0)))
     assert window.room() == 0
 
 
@@ -39,23 +40,23 @@ def test_bytes_are_sampled_while_there_is_room_and_counted_in_full_near_the_boun
     window = Window(bytes_max=SAMPLE_EVERY * 1_000)
     mixed = sized(SAMPLE_EVERY, 0)
     mixed[0] = FakeRecord(P0, 0, None, size=800)
-    window.receive(mixed)
+    window.receive(Chunk(mixed))
     assert window.bytes == SAMPLE_EVERY * 800  # one of sixteen stands for all
-    window.receive(mixed)
+    window.receive(Chunk(mixed))
     assert window.bytes == SAMPLE_EVERY * 800 + 800
 
 
 def test_room_in_bytes_is_counted_in_records_of_the_mean_size() -> None:
     window = Window(records_max=1_000, bytes_max=16_000)
-    window.receive(sized(16, 100))
+    window.receive(Chunk(sized(16, 100)))
     assert window.room() == (16_000 - 1_600) // 100 + 1
-    window.receive(sized(144, 100))
+    window.receive(Chunk(sized(144, 100)))
     assert window.room() == 0
 
 
 def test_settling_takes_the_mean_away_and_a_correction_replaces_the_estimate() -> None:
     window = Window()
-    window.receive(sized(32, 50))
+    window.receive(Chunk(sized(32, 50)))
     window.settle(8)
     assert window.bytes == pytest.approx(24 * 50)
     window.correct(sized(2, 3))
@@ -103,7 +104,7 @@ def test_each_commit_corrects_the_bytes_by_what_is_really_held() -> None:
 )
 def test_keys_values_and_headers_count(big: FakeRecord) -> None:
     window = Window(bytes_max=100_000)
-    window.receive([big] * 80)
+    window.receive(Chunk([big] * 80))
     assert window.bytes == 80 * 1_000
     assert window.room() == 21
 
@@ -117,12 +118,12 @@ def test_headers_are_asked_for_once_in_64_records_and_of_all_near_the_bound() ->
             return [("h", b"v" * 99)]
 
     window = Window(bytes_max=20_000)
-    window.receive([Asked(P0, offset, None, size=0) for offset in range(130)])
+    window.receive(Chunk([Asked(P0, offset, None, size=0) for offset in range(130)]))
     assert asked == [0, 64, 128]
     assert window.bytes == 130 * 100
-    window.receive([Asked(P0, offset, None, size=0) for offset in range(130, 160)])
+    window.receive(Chunk([Asked(P0, offset, None, size=0) for offset in range(130, 160)]))
     assert asked == [0, 64, 128, 130]
-    window.receive([Asked(P0, offset, None, size=0) for offset in range(160, 170)])
+    window.receive(Chunk([Asked(P0, offset, None, size=0) for offset in range(160, 170)]))
     assert asked[4:] == list(range(160, 170))
     window.correct([])
     assert window.bytes == 170 * 100, "what is held is not asked again"
@@ -140,7 +141,7 @@ def test_headers_that_the_client_cannot_read_stay_unreadable_for_all_who_ask() -
 
     torn = Torn(P0, 0, None, size=5)
     window = Window()
-    window.receive([torn])
+    window.receive(Chunk([torn]))
     assert window.bytes == 5
     looks: list[Callable[[Any], object]] = [list, len, bool, lambda it: it[0], lambda it: "h" in it]
     for look in looks:
@@ -153,9 +154,9 @@ def test_headers_that_the_client_cannot_read_stay_unreadable_for_all_who_ask() -
 def test_before_any_size_is_known_as_many_are_received_as_fit_at_a_brokers_largest() -> None:
     window = Window()
     assert window.room() == 64  # of 1 MiB each, in 64 MiB
-    window.receive(sized(64, 512 << 10))
+    window.receive(Chunk(sized(64, 512 << 10)))
     assert window.room() == 65
-    window.receive(sized(64, 512 << 10))
+    window.receive(Chunk(sized(64, 512 << 10)))
     assert window.room() == 0
     window.settle(128)
     assert window.room() == 129, "the size is known from those before"
@@ -175,7 +176,7 @@ def test_what_a_handler_has_set_counts_nothing_and_harms_nothing(content: object
     written.set_value(content)
     written.set_key(content)
     window = Window()
-    window.receive(sized(2, 10))
+    window.receive(Chunk(sized(2, 10)))
     window.correct([written, other])
     assert window.bytes == 10
 

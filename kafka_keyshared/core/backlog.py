@@ -1,0 +1,97 @@
+"""What waits to be leased, and the chunks that it came in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record
+
+
+class Backlog:
+    """Records in the order in which they will be leased.
+
+    ``records`` is one list for its whole life, so that routing can append to it without asking
+    anybody; :meth:`came_in` then says what they came in. Whoever else changes it does it here.
+    """
+
+    __slots__ = ("_counted", "_parts", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        # Chunks and how many of the records, in order, came in each.
+        self._parts: deque[tuple[Chunk, int]] = deque()
+        self._counted = 0
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def came_in(self, chunk: Chunk) -> None:
+        """Note that whatever was appended since came in this chunk."""
+        new = len(self.records) - self._counted
+        if new:
+            self._parts.append((chunk, new))
+            self._counted += new
+
+    def take(self, most: int) -> tuple[list[Record], list[Chunk]]:
+        """Take the first records, and what they came in."""
+        taken = self.records[:most]
+        del self.records[:most]
+        left = len(taken)
+        self._counted -= left
+        chunks: list[Chunk] = []
+        parts = self._parts
+        while left:
+            chunk, count = parts[0]
+            chunks.append(chunk)
+            if count > left:
+                parts[0] = chunk, count - left
+                break
+            parts.popleft()
+            left -= count
+        return taken, chunks
+
+    def put_first(self, records: Sequence[Record]) -> None:
+        """Put records that no handler has at the head."""
+        if records:
+            self.records[:0] = records
+            self._parts.appendleft((Chunk(records), len(records)))
+            self._counted += len(records)
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """Put records that no handler has at the end."""
+        if records:
+            self.records += records
+            self.came_in(Chunk(records))
+
+    def replace(self, records: Sequence[Record]) -> None:
+        """Hold these records, which no handler has, and no others."""
+        self.records[:] = records
+        self._parts.clear()
+        self._counted = 0
+        self.came_in(Chunk(records))
+
+    def chunks(self) -> Iterator[tuple[Chunk, int]]:
+        """Yield what the records came in, and how many of them in each."""
+        yield from self._parts
+
+    def let_go(self, received: int) -> None:
+        """Let go of what came before so many records were received and does not wait here."""
+        at = 0
+        for index, (chunk, count) in enumerate(self._parts):
+            if chunk.received < received and len(chunk.records) > count:
+                self._parts[index] = Chunk(self.records[at : at + count]), count
+            at += count
+
+    def check(self) -> None:
+        """Raise :class:`InvariantError` unless each record came in the chunk that is noted."""
+        at = 0
+        for chunk, count in self._parts:
+            for record in self.records[at : at + count]:
+                if chunk.find(record) is None:
+                    raise InvariantError(f"nobody remembers what {record} was when it came")
+            at += count
+        if not at == self._counted == len(self.records):
+            raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")

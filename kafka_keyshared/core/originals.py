@@ -1,0 +1,231 @@
+"""What records were when they came, so that what a handler writes into them changes nothing else.
+
+A handler has the client's own message, whose key, value and topic can be set; it is how a
+``DeserializingConsumer`` decodes. Order, retries and dead letters go by what the broker delivered.
+So the keys and values of each fetch are remembered in two columns, at C speed, as it comes in: then
+they are in the processor's cache, which costs next to nothing; when the records are leased they no
+longer are. Nothing is compared or looked up until something is out of the ordinary.
+
+A column keeps alive what is in it. Where a slow worker holds a few records of a long fetch, these
+are remembered apart, so that all the others can go (:meth:`Originals.let_go`).
+
+Headers are not remembered: the client converts them when asked, which costs more than all the rest
+of a record's way. What a handler does to them its later attempts and its dead letter see.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from operator import methodcaller
+from typing import Any, TypeAlias
+
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+Place: TypeAlias = tuple[TopicPartition, int]
+"""Where a record stands: its partition and its offset there."""
+
+
+def place_of(record: Record) -> Place:
+    """Return where a record stands that no handler has seen."""
+    return partition_of(record), record.offset()
+
+
+class Chunk:
+    """Records that came together, and what they were: nobody could write into them before.
+
+    ``records`` is not changed any more, but at its end. ``received`` says how many records were
+    received before the next ones, 0 if they did not just come in.
+    """
+
+    __slots__ = ("_index", "keys", "received", "records", "values")
+
+    def __init__(self, records: Sequence[Record], received: int = 0) -> None:
+        self.records = records
+        self.received = received
+        self.keys = column("key", records)
+        self.values = column("value", records)
+        self._index: dict[int, int] | None = None
+
+    @classmethod
+    def apart(cls, records: Sequence[Record], came: Originals) -> Chunk:
+        """Remember these records of others that may have been written into since."""
+        chunk = cls((), 0)
+        found = [came.find(record) for record in records]
+        chunk.records = records
+        chunk.keys = [each.keys[at] for each, at in found]
+        chunk.values = [each.values[at] for each, at in found]
+        return chunk
+
+    def find(self, record: Record) -> int | None:
+        """Return the record's place in this chunk, None if it came in another."""
+        # An address is one record's as long as that is alive, and here all of them are kept alive.
+        index = self._index
+        if index is None:
+            self._index = index = dict(zip(map(id, self.records), itertools.count()))
+        return index.get(id(record))
+
+
+class Originals:
+    """What the records of a slice were.
+
+    ``records`` is the slice's own list, which may lose records at its end; each of them is in one
+    of the ``chunks``. ``topic`` is the topic of all of them where that is known; else each is asked
+    now, before its handler has it.
+    """
+
+    __slots__ = ("_chunks", "_records", "_topics", "topic")
+
+    def __init__(
+        self, records: list[Record], topic: str | None, chunks: Sequence[Chunk] = ()
+    ) -> None:
+        self.topic = topic
+        self._records = records
+        self._chunks = chunks or (Chunk(records),)
+        self._topics = None if topic is not None else column("topic", records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: int) -> Record:
+        """Return a record of the slice as it came, also while it runs."""
+        as_it_came: Any = AsItCame(self._records[index], self, self.topic_of(index))
+        return as_it_came  # type: ignore[no-any-return] # it has a record's methods
+
+    def topic_of(self, index: int) -> str:
+        """Return the topic that a record of the slice came from."""
+        if self._topics is None:
+            return str(self.topic)
+        topic: str = self._topics[index]
+        return topic
+
+    def partition_of(self, index: int) -> TopicPartition:
+        """Return the partition that a record of the slice came from."""
+        return TopicPartition(self.topic_of(index), self._records[index].partition())
+
+    def place_of(self, index: int) -> Place:
+        """Return where a record of the slice stands."""
+        return self.partition_of(index), self._records[index].offset()
+
+    def topics(self) -> Sequence[str]:
+        """Return the topic of every record of the slice."""
+        if self._topics is None:
+            return [str(self.topic)] * len(self._records)
+        return self._topics[: len(self._records)]
+
+    def index(self, record: Record) -> int | None:
+        """Return the record's place in the slice, None if it is no longer there."""
+        return next((at for at, each in enumerate(self._records) if each is record), None)
+
+    def find(self, record: Record) -> tuple[Chunk, int]:
+        """Return the chunk that a record of the slice came in, and its place there."""
+        for chunk in self._chunks:
+            at = chunk.find(record)
+            if at is not None:
+                return chunk, at
+        raise InvariantError(f"nobody remembers what {record} was when it came")
+
+    def restore(self, record: Record) -> None:
+        """Make the record what it was, now that its handler is through with it."""
+        topic = self.topic
+        if topic is None:
+            topic = self.topic_of(self.index(record) or 0)
+        self._restore(record, topic)
+
+    def restore_all(self) -> None:
+        """Make every record of the slice what it was."""
+        for index, record in enumerate(self._records):
+            self._restore(record, self.topic_of(index))
+
+    def _restore(self, record: Any, topic: str) -> None:
+        chunk, at = self.find(record)
+        key, value = chunk.keys[at], chunk.values[at]
+        if record.key() is not key:
+            record.set_key(key)
+        if record.value() is not value:
+            record.set_value(value)
+        if not _same(record.topic(), topic):
+            record.set_topic(topic)
+
+    def chunks(self) -> Iterator[tuple[Chunk, int]]:
+        """Yield what the records came in, and how many of them in each, roughly."""
+        for place, chunk in enumerate(self._chunks):
+            yield chunk, 0 if place else len(self._records)
+
+    def let_go(self, received: int) -> None:
+        """Let go of what came before so many records were received and is not in the slice."""
+        count = len(self._records)
+        if any(len(each.records) > count and each.received < received for each in self._chunks):
+            self._chunks = (Chunk.apart(self._records, self),)
+
+
+def kept_from(held: Iterable[tuple[Chunk, int]], most: int) -> int:
+    """Return from which count of received records on chunks may be kept; 0 when all may be.
+
+    ``held`` are the chunks and how many records are held of each; what else is in those that may be
+    kept is at most ``most`` records in all.
+    """
+    chunks: dict[int, Chunk] = {}
+    of_each: Counter[int] = Counter()
+    for chunk, count in held:
+        chunks[id(chunk)] = chunk
+        of_each[id(chunk)] += count
+    # Nothing may be, if the newest alone is more.
+    rest, young = 0, max((each.received for each in chunks.values()), default=0) + 1
+    for chunk in sorted(chunks.values(), key=_received, reverse=True):
+        rest += max(0, len(chunk.records) - of_each[id(chunk)])
+        if rest > most:
+            return young
+        young = chunk.received
+    return 0
+
+
+def _received(chunk: Chunk) -> int:
+    return chunk.received
+
+
+class AsItCame:
+    """A record as it came; for whoever looks at it while its handler may be writing into it."""
+
+    __slots__ = ("_came", "_topic", "raw")
+
+    def __init__(self, raw: Record, came: Originals, topic: str) -> None:
+        self.raw = raw
+        self._came = came
+        self._topic = topic
+
+    def key(self) -> Any:
+        """Return the key that the broker delivered."""
+        chunk, at = self._came.find(self.raw)
+        return chunk.keys[at]
+
+    def value(self) -> Any:
+        """Return the value that the broker delivered."""
+        chunk, at = self._came.find(self.raw)
+        return chunk.values[at]
+
+    def topic(self) -> str:
+        """Return the topic that the record came from."""
+        return self._topic
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+    def __len__(self) -> int:
+        return len(self.value() or b"")
+
+
+def _same(topic: object, came: str) -> bool:
+    # Compared by the type first: what a handler has set may be anything, and refuse to be compared.
+    return topic is came or (type(topic) is str and topic == came)
+
+
+def column(name: str, records: Sequence[Record]) -> list[Any]:
+    """Return what this method says of each of the records."""
+    try:
+        # The method of their class: a C function, called five times as fast as by its name.
+        return list(map(getattr(type(records[0]), name), records))
+    except (TypeError, AttributeError, IndexError):  # records of several classes, or none
+        return list(map(methodcaller(name), records))

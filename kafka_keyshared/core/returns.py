@@ -1,0 +1,65 @@
+"""What comes back from workers: leases that were not started, and all that one held who is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_keyshared.core.events import Command, Recall, Slice
+from kafka_keyshared.core.lanes import Lane, LaneState
+from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import Record
+
+
+def recall_all(sub: Subscription) -> list[Command]:
+    """Return the commands that take back every unstarted lease."""
+    return [Recall(sub.name, worker.index) for worker in sub.workers if worker.slices]
+
+
+def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
+    """Put unstarted leases back, in order, to where they came from."""
+    sub.mixed = True
+    behind: dict[Lane, list[Record]] = {}
+    keyless: list[Record] = []
+    for share, unstarted in slices:
+        worker = sub.workers[share.worker]
+        worker.take_back(share, unstarted)
+        for record in unstarted:
+            lane = sub.keys.lane(record)
+            closed = sub.closed.get(lane)
+            if closed is None:
+                target = keyless if sub.keys.key(record) is None else worker.front
+                target.append(record)
+                if sub.busy is not None:
+                    target.extend(sub.busy.pop(lane, ()))
+            elif closed.head is record:
+                closed.state = LaneState.WAITING
+                closed.attempt = None
+                sub.owner(record).ready(closed)
+            else:
+                behind.setdefault(lane, []).append(record)
+    sub.keyless.extend(keyless)
+    # They left the backlog before anything that the lane's queue took from it since.
+    for lane, records in behind.items():
+        closed = sub.closed.lanes[lane]
+        closed.queue.extendleft(reversed(records))
+        sub.count_blocked(closed, records)
+
+
+def remove(sub: Subscription, worker: WorkerLeases) -> None:
+    """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
+    sub.mixed = True
+    worker.removed = True
+    sub.project()
+    worker.merge_front()
+    granted, heads = worker.granted[:], list(worker.retries)
+    waiting, _ = worker.backlog.take(len(worker.backlog))
+    worker.granted.clear()
+    worker.retries.clear()
+    for record in granted:
+        sub.put_first([record])
+        sub.give_back(record)
+    sub.put_first(waiting)
+    for closed in heads:
+        if closed.head is not None:
+            sub.owner(closed.head).ready(closed)
