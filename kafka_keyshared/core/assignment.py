@@ -158,11 +158,14 @@ def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
     )
 
 
-def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
+def forget(
+    sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
+) -> int:
     """Drop everything of the partitions without settling it; return how many records that was.
 
     Their unstarted leases must have been recalled. A record that still runs is marked stale in its
-    slice; a key of which it is the one running is waited for by its serial worker.
+    slice; a key of which it is the one running is waited for by its serial worker. What had ended
+    by ``progress`` has settled although the slice still runs, and will count so.
     """
     before = sum(1 for _ in sub.waiting())
     for worker in sub.workers:
@@ -173,11 +176,16 @@ def forget(sub: Subscription, partitions: set[TopicPartition]) -> int:
         worker.front[:] = _without(worker.front, partitions)
         worker.backlog.replace(_without(worker.backlog.records, partitions))
         for share in worker.slices:
-            share.stale.update(
-                (partition, record.offset())
+            places = [
+                (index, (partition, record.offset()))
                 for index, record in enumerate(share.records)
                 if (partition := share.came.partition_of(index)) in partitions
-            )
+            ]
+            ended = share.ended(progress)
+            share.in_time |= {
+                each for index, each in places if index < ended and each not in share.stale
+            }
+            share.stale.update(each for _, each in places)
     sub.keyless.replace(_without(sub.keyless.records, partitions))
     for waiting in (sub.busy or {}).values():
         kept = _without(waiting, partitions)

@@ -273,7 +273,7 @@ class Dispatcher:
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
         gone = set(event.partitions)
         for sub in self.subscriptions.values():
-            assignment.forget(sub, gone)
+            assignment.forget(sub, gone, event.progress)
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)

@@ -142,10 +142,15 @@ class Revoking:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The partitions are gone (revoked or lost): drop what is left without settling it."""
+    """The partitions are gone (revoked or lost): drop what is left without settling it.
+
+    ``progress`` is that of their last commit: what had ended by then has settled, although the rest
+    of its slice may still run. Without it, nothing has that is not reported yet.
+    """
 
     partitions: Sequence[TopicPartition]
     lost: bool = False
+    progress: Mapping[Slice, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription
@@ -71,10 +72,11 @@ def _count(sub: Subscription, share: Slice) -> None:
     """Count how the slice's records ended. What came back too late has settled nothing."""
     unsettled, dropped = share.unsettled, share.dropped
     if share.stale:
-        late = [each for each in share.records if _is_stale(share, each)]
+        places = share.stale - share.in_time
+        late = [each for each in share.records if place_of(each) in places]
         sub.counts.stale += len(late)
-        unsettled = late + [each for each in unsettled if not _is_stale(share, each)]
-        dropped = [each for each in dropped if not _is_stale(share, each)]
+        unsettled = late + [each for each in unsettled if place_of(each) not in places]
+        dropped = [each for each in dropped if place_of(each) not in places]
     sub.counts.settled(share.came, unsettled, dropped)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from kafka_keyshared.core.lanes import Lane, lane_of
 from kafka_keyshared.core.originals import Chunk, Originals, Place
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record
 
 
 @dataclass(slots=True, eq=False)
@@ -16,10 +16,11 @@ class Slice:
 
     ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
     back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
-    ``dropped`` is written by the worker. ``lane_of`` names the lane of each of them, ``topic`` the
-    topic of them all where that is known, and ``came`` is what they were. ``first`` are a few of
-    them of which one arrived before all others. ``chunks`` are what they came in; without them
-    nobody has had them yet.
+    ``dropped`` is written by the worker. ``stale`` are the places of those whose partition has
+    gone, ``in_time`` those of them that had ended by its last commit. ``lane_of`` names the lane of
+    each of them, ``topic`` the topic of them all where that is known, and ``came`` is what they
+    were. ``first`` are a few of them of which one arrived before all others. ``chunks`` are what
+    they came in; without them nobody has had them yet.
     """
 
     subscription: str
@@ -32,7 +33,8 @@ class Slice:
     unsettled: list[Record] = field(default_factory=list)
     aside: int = 0
     dropped: list[Record] = field(default_factory=list)
-    stale: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    stale: set[Place] = field(default_factory=set)
+    in_time: frozenset[Place] = frozenset()
     chunks: InitVar[Sequence[Chunk]] = ()
     came: Originals = field(init=False, repr=False)
 
@@ -45,3 +47,11 @@ class Slice:
             index = self.came.index(record)
             if index is not None:  # one that was taken back is held elsewhere
                 yield self.came.place_of(index)
+
+    def ended(self, progress: Mapping[Slice, int]) -> int:
+        """Return how many of its records, the first ones, had ended when progress was read.
+
+        ``progress`` says for each outstanding slice how many of its records had not started; the
+        one before them counts as running.
+        """
+        return max(0, len(self.records) - progress.get(self, len(self.records)) - 1)

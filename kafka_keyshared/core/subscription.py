@@ -343,9 +343,7 @@ class Subscription:
             yield partition_of(record), record
         for worker in self.workers:
             for share in worker.slices:
-                unstarted = progress.get(share, len(share.records))
-                running_from = max(0, len(share.records) - unstarted - 1)
-                for index in range(running_from, len(share.records)):
+                for index in range(share.ended(progress), len(share.records)):
                     partition, record = share.came.partition_of(index), share.records[index]
                     if share.stale and (partition, record.offset()) in share.stale:
                         continue

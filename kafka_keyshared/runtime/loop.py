@@ -174,8 +174,8 @@ class Loop:
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
-    ) -> None:
-        """Commit what is settled.
+    ) -> Mapping[ev.Slice, int]:
+        """Commit what is settled; return the progress that it was taken from.
 
         Progress is read first and the mailbox served after it: a failure among the records that
         progress calls started is then known to the core. The other order can commit past it.
@@ -183,6 +183,7 @@ class Loop:
         progress = self.ports.pool.progress()
         self.serve(0.0)
         self.tell(ev.CommitDue(progress, partitions, final))
+        return progress
 
     def pending(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
         """Return the running records of the partitions and how many dead letters are on the way.

@@ -204,9 +204,8 @@ class Rebalancer:
         started = clock()
         loop.tell(ev.Revoking(mine))
         left = drain(loop, mine, started + self._revoke_deadline, self.hurried)
-        if not loop.commits_stopped:
-            loop.commit(mine, final=True)
-        self._release(partitions, mine)
+        progress = {} if loop.commits_stopped else loop.commit(mine, final=True)
+        self._release(partitions, ev.Forget(mine, progress=progress))
         self._observe("revoked", partitions)  # nothing is committed for them from here on
         log.info(
             "revoked %s in %.3f s%s",
@@ -227,7 +226,7 @@ class Rebalancer:
         held = loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         loop.tell(ev.Revoking(mine))
-        self._release(partitions, mine, lost=True)
+        self._release(partitions, ev.Forget(mine, lost=True))
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",
             _names(partitions),
@@ -239,15 +238,9 @@ class Rebalancer:
             self._unstarted.pop(partition, None)
         self._loop.withheld.difference_update(partitions)
 
-    def _release(
-        self,
-        partitions: Sequence[TopicPartition],
-        mine: Sequence[TopicPartition],
-        *,
-        lost: bool = False,
-    ) -> None:
+    def _release(self, partitions: Sequence[TopicPartition], forget: ev.Forget) -> None:
         loop = self._loop
-        loop.tell(ev.Forget(mine, lost))
+        loop.tell(forget)
         loop.ports.client.released(partitions)
         loop.released_in_call.update(partitions)
         loop.reseek.gone(set(partitions))

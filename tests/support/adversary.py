@@ -7,10 +7,10 @@ process crashes. After every event the core checks itself and the oracle checks 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.events import CommitResult, Slice
 from kafka_keyshared.model import TopicPartition
 from tests.support.world import Member, World
 
@@ -29,14 +29,15 @@ class Adversary(World):
         member.tell(ev.Revoking(gone))
         self.oracle.closing.update(gone)
         drained = False
+        progress: Mapping[Slice, int] = {}
         if not lost:
             drained = self.drain(gone)
-            self.commit(gone, final=True)
+            progress = self.commit(gone, final=True)
         clean = self._last_answers(gone, lost=lost, drained=drained)
         self.reached["revoked clean"] += len(clean)
         self.oracle.forgotten_dead_letters(gone)
         self.oracle.gone(gone, clean)
-        member.tell(ev.Forget(gone))
+        member.tell(ev.Forget(gone, lost, progress))
         self.reached["lost" if lost else "revoked in time" if drained else "revoked late"] += 1
 
     def _last_answers(

@@ -43,6 +43,7 @@ class Harness:
         self.halted: list[str] = []
         self.seen: list[ev.Command] = []
         self._telling = 0
+        self.progress: Mapping[ev.Slice, int] = {}  # that of the latest commit
         self._acts: dict[type[Any], Callable[[Any], object]] = {
             ev.Lease: lambda command: self.pool.submit(command.slice),
             ev.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
@@ -178,11 +179,11 @@ class Harness:
         self, partitions: Iterable[TopicPartition] | None = None, *, final: bool = False
     ) -> list[ev.Commit]:
         """Commit as the loop does (progress, mailbox, then the event); return what is sent."""
-        progress = self.pool.progress()
+        self.progress = self.pool.progress()
         self.deliver()
         before = len(self.commits)
         wanted = None if partitions is None else list(partitions)
-        self.tell(ev.CommitDue(progress, wanted, final))
+        self.tell(ev.CommitDue(self.progress, wanted, final))
         return self.commits[before:]
 
     def answer(
@@ -208,7 +209,7 @@ class Harness:
         """Revoke (or lose, without a commit) partitions, waiting for nothing."""
         self.tell(ev.Revoking(partitions))
         sent = self.commit(partitions, final=True) if commit else []
-        self.tell(ev.Forget(partitions))
+        self.tell(ev.Forget(partitions, not commit, self.progress if commit else {}))
         return sent
 
     def said(self, part: str) -> bool:

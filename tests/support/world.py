@@ -8,13 +8,13 @@ process crashes. After every event the core checks itself and the oracle checks 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Literal
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome
+from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome, Slice
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -339,14 +339,15 @@ class World:
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
-    ) -> None:
-        """Commit as the loop does, with everybody busy in between."""
+    ) -> Mapping[Slice, int]:
+        """Commit as the loop does, with everybody busy in between; return the progress read."""
         member = self.member
         progress = member.pool.progress()
         self.steps(3)
         member.deliver()
         self.steps(3)
         member.tell(ev.CommitDue(progress, partitions, final))
+        return progress
 
     def pass_time(self) -> None:
         """Let some time pass."""

@@ -19,7 +19,7 @@ from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.harness import Harness
 from tests.support.pool import Verdict
-from tests.support.records import ERROR, P0, FakeRecord, record
+from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 OTHER = TopicPartition("payments", 0)
 DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))
@@ -192,6 +192,43 @@ def test_a_record_that_ends_after_its_partition_has_gone_is_stale_and_not_ok() -
     harness.work()
     counts = harness.sub().counts
     assert (counts.stale, counts.ok) == (1, 0)
+
+
+def test_what_ended_before_a_revoke_is_ok_although_its_slice_still_runs() -> None:
+    """It went with the last commit, so that its end is no late one; a slice is reported as one."""
+    harness = Harness(SubscriptionSettings(workers=("worker-0",)))
+    harness.assign(P0, P1)
+    key = b"key-0"
+    harness.fetch(record(0, key), record(1, key), record(0, key, P1), record(2, key))
+    worker = harness.owner_of(record(0, key))
+    for verdict in (None, Drop()):
+        worker.start()
+        worker.finish(verdict)
+    assert worker.start() is not None
+    (commit,) = harness.revoke(P0)
+    assert commit.entries[P0].position == 2
+    worker.finish()
+    harness.work()
+    counts = harness.sub().counts
+    assert (counts.ok, counts.dropped, counts.stale) == (2, 1, 0)
+
+
+def test_what_ends_between_the_last_commit_and_the_end_of_a_revoke_is_stale() -> None:
+    harness = Harness(SubscriptionSettings(workers=("worker-0",)))
+    harness.assign()
+    harness.fetch(record(0), record(1))
+    worker = harness.owner_of(record(0))
+    worker.start()
+    worker.finish()
+    worker.start()
+    harness.tell(ev.Revoking([P0]))
+    (commit,) = harness.commit([P0], final=True)
+    assert commit.entries[P0].position == 1
+    worker.finish()
+    harness.tell(ev.Forget([P0], progress=harness.progress))
+    harness.work()
+    counts = harness.sub().counts
+    assert (counts.ok, counts.stale) == (1, 1)
 
 
 def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:

@@ -550,6 +550,23 @@ def finish(worker: FakeWorker) -> None:
         assert worker.start() is None
 
 
+def test_what_had_ended_counts_although_a_record_of_its_slice_outlasts_the_revoke() -> None:
+    stage = Stage(revoke_deadline=0.1)
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(*(record(offset) for offset in range(4)))
+    stage.assign()
+    stage.step()
+    (worker,) = [each for each in stage.pool.workers.values() if each.start() is not None]
+    for _ in range(2):
+        worker.finish()
+        worker.start()
+    stage.client.callbacks["revoke"]([P0])
+    assert stage.sent() == [2]
+    finish(worker)
+    stage.step()
+    assert (stage.sub.counts.ok, stage.sub.counts.stale) == (2, 1)
+
+
 def test_a_revoke_waits_for_what_runs_commits_and_then_tells() -> None:
     stage = Stage()
     stage.client.stored[P0] = CommittedOffset(0, None)
@@ -757,6 +774,7 @@ def test_a_last_commit_without_an_answer_is_not_clean(
         return poll(timeout)
 
     stage.client.poll = slow_poll  # type: ignore[method-assign]
+    stage.client.there = False
     before = stage.now
     report = stop(stage.loop, 25.0, lambda: hurried)
     assert not report.clean
