@@ -119,8 +119,11 @@ class Client(Protocol):
     def commit(self, commit: Commit) -> CommitAnswered | None:
         """Send a commit; the answer comes through the callback, or here if it failed at once."""
 
+    def answers(self, timeout: float) -> bool:
+        """Say whether a broker answers a question, any, within ``timeout`` seconds."""
+
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group, also as a member without partitions."""
 
 
 Rebalance = Callable[[list[TopicPartition]], None]

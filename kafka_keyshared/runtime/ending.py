@@ -36,7 +36,7 @@ HANDLER_CLOSE_TIMEOUT = 5.0
 HANDLER_CLOSE_LEAST = 0.2
 
 LEAVE_UNHEARD = 2.0
-"""Seconds that ``close()`` gets when the last commit had no answer: nobody is there to hear it."""
+"""Seconds that ``close()`` gets when no broker answered at the end: nobody is there to hear it."""
 
 LEAVE_LEAST = 0.3
 """Seconds that ``close()`` gets in any case; with a broker there it takes some milliseconds."""
@@ -120,7 +120,7 @@ class Ending:
         self.error = self.error or error
         self.begin()
         left = max(LEAVE_LEAST, self.left())
-        if self.report is None or not self.report.commit_accepted:
+        if self.report is None or not self.report.heard:
             left = min(left, LEAVE_UNHEARD)
         self._leave_by = self._clock() + left
         self._bell.put(None)

@@ -332,8 +332,29 @@ class KafkaClient:
                 return -1 if end.leader_epoch is None else end.leader_epoch
         return -1
 
+    def answers(self, timeout: float) -> bool:
+        """Say whether a broker answers a question, any, within ``timeout`` seconds.
+
+        It goes by another connection than commits, which may wait behind a JoinGroup on theirs.
+        """
+        try:
+            self.consumer.list_topics(self._topics[0], timeout=timeout)
+        except KafkaException as error:
+            log.debug("no broker answers: %s", error)
+            return False
+        return True
+
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group.
+
+        A cooperative member without partitions is closed by the client without a LeaveGroup: the
+        next rebalance would wait for it until its session is over. ``unsubscribe`` sends one.
+        """
+        if not self._assigned:
+            try:
+                self.consumer.unsubscribe()
+            except KafkaException as error:
+                log.debug("the group cannot be left before the client is closed: %s", error)
         self.consumer.close()
 
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---

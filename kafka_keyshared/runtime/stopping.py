@@ -23,8 +23,18 @@ from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 log = logging.getLogger("kafka_keyshared.stop")
 
 ANSWER_WAIT = 2.0
+"""Seconds for the last commit's answer while no broker answers anything; else up to the deadline.
+
+A broker that is there may keep a commit waiting: behind a JoinGroup, for as long as another member
+of the group takes to join again.
+"""
+
+ASK_AFTER = 1.0
+ASK_WAIT = 0.5
+"""After so many seconds without an answer it is asked whether a broker is there, for so many."""
+
 HURRIED_ANSWER_WAIT = 0.5
-"""Seconds for the last commit's answer, after a second signal and behind the deadline."""
+"""Seconds for the last commit's answer after a second signal and behind the deadline."""
 
 RETRY_AFTER = 0.05
 """Seconds until the last commit is sent again that failed; twice as long after each failure."""
@@ -34,6 +44,7 @@ RETRY_AFTER = 0.05
 class StopReport:
     """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted.
 
+    ``heard`` is False when no broker answered at the end: the group cannot be left either then.
     ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
     None when that cannot be said, because it was still changing.
     """
@@ -45,6 +56,7 @@ class StopReport:
     commit_accepted: bool
     dead_letters: int = 0
     stuck: str = ""
+    heard: bool = True
 
     def line(self) -> str:
         """Return the final line."""
@@ -79,7 +91,10 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     loop.stopping = True
     loop.hold()
     running, dead_letters = _drain(loop, deadline, hurried)
-    accepted = not loop.commits_stopped and _commit(loop, deadline, hurried)
+    if loop.commits_stopped:
+        accepted, heard = False, loop.ports.client.answers(ASK_WAIT)
+    else:
+        accepted, heard = _commit(loop, deadline, hurried)
     if hurried() or clock() >= deadline:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
         running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
@@ -91,6 +106,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         running=tuple(running),
         commit_accepted=accepted,
         dead_letters=dead_letters,
+        heard=heard,
     )
 
 
@@ -154,8 +170,10 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
     )
 
 
-def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
-    """Send the last commit and serve callbacks until it is answered; say whether it was.
+def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
+    """Send the last commit and serve callbacks until it is answered.
+
+    Return whether it was accepted, and whether a broker was there to hear it.
 
     A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
     commits between its JoinGroup and the answer waits behind that at the broker and is then of the
@@ -163,26 +181,24 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
     """
     held = set(loop.core.partitions)
     refused_before = loop.core.commits.refused_count
-    if _send(loop, deadline, hurried):
-        return True
-    refused = loop.core.commits.refused_count > refused_before
-    still_held = loop.halted is None and held <= set(loop.core.partitions)
-    return refused and still_held and _send(loop, deadline, hurried)
+    accepted, heard = _send(loop, deadline, hurried)
+    if accepted or loop.core.commits.refused_count == refused_before:
+        return accepted, heard
+    if loop.halted is None and held <= set(loop.core.partitions):
+        return _send(loop, deadline, hurried)
+    return False, heard
 
 
-def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
+def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
     clock = loop.ports.clock
     commits = loop.core.commits
     refused_before = commits.refused_count
     loop.commit(final=True)
-    sent = clock()
-    patient = sent + max(HURRIED_ANSWER_WAIT, min(ANSWER_WAIT, deadline - sent))
+    patience = _Patience(loop, deadline, hurried)
     again: float | None = None
     pause = RETRY_AFTER
-    while commits.in_flight or commits.retrying:
+    while (commits.in_flight or commits.retrying) and not patience.over():
         now = clock()
-        if now >= (min(patient, sent + HURRIED_ANSWER_WAIT) if hurried() else patient):
-            break
         _poll(loop, 0.02)
         loop.serve(BUSY_WAIT)
         if not commits.retry_now():
@@ -193,4 +209,35 @@ def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> bool:
             again = None
             loop.commit(final=True)
     unanswered = commits.in_flight or commits.retrying or commits.behind()
-    return not unanswered and commits.refused_count == refused_before
+    return not unanswered and commits.refused_count == refused_before, patience.heard
+
+
+class _Patience:
+    """How long the last commit is waited for: up to the deadline, while a broker is there."""
+
+    def __init__(self, loop: Loop, deadline: float, hurried: Callable[[], bool]) -> None:
+        self._client = loop.ports.client
+        self._clock = loop.ports.clock
+        self._commits = loop.core.commits
+        self._hurried = hurried
+        self._last_heard = self._clock()
+        self._hurry_by = self._last_heard + HURRIED_ANSWER_WAIT
+        self._deadline = max(deadline, self._hurry_by)
+        self._failing: float | None = None
+        self.heard = True
+
+    def over(self) -> bool:
+        """Say whether it is waited for no more."""
+        now = self._clock()
+        if now >= (self._hurry_by if self._hurried() else self._deadline):
+            return True
+        if self._commits.retry_now():
+            # Answered, and refused for now. A client that is broken for good refuses it each time.
+            self._failing = now if self._failing is None else self._failing
+            return now - self._failing >= ANSWER_WAIT
+        if now - self._last_heard < ASK_AFTER:
+            return False
+        if self._client.answers(min(ASK_WAIT, self._deadline - now)):
+            self._last_heard = self._clock()
+        self.heard = self._clock() - self._last_heard < ANSWER_WAIT
+        return not self.heard

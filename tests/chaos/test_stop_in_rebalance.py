@@ -138,3 +138,27 @@ def test_sigterm_while_the_group_waits_for_another_member_repeats_nothing(scene:
     scene.drain(joiner)
     assert_clean(scene.verdict())
     assert status == 0, keeper.log()
+
+
+def test_sigterm_while_the_group_waits_for_a_member_that_is_gone_repeats_nothing(
+    scene: Scene,
+) -> None:
+    """The broker is there and answers the last commit when that member's session is over."""
+    scene.conf = COOPERATIVE | {"session.timeout.ms": 10_000}
+    scene.write(stream(400))
+    only_at_the_end = {"commit_interval": 3_600.0}
+    keeper = scene.start("keeper", options=only_at_the_end)
+    scene.until(lambda: keeper.ended() == 400, keeper)
+    joiner = scene.start("joiner", hold_assign=True)
+    scene.until(keeper.said("INFO revoked"), keeper, joiner)
+    scene.until(joiner.said("assigning"), keeper, joiner)
+    for number in range(PARTITIONS):
+        scene.write(stream(50), partition=number)
+    scene.until(lambda: keeper.ended() >= 500, keeper, joiner)
+    joiner.kill()
+    keeper.signal(signal.SIGTERM)
+    assert keeper.wait(60.0) == 0, keeper.log()
+    assert "drained; committed" in keeper.log()
+    scene.open("assign")
+    scene.drain(scene.start("next"))
+    assert_clean(scene.verdict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.runtime.stopping import HURRIED_ANSWER_WAIT, stop
+from kafka_keyshared.runtime.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -83,6 +83,85 @@ def test_behind_its_deadline_a_stop_waits_little_for_the_last_answer(stage: Stag
     assert stage.now - before < 3.0 + HURRIED_ANSWER_WAIT + 0.1
     assert not report.commit_accepted
     assert len(report.running) == 1
+
+
+def test_a_broker_that_is_there_may_take_as_long_as_the_stop(stage: Stage) -> None:
+    """So it does while another member of the group takes its time to join again."""
+
+    def answer_later() -> None:
+        if stage.now > 1_008.0:
+            stage.on_wait = lambda: None
+            (commit,) = stage.client.commits
+            stage.mailbox.put(ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED))
+
+    stage.client.answer = lambda commit: None
+    stage.on_wait = answer_later
+    stage.now = before = 1_000.0
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert report.clean
+    assert report.heard
+    assert 8.0 < stage.now - before < 8.1
+    assert 5 <= len(stage.client.made("answers")) <= 8, "about once a second"
+
+
+def test_what_a_broker_that_is_there_never_answers_is_given_up_at_the_deadline(
+    stage: Stage,
+) -> None:
+    stage.client.answer = lambda commit: None
+    before = stage.now
+    report = stop(stage.loop, 10.0, lambda: False)
+    assert 9.9 < stage.now - before < 10.2
+    assert not report.commit_accepted
+    assert report.heard
+
+
+def test_a_broker_that_is_gone_is_not_waited_for(stage: Stage) -> None:
+    stage.client.answer = lambda commit: None
+    stage.client.there = False
+    before = stage.now
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert stage.now - before < ANSWER_WAIT + 0.1
+    assert not report.commit_accepted
+    assert not report.heard
+
+
+def test_a_broker_that_goes_while_it_is_waited_for_is_given_up_soon(stage: Stage) -> None:
+    stage.client.answer = lambda commit: None
+
+    def go() -> None:
+        stage.client.there = stage.now < 1_005.0
+
+    stage.on_wait = go
+    stage.now = before = 1_000.0
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert 5.0 < stage.now - before < 5.0 + ANSWER_WAIT + 0.1
+    assert not report.heard
+
+
+def test_a_commit_that_fails_after_a_long_wait_is_sent_again(stage: Stage) -> None:
+    answers = [ev.CommitResult.RETRY, ev.CommitResult.ACCEPTED]
+    at = [1_006.0, 1_007.0]
+
+    def answer_later() -> None:
+        if at and stage.now > at[0] and stage.core.commits.in_flight:
+            at.pop(0)
+            stage.mailbox.put(ev.CommitAnswered(stage.client.commits[-1], answers.pop(0)))
+
+    stage.client.answer = lambda commit: None
+    stage.on_wait = answer_later
+    stage.now = 1_000.0
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert stage.sent() == [3, 3]
+    assert report.clean
+
+
+def test_without_a_last_commit_a_broker_is_asked_whether_it_is_there(stage: Stage) -> None:
+    stage.loop.commits_stopped = True
+    stage.client.there = False
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert stage.sent() == []
+    assert not report.commit_accepted
+    assert not report.heard
 
 
 def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: Stage) -> None:

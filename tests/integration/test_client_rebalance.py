@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger, OwnershipChanged
 from kafka_keyshared.demo.ledgers import AuditedClient
@@ -30,7 +32,7 @@ from tests.support.live import (
     starts,
     write,
 )
-from tests.support.wire import coordinator, throw_out
+from tests.support.wire import NOT_YET, coordinator, throw_out
 
 
 def both(topic: str) -> list[ClientPartition]:
@@ -222,6 +224,68 @@ def test_retained_partitions_run_what_the_window_holds_while_a_revoke_waits(
     assert second.stop() == 0
     assert first.stop() == 0
     assert_clean(written, first.ledger, second.ledger)
+
+
+# --- members without partitions ---
+
+
+def members(cluster: Cluster, group: str) -> int:
+    """Ask the broker how many members the group has; -1 while a new cluster does not tell."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (found,) = admin.describe_consumer_groups([group]).values()
+    try:
+        return len(found.result(30).members)
+    except KafkaException as error:
+        assert error.args[0].code() in NOT_YET, error
+        return -1
+
+
+@pytest.mark.parametrize("unsubscribes", [False, True])
+def test_a_close_without_partitions_leaves_a_cooperative_member_behind_unless_it_unsubscribes(
+    real_cluster: Cluster, topic: str, eventually: Eventually, unsubscribes: bool
+) -> None:
+    """In the other protocols the client sends a LeaveGroup anyway."""
+    real_cluster.create_topic(topic, 1)
+    group = group_name()
+    conf = group_conf(real_cluster, group, "cooperative", enable_auto_commit=False)
+    conf["session.timeout.ms"] = 45_000
+    joined = threading.Event()
+    with closing(Consumer(conf)) as first, closing(Consumer(conf)) as second:
+        first.subscribe([topic])
+        eventually(lambda: (first.poll(0.1), first.assignment())[1] != [], 60.0)
+        second.subscribe([topic], on_assign=lambda *_: joined.set())
+        eventually(lambda: (first.poll(0), second.poll(0), joined.is_set())[2], 60.0)
+        idle = second if first.assignment() else first
+        eventually(lambda: members(real_cluster, group) == 2, 60.0)
+        if unsubscribes:
+            idle.unsubscribe()
+        idle.close()
+        if unsubscribes:
+            eventually(lambda: members(real_cluster, group) == 1, 20.0)
+        else:
+            assert members(real_cluster, group) == 2
+
+
+@every_protocol
+def test_a_member_of_ours_without_partitions_leaves_its_group(
+    real_cluster: Cluster, topic: str, eventually: Eventually, protocol: str
+) -> None:
+    """Else the next rebalance would wait for it until its session is over."""
+    real_cluster.create_topic(topic, 1)
+    group = group_name()
+    conf = group_conf(real_cluster, group, protocol)
+    if protocol != "kip-848":
+        conf["session.timeout.ms"] = 45_000
+    with ExitStack() as stack:
+        both_of_us = [Member(conf, [topic], lambda record: None, name=name) for name in "ab"]
+        for member in both_of_us:
+            member.start()
+            stack.callback(member.stop)
+        eventually(lambda: members(real_cluster, group) == 2, 60.0)
+        eventually(lambda: sum(len(each.assigned) for each in both_of_us) == 1, 60.0)
+        (idle,) = [each for each in both_of_us if not each.assigned]
+        assert idle.stop() == 0
+        eventually(lambda: members(real_cluster, group) == 1, 20.0)
 
 
 # --- partitions that are lost ---

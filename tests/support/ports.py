@@ -62,6 +62,9 @@ class FakeClient:
         self.received_epochs: dict[TopicPartition, int] = {}
         self.added: set[TopicPartition] = set()
         self.closed = False
+        # Whether a broker is there, and what passes the time of asking one that is not.
+        self.there = True
+        self.wait: Callable[[float], None] = lambda seconds: None
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
@@ -188,6 +191,12 @@ class FakeClient:
         self.commits.append(commit)
         return self.answer(commit)
 
+    def answers(self, timeout: float) -> bool:
+        self.calls.append(("answers", timeout))
+        if not self.there:
+            self.wait(timeout)
+        return self.there
+
     def close(self) -> None:
         self.closed = True
 
@@ -222,6 +231,7 @@ class Stage:
         self.now = 1_000.0
         self.on_wait: Callable[[], None] = lambda: None
         self.client = FakeClient(lambda: self.now)
+        self.client.wait = self._pass
         core = Dispatcher([settings], commit)
         self.mailbox: SimpleQueue[Mail] = Mailbox(self._pass)
         self.pool = FakePool(core, self.mailbox.put)

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
 
-_NOT_YET = {
+NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
@@ -73,7 +73,7 @@ def _when_ready(what: str, ask: Callable[[], tuple[int, bytes]]) -> bytes:
         error, answer = ask()
         if error == 0:
             return answer
-        assert error in _NOT_YET, f"{what}: error {error}"
+        assert error in NOT_YET, f"{what}: error {error}"
         assert time.monotonic() < deadline, f"{what}: still error {error} after a minute"
         pause.wait(0.05)
 

@@ -17,8 +17,8 @@ FOR_EVER = float("inf")
 ROOM = 30.0
 
 
-def report(*, accepted: bool = True) -> StopReport:
-    return StopReport(accepted, 0.5, 7, (), accepted)
+def report(*, accepted: bool = True, heard: bool = True) -> StopReport:
+    return StopReport(accepted, 0.5, 7, (), accepted, heard=heard)
 
 
 class Clock:
@@ -118,10 +118,11 @@ def test_a_second_request_waits_for_nothing(clock: Clock) -> None:
     [
         (report(), 1.0, 24.0),
         (report(), 25.0, LEAVE_LEAST),
-        (report(accepted=False), 1.0, LEAVE_UNHEARD),
+        (report(accepted=False), 1.0, 24.0),
+        (report(accepted=False, heard=False), 1.0, LEAVE_UNHEARD),
         (None, 1.0, LEAVE_UNHEARD),
     ],
-    ids=["heard", "late", "unheard", "failed"],
+    ids=["heard", "late", "refused", "unheard", "failed"],
 )
 def test_leaving_is_waited_for_as_long_as_somebody_may_be_there_to_hear_it(
     clock: Clock, said: StopReport | None, spent: float, seconds: float
@@ -157,12 +158,10 @@ def test_a_callback_of_the_users_has_all_of_the_stop_timeout_also_while_leaving(
 # --- a run ---
 
 
-def threads_end(name: str) -> bool:
-    """Wait for the threads of that name; say whether they have ended."""
-    named = [each for each in threading.enumerate() if each.name == name]
-    for each in named:
-        each.join(ROOM)
-    return not any(each.is_alive() for each in named)
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged from here; an instance of another test may still run, and log too."""
+    here = threading.get_ident()
+    return [each.getMessage() for each in caplog.records if each.thread == here]
 
 
 def test_a_run_that_ends_by_itself_returns_and_raises_what_its_owner_did() -> None:
@@ -186,11 +185,20 @@ def test_a_run_that_ends_by_itself_returns_and_raises_what_its_owner_did() -> No
 
 
 def hanging(
-    ending: Ending, clock: Clock, gate: threading.Event, then: Callable[[], object]
+    ending: Ending,
+    clock: Clock,
+    gate: threading.Event,
+    then: Callable[[], object],
+    threads: list[threading.Thread] | None = None,
 ) -> Callable[[], int]:
-    """Return an owner that does something, lets time pass, and does not come back."""
+    """Return an owner that does something, lets time pass, and does not come back.
+
+    ``threads`` gets its thread.
+    """
 
     def owner() -> int:
+        if threads is not None:
+            threads.append(threading.current_thread())
         then()
         ending.ask()
         clock.step = 5.0
@@ -208,8 +216,9 @@ def test_what_does_not_come_back_is_left_behind_named_and_nothing_runs_beside_it
     def done() -> None:
         ending.report = report()
 
-    assert ending.run(hanging(ending, clock, gate, done)) == 1
-    (line,) = [each.getMessage() for each in caplog.records]
+    threads: list[threading.Thread] = []
+    assert ending.run(hanging(ending, clock, gate, done, threads)) == 1
+    (line,) = lines(caplog)
     assert "drained; committed; the group was NOT left: no end of owner (test_runtime_e" in line
     assert "7 records received and left undone" in line
     after = ending.next()
@@ -218,7 +227,9 @@ def test_what_does_not_come_back_is_left_behind_named_and_nothing_runs_beside_it
     with pytest.raises(KeySharedError, match="given up on"):
         after.next().run(lambda: 0)
     gate.set()
-    assert threads_end("keyshared-owner")
+    (owner,) = threads
+    owner.join(ROOM)
+    assert not owner.is_alive()
     assert after.next().run(lambda: 0) == 0
 
 
@@ -229,7 +240,7 @@ def test_a_start_that_does_not_come_back_is_left_behind_too(
     assert ending.run(hanging(ending, clock, gate, lambda: None)) == 1
     assert ending.report is not None
     assert not ending.report.clean
-    assert "last commit NOT acknowledged; the group was NOT left" in caplog.text
+    assert "last commit NOT acknowledged; the group was NOT left" in "".join(lines(caplog))
 
 
 def test_what_a_run_failed_with_is_raised_also_when_it_hangs_afterwards(
