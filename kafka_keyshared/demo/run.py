@@ -26,6 +26,7 @@ from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
+from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.expected import compare, expected, read_answers
 from kafka_keyshared.demo.flights import Flights
@@ -46,6 +47,8 @@ DLQ_PARTITIONS = 4
 WORKERS = "thread:8"
 RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
 STALL_SECONDS = 60.0
+READ_BACK_SECONDS = 60.0
+"""How long the reader of dead letters waits for the next one after the end."""
 
 
 def _quiet(bootstrap: str) -> dict[str, Any]:
@@ -119,6 +122,8 @@ class Demo:
         self._committed: dict[int, int] = {}
         self._all_produced = threading.Event()
         self._finished = threading.Event()
+        # How many dead letters the broker has acknowledged.
+        self._acknowledged = 0
         self._failure: BaseException | None = None
         self._ended = 0.0
         self._moved = (0, time.monotonic())
@@ -170,6 +175,13 @@ class Demo:
                     thread.join()
         if self._failure is not None:
             raise self._failure
+        unread = self._acknowledged - self.progress.dead_letters_read
+        if self._ended and unread:
+            raise KeySharedError(
+                f"{unread} of {self._acknowledged} dead letters could not be read back in "
+                f"{READ_BACK_SECONDS:g} s although the broker has acknowledged them; this is a "
+                "defect, please report it"
+            )
         if not self._ended:
             raise KeySharedError(
                 f"stopped before the end: {self.progress.settled:,} of {self._records:,} records "
@@ -185,7 +197,7 @@ class Demo:
             client=audited_client(self._ledger, accepted, client_class(self._sabotage)),
             pool=pool_class(self._sabotage),
             rebalanced=on_rebalance(self._ledger),
-            dead_lettered=on_dead_letter(self._ledger),
+            dead_lettered=self._dead_lettered(),
             stepped=self._stepped,
         )
         app = KeyShared(
@@ -205,6 +217,15 @@ class Demo:
         app.handler(handler_class(self._sabotage, audited(Flights, self._ledger)))
         self._app_stop = app.stop
         return app
+
+    def _dead_lettered(self) -> Callable[[DeadLettered], None]:
+        tell = on_dead_letter(self._ledger)
+
+        def note(answered: DeadLettered) -> None:
+            tell(answered)
+            self._acknowledged += answered.error is None
+
+        return note
 
     # --- the three threads ---
 
@@ -234,18 +255,21 @@ class Demo:
         consumer.assign(
             [ClientPartition(DLQ, number, OFFSET_BEGINNING) for number in range(DLQ_PARTITIONS)]
         )
-        quiet = 0
-        # After the last commit every dead letter is in the topic; a few empty reads mean the end.
-        while not (self._finished.is_set() and quiet >= 3):
+        progress, moved = self.progress, time.monotonic()
+        # After the last commit no more are acknowledged, and all that were are in the topic.
+        while not self._finished.is_set() or progress.dead_letters_read < self._acknowledged:
             letters = consumer.consume(1_000, 0.2)
-            quiet = 0 if letters else quiet + 1
+            if letters or not self._finished.is_set():
+                moved = time.monotonic()
+            elif time.monotonic() - moved > READ_BACK_SECONDS:
+                break
             for letter in letters:
                 # What was received has its headers as a list; only a producer may give a dict.
                 headers = cast("list[tuple[str, Any]] | None", letter.headers())
                 source = None if letter.error() else source_of(headers)
                 if source is not None:
                     self._letters.dead_lettered(*source)
-                    self.progress.dead_letters_read += 1
+                    progress.dead_letters_read += 1
         consumer.close()
 
     def _stepped(self, loop: Loop) -> None:

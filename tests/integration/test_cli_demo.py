@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
+from kafka_keyshared.demo import run
 from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.run import Demo, count
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from tests.support.cli import KEYSHARED, Running, in_process
 
 PART = 20_000
@@ -60,6 +62,38 @@ def test_sabotage_is_noticed(capsys: pytest.CaptureFixture[str], kind: str, faul
     # What the handlers computed is right only where every record ran once and in order.
     assert result["oracle_match"] is (kind == "commit-early")
     assert f"{fault}: {result[fault]}" in ended.err.replace(",", "")
+
+
+def late(monkeypatch: pytest.MonkeyPatch, demo: Demo, reads: float) -> None:
+    """Let the demo's reader of dead letters get nothing until so many reads after the end."""
+
+    class Late(Consumer):
+        left = reads
+
+        def consume(self, *arguments: Any) -> list[Any]:
+            if demo._finished.is_set():
+                self.left -= 1
+            if self.left > 0:
+                demo._finished.wait(0.05)
+                return []
+            return super().consume(*arguments)
+
+    monkeypatch.setattr(run, "Consumer", Late)
+
+
+def test_dead_letters_are_read_back_however_late_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo(lambda _: None, records=PART)
+    late(monkeypatch, demo, 5)
+    assert demo.run()["ok"] is True
+    assert demo.progress.dead_letters_read == 174
+
+
+def test_dead_letters_that_do_not_come_back_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "READ_BACK_SECONDS", 0.5)
+    demo = Demo(lambda _: None, records=PART)
+    late(monkeypatch, demo, float("inf"))
+    with pytest.raises(KeySharedError, match="174 of 174 dead letters could not be read back"):
+        demo.run()
 
 
 def test_on_a_terminal_there_is_live_progress_and_a_table(tmp_path: Path) -> None:
