@@ -163,7 +163,14 @@ _REASONS = (
         "see sasl.mechanism, sasl.username and sasl.password",
     ),
     _Meaning(
-        ("brokers are down",),
+        # What the client says of it goes by what it was doing just then: writing, reading, waiting.
+        (
+            "brokers are down",
+            "[Bb]roken pipe",
+            "[Cc]onnection reset",
+            "[Cc]onnection aborted",
+            "Disconnected",
+        ),
         Kind.CONNECTION_CLOSED,
         "connections are closed before there is an answer",
         "see security.protocol (that listener may want SASL), and that it is a Kafka broker",

@@ -115,6 +115,24 @@ def test_settings_that_the_client_takes_although_they_are_dangerous(
         ("SSL handshake failed: error:0A000086: certificate verify failed", "TLS handshake"),
         ("SASL authentication error: Authentication failed: Invalid username", "credentials"),
         ("0/2 brokers are down", "closed before there is an answer"),
+        (
+            "127.0.0.1:1/bootstrap: Send failed: Broken pipe (after 1ms in state UP)",
+            "closed before there is an answer",
+        ),
+        (
+            "127.0.0.1:1/bootstrap: Receive failed: Connection reset by peer (after 1ms in state "
+            "APIVERSION_QUERY)",
+            "closed before there is an answer",
+        ),
+        (
+            "127.0.0.1:1/bootstrap: Disconnected: connection closed by peer: receive 0 after "
+            "POLLIN (after 1ms in state APIVERSION_QUERY)",
+            "closed before there is an answer",
+        ),
+        (
+            "127.0.0.1:1/bootstrap: Disconnected (after 1ms in state UP)",
+            "closed before there is an answer",
+        ),
         ("Failed to get metadata: Local: Required feature not supported by broker", "no broker"),
         ("Connection setup timed out in state APIVERSION_QUERY", "no answer"),
         ("something new", "no broker answers"),
@@ -128,14 +146,15 @@ def test_the_clients_reason_is_explained(reason: str, why: str) -> None:
     assert check.cure
 
 
-def test_a_listener_that_closes_is_tried_for_tls_and_no_other_is() -> None:
+@pytest.mark.parametrize("reason", ["1/1 brokers are down", "Send failed: Broken pipe"])
+def test_a_listener_that_closes_is_tried_for_tls_and_no_other_is(reason: str) -> None:
     tried: list[str] = []
 
     def tls() -> bool:
         tried.append("tls")
         return True
 
-    check = client_checks.unanswered("there:9092", "1/1 brokers are down", tls)
+    check = client_checks.unanswered("there:9092", reason, tls)
     assert check.page == page_of("tls-listener")
     assert "wants TLS" in check.why
     client_checks.unanswered("there:9092", "Connect to there:9092 failed: Connection refused", tls)
