@@ -23,6 +23,7 @@ class Hold(enum.StrEnum):
     """Why a partition is not fetched from."""
 
     WINDOW = "the window is full"
+    SHARE = "it holds more than its share of the window, and others go without"
     PRESSURE = "what it has received holds it back"
     UNSTARTED = "where it starts is not known yet"
     STOPPING = "the instance stops"

@@ -24,6 +24,7 @@ from kafka_keyshared.runtime.loopstats import LoopStats
 from kafka_keyshared.runtime.ports import Ports
 from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
+from kafka_keyshared.runtime.shares import Shares
 from kafka_keyshared.runtime.watchdog import Watchdog
 
 log = logging.getLogger("kafka_keyshared.loop")
@@ -61,6 +62,7 @@ class Loop:
         self.stopping = False
         self.holds = Holds()
         self.watchdog = Watchdog(ports.client, self.holds, self.reseek)
+        self.shares = Shares(ports.client, self.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
@@ -145,15 +147,17 @@ class Loop:
         else:
             self.serve(0.0)
         count = self._room.fetch(hungry=not busy)
-        if count:
+        if count and not (busy and self.shares.wait_and_see(core.partitions)):
             self._window_has_room()
-            self._fetch(min(count, CHUNK), 0.0 if busy else IDLE_WAIT)
+            self._fetch(min(count, self.shares.most or CHUNK, CHUNK), 0.0 if busy else IDLE_WAIT)
         else:
             if not busy:
                 # Everything held waits for something far off; nothing but time will change that.
                 self.serve(IDLE_WAIT)
             self._window_is_full()
         now = self.ports.clock()
+        if self.shares.changed(core.partitions, self.stats.fetched, now):
+            self.hold()
         if due is not None and due <= now:
             self.tell(ev.Flush())
         if self.reseek:
@@ -322,6 +326,7 @@ class Loop:
                 Hold.UNSTARTED: self.withheld,
                 Hold.PRESSURE: self.core.pressure.paused(),
                 Hold.WINDOW: assigned if self._hold_full else (),
+                Hold.SHARE: self.shares.held_back,
                 Hold.STOPPING: assigned if self.stopping else (),
             },
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -98,8 +99,8 @@ class FakeClient:
             self._ends[partition] = log[-1].offset() + 1
             if partition in self.stuck:
                 continue
-            ready = [each for each in log if each.offset() >= position]
-            part = ready[: count - len(found)]
+            first = bisect_left(log, position, key=lambda each: each.offset() or 0)
+            part = log[first : first + count - len(found)]
             if part:
                 self.at[partition] = self._positions[partition] = part[-1].offset() + 1
                 found += part

@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.mailbox",
         "runtime.loopstats",
         "runtime.room",
+        "runtime.shares",
     ),
     ("runtime.wrap", "runtime.holds", "runtime.asking"),
     (
