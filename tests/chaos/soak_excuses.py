@@ -13,6 +13,7 @@ Three kinds of excuse, each as narrow as the contract:
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ import msgspec
 from kafka_keyshared.audit.ledger import (
     CommitAnswered,
     CommitSent,
+    DeadLettered,
     Ended,
     Event,
     MemoryLedger,
@@ -29,7 +31,7 @@ from kafka_keyshared.audit.ledger import (
 )
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NEVER, NS, Evidence, Fault, Life, Spans, united
-from tests.chaos.soak_schedule import HARD
+from tests.chaos.soak_schedule import HARD, LONG
 
 RECOVERY = 10.0
 """Seconds after the session in which somebody may learn that the group took him for dead."""
@@ -64,6 +66,39 @@ def excused_times(evidence: Evidence, partition: TopicPartition) -> Spans:
             end = min(end, fault.start + session)
         spans.append((fault.start, min(NEVER, end)))
     return united([*spans, *_unread(evidence, partition.topic)])
+
+
+def occupied_times(evidence: Evidence, partition: TopicPartition) -> Spans:
+    """Return when one long record kept all that the partition's owner could hold waiting behind it.
+
+    Only while that record ran in the very member that had the partition, and only from when that
+    member had begun nothing else of any partition: had there been room, it would have. A partition
+    that stands still while its owner gets on with others is not excused, nor is a member that
+    stands still without such a record.
+    """
+    spans = []
+    for ledger in evidence.ledgers:
+        ends = {event.attempt: event.at for event in ledger.events if isinstance(event, Ended)}
+        begun = sorted(event.at for event in ledger.events if isinstance(event, Started))
+        owned = _owned(ledger, partition)
+        for event in ledger.events:
+            if not isinstance(event, Started) or not (event.key or b"").startswith(LONG):
+                continue
+            end = ends.get(event.attempt, event.at)
+            last = begun[bisect_left(begun, end) - 1]
+            spans += [(max(last, first), min(end, until)) for first, until in owned]
+    return [(start, end) for start, end in spans if start < end]
+
+
+def _owned(ledger: MemoryLedger, partition: TopicPartition) -> Spans:
+    """Return when the incarnation had the partition."""
+    spans, since = [], None
+    for event in ledger.events:
+        if isinstance(event, OwnershipChanged) and (event.topic, event.partition) == partition:
+            if since is not None:
+                spans.append((since, event.at))
+            since = event.at if event.change == "assigned" else None
+    return spans if since is None else [*spans, (since, NEVER)]
 
 
 def _unread(evidence: Evidence, topic: str) -> Spans:
@@ -214,10 +249,12 @@ def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
     left = MemoryLedger(ledger.incarnation)
     gone: set[int] = set()
     begun: dict[int, Started] = {}
+    tried: dict[tuple[TopicPartition | None, int], int] = {}
     for event in sorted(ledger.events, key=lambda e: getattr(e, "at", None) or 0):
         place = _place(event, begun)
         if isinstance(event, Started):
             begun[event.attempt] = event
+            tried[place, event.offset] = event.attempt
         now = _within(dark, place, event)
         if isinstance(event, Started | CommitSent):
             if now is not None:
@@ -225,6 +262,8 @@ def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
                 continue
         elif isinstance(event, Ended | CommitAnswered) and _number(event) in gone:
             continue
+        elif isinstance(event, DeadLettered) and tried.get((place, event.offset)) in gone:
+            continue  # of an attempt that nobody could know of, whenever the broker answered
         cut = None
         if isinstance(event, Ended) and place is not None:
             cut = _cut_short(dark, revoked, place, begun[event.attempt].at, event.at)

@@ -11,8 +11,8 @@ from kafka_keyshared.audit.ledger import DROPPED, OK
 from kafka_keyshared.audit.trace import NEVER as UNSETTLED
 from kafka_keyshared.audit.trace import Trace, Trail
 from kafka_keyshared.model import TopicPartition
-from tests.chaos.soak_evidence import NEVER, NS, Evidence, Spans, outside
-from tests.chaos.soak_excuses import excused_times
+from tests.chaos.soak_evidence import NEVER, NS, Evidence, Spans, outside, united
+from tests.chaos.soak_excuses import excused_times, occupied_times
 from tests.chaos.soak_live import blocking
 
 
@@ -38,6 +38,7 @@ def stand_stills(evidence: Evidence, trace: Trace) -> list[StandStill]:
         if written:
             work = [trail for trail in trails.values() if not blocking(partition.topic, trail.key)]
             excused = excused_times(evidence, partition)
+            excused = united([*excused, *occupied_times(evidence, partition)])
             found.append(_longest(partition, work, written, evidence.end, excused))
     return found
 

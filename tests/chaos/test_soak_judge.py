@@ -22,7 +22,7 @@ from kafka_keyshared.audit.ledger import (
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life, outside, united
 from tests.chaos.soak_judge import Verdict, context, judged
-from tests.chaos.soak_schedule import ALWAYS, BLOCKED, MAIN, Step, scenario_of
+from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, MAIN, Step, scenario_of
 from tests.support.commits import Stored
 
 P0 = TopicPartition(MAIN, 0)
@@ -326,6 +326,19 @@ def test_what_a_member_did_before_it_was_told_does_not_count(tale: Tale) -> None
     assert verdict.judgement.totals.unfinished_attempts == 0
 
 
+def test_a_letter_that_arrives_after_the_loss_of_its_partition_settles_nothing(tale: Tale) -> None:
+    """Nor has whoever tried the record before, and gave it up in good order, settled it."""
+    stood_still(tale)
+    tale.evidence.faults.append(Fault("coma", "a", ns(100), ns(120)))
+    tale.member("c")
+    tale.write(1_000, 99, b"other")
+    tale.run("c", 1_000, 99.2, outcome="failed", key=b"other")
+    tale.run("a", 1_000, 120.1, outcome="failed", key=b"other")
+    tale.letter("a", 1_000, 126)
+    tale.run("b", 1_000, 130, key=b"other")
+    assert tale.verdict().clean, tale.verdict().violations
+
+
 def test_what_it_did_after_it_got_the_partition_again_counts(tale: Tale) -> None:
     """A broker stood still, everybody was told, and everybody got back what he had at once."""
     tale.owner("a", "assigned", -5)
@@ -464,6 +477,65 @@ def test_only_what_a_fault_explains_is_excused(tale: Tale, fault: Fault, excused
     pause(tale)
     tale.evidence.faults.append(fault)
     assert tale.verdict().rules() == (set() if excused else {"stand-still"})
+
+
+P1 = TopicPartition(MAIN, 1)
+
+
+def occupied(tale: Tale, who: str = "a", till: float = 89.9, key: bytes = LONG) -> None:
+    """Somebody runs one record for long while the partition of ``a`` stands still."""
+    pause(tale)
+    for place in (P0, P1):
+        tale.owner("a", "assigned", 0, place)
+    tale.write(0, 45, key, P1)
+    tale.run(who, 0, 48, till, key=key, place=P1)
+    tale.commit(who, 1, 95, place=P1)
+
+
+def test_one_record_that_takes_long_may_keep_all_that_its_member_holds_waiting(tale: Tale) -> None:
+    occupied(tale)
+    assert "stand-still" not in tale.verdict().rules(), tale.verdict().violations
+
+
+def by_another(tale: Tale) -> None:
+    tale.member("b")
+    occupied(tale, "b")
+
+
+def over_soon(tale: Tale) -> None:
+    occupied(tale, till=55)
+
+
+def by_another_key(tale: Tale) -> None:
+    occupied(tale, key=b"key-1")
+
+
+def while_others_go_on(tale: Tale) -> None:
+    occupied(tale)
+    for offset in range(1, 40):
+        tale.write(offset, 50 + offset, b"other", P1)
+        tale.run("a", offset, 50 + offset, key=b"other", place=P1)
+
+
+def of_somebody_elses(tale: Tale) -> None:
+    occupied(tale)
+    tale.owner("a", "revoked", 52)
+
+
+@pytest.mark.parametrize(
+    "why", [by_another, over_soon, by_another_key, while_others_go_on, of_somebody_elses]
+)
+def test_a_long_record_excuses_no_more_than_that(tale: Tale, why: Callable[[Tale], None]) -> None:
+    why(tale)
+    assert "stand-still" in tale.verdict().rules()
+
+
+def test_a_long_record_excuses_no_late_commit(tale: Tale) -> None:
+    occupied(tale)
+    tale.write(0, 30, b"x", TopicPartition(MAIN, 2))
+    tale.run("a", 0, 49, 49.5, key=b"x", place=TopicPartition(MAIN, 2))
+    tale.commit("a", 1, 95, place=TopicPartition(MAIN, 2))
+    assert "behind" in tale.verdict().rules()
 
 
 def test_a_topic_that_nobody_reads_does_not_stand_still(tale: Tale) -> None:
