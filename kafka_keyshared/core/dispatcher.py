@@ -56,6 +56,7 @@ class Dispatcher:
         self.watches = {name: heartbeat.Watch() for name in names}
         self._epoch = 0
         self._changed = False
+        self._unstarted = 0
         self._restored = False
         self._idle_since: float | None = None
         self._stopping = False
@@ -382,6 +383,10 @@ class Dispatcher:
         self._beat_at = now
         if event.wall is not None:
             self.meters.wall_offset = event.wall - now
+        # Records end long before a slow slice does, and nobody reports them until then.
+        unstarted = sum(event.progress.values())
+        self._changed = self._changed or unstarted != self._unstarted
+        self._unstarted = unstarted
         self.meters.paused_seconds += seconds * len(self.pressure.paused())
         for sub in self.subscriptions.values():
             for worker in sub.workers:

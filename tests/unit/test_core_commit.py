@@ -253,3 +253,24 @@ def test_what_the_group_refused_is_committed_again_although_nothing_more_happens
     harness.answer(again)
     harness.now += 60.0
     assert not harness.core.commit_wanted(harness.now)
+
+
+def test_what_has_ended_in_a_slice_that_goes_on_is_committed_although_nothing_is_reported() -> None:
+    """A record that runs for long must not hold back what ended before it, until it ends itself."""
+    harness = Harness()
+    harness.assign()
+    harness.fetch(record(0), record(1), record(2))
+    for commit in harness.commit():
+        harness.answer(commit)
+    worker = harness.owner_of(record(0))
+    assert worker.start() is not None
+    harness.beat(4)
+    assert harness.committed() == (0, [])
+    worker.finish()
+    assert worker.start() is not None
+    assert not harness.mailbox
+    harness.beat(4)
+    assert harness.core.commit_wanted(harness.now)
+    assert harness.committed() == (1, [])
+    harness.beat(4)
+    assert not harness.core.commit_wanted(harness.now), "and nothing has moved since"
