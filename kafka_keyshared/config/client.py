@@ -18,6 +18,10 @@ _COMMITS = "this package commits what is safe"
 DEFAULTS_AND_REASONS: Mapping[str, tuple[Any, str]] = {
     "enable.auto.commit": (False, _COMMITS),
     "enable.auto.offset.store": (False, _COMMITS),
+    "fetch.max.bytes": (
+        8 << 20,
+        "the client's own 50 MiB, from each broker at a time, are most of a window's bytes",
+    ),
     "fetch.queue.backoff.ms": (
         5,
         "the client's own 1000 ends the fetching of a busy partition for up to a second",

@@ -232,7 +232,9 @@ class Loop:
         self.stats.fetched += len(chunk)
         batches = self.stats.batches
         batches[len(chunk)] = batches.get(len(chunk), 0) + 1
+        values, held = self._room.values(chunk)
         self.tell(ev.Fetched(chunk, self._received_ends()))
+        self._room.took_in(len(chunk), values, held)
 
     def _received_ends(self) -> dict[TopicPartition, int]:
         assigned = self.core.partitions
@@ -283,13 +285,17 @@ class Loop:
         """Keep the group membership alive while there is little room or none.
 
         Pausing discards what was fetched, so it is left to a window that stays full. Until then a
-        poll may return one record, for which room was left; when that is used up, it pauses.
+        poll may return one record, for which room was left; when that is used up, it pauses. What
+        the client would go on fetching without a bound is not worth that: it is refused at once.
         """
         now = self.ports.clock()
         self._plenty = False
         self.watchdog.full = True
         if self._full_since is None:
             self._full_since = self._full_polled = now
+        if not self._hold_full and self._room.floods():
+            self._hold_full = True
+            self.hold()
         wait = FULL_POLL_EVERY if self._hold_full else self._room.poll_every()
         if now - self._full_polled < wait:
             return

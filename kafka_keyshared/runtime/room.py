@@ -4,13 +4,19 @@ A fetch waits until one part in ten of what the window holds in all is free, so 
 large. How much that is in records depends on their size: with large values the byte bound decides.
 The last part in twenty (20 records at most) is left to the polls of a full window, each of which
 may bring one record, so that the window is not outgrown by them.
+
+What waits in the client's own queue is not the window's. The client bounds it by the values alone:
+of large keys or headers it would fetch as long as anybody lets it. So while these come the window
+is full at half of its bytes, and pauses at once: the other half is for what the client brings until
+the owner sees to it, at a megabyte in a millisecond.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kafka_keyshared.core.window import Window
+from kafka_keyshared.core.window import SAMPLE_EVERY, Window
+from kafka_keyshared.model import Record
 
 ROOM_SHARE = 10
 SPARE_SHARE = 20
@@ -20,6 +26,13 @@ FULL_PAUSE_AFTER = 2.0
 
 FULL_POLL_EVERY = 0.1
 FULL_POLL_AT_LEAST_EVERY = 0.5
+QUEUE_RECORDS = 100_000
+QUEUE_BYTES = 64 << 20
+"""Where the client ends fetching by itself: so many records, or so many bytes of their values.
+
+These are its defaults for a partition (``queued.min.messages``, ``queued.max.messages.kbytes``).
+"""
+
 SPARE_MAX = int(FULL_PAUSE_AFTER / FULL_POLL_EVERY)
 
 
@@ -29,6 +42,37 @@ class Room:
     def __init__(self, windows: Iterable[Window]) -> None:
         self._windows = list(windows)
         self._spare = 0
+        # What came lately: records, bytes of values, and bytes that the client does not count.
+        self._records = 0.0
+        self._values = 0.0
+        self._others = 0.0
+
+    def values(self, chunk: Sequence[Record]) -> tuple[float, float]:
+        """Return the bytes of a chunk's values, sampled, and what is held before it is taken in."""
+        sample = chunk[::SAMPLE_EVERY]
+        values = sum(map(len, sample)) * len(chunk) / len(sample) if sample else 0.0
+        return values, self._windows[0].bytes
+
+    def took_in(self, count: int, values: float, held: float) -> None:
+        """Learn from a chunk that has been taken in; ``values`` and ``held`` are as before it."""
+        self._records += count
+        self._values += values
+        self._others += max(0.0, self._windows[0].bytes - held - values)
+        if self._values + self._others > QUEUE_BYTES:
+            self._records, self._values, self._others = (
+                part / 2 for part in (self._records, self._values, self._others)
+            )
+
+    def floods(self) -> bool:
+        """Say whether the client would fetch far more ahead than its bounds say.
+
+        So it is where keys and headers outweigh the values, and of the number of records that it
+        wants they are twice what it may hold.
+        """
+        return (
+            self._others > self._values
+            and self._others * QUEUE_RECORDS > self._records * QUEUE_BYTES * 2
+        )
 
     def fetch(self, *, hungry: bool) -> int:
         """Return how many records to ask for, 0 while a window counts as full.
@@ -36,8 +80,9 @@ class Room:
         ``hungry`` says that nothing runs: then a single free place is worth a fetch.
         """
         least: int | None = None
+        flood = self.floods()
         for window in self._windows:
-            room = window.room()
+            room = window.room() if not flood else min(window.room(), _half(window))
             capacity = room + window.records
             spare = min(SPARE_MAX, capacity // SPARE_SHARE)
             if not room or (room * ROOM_SHARE < capacity and not hungry):
@@ -66,3 +111,11 @@ class Room:
         """
         wait = FULL_PAUSE_AFTER / self._spare if self._spare else FULL_POLL_AT_LEAST_EVERY
         return min(wait, FULL_POLL_AT_LEAST_EVERY)
+
+
+def _half(window: Window) -> int:
+    """Return how many records fit until half of the window's bytes are held."""
+    left = window.bytes_max / 2 - window.bytes
+    if left <= 0:
+        return 0
+    return int(left * window.records / window.bytes) + 1 if window.records else window.room() // 2

@@ -13,10 +13,12 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.pressure import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.runtime.client import CommittedOffset
 from kafka_keyshared.runtime.holds import Hold
+from kafka_keyshared.runtime.room import Room
 from kafka_keyshared.runtime.stopping import stop
 from tests.support.pool import FakeWorker
 from tests.support.ports import Stage
@@ -270,6 +272,90 @@ def test_a_window_is_never_outgrown_and_is_polled_twice_a_second_at_least(window
     moments = [before, *(at for _, at in stage.client.made("poll"))]
     assert max(later - at for at, later in pairwise(moments)) < 0.52
     assert stage.client.paused == {P0}
+
+
+LARGE = 8 << 10
+WINDOW_BYTES = 128 * LARGE
+LARGE_KEY = b"k" * LARGE
+
+
+def small_window(*records: FakeRecord) -> Stage:
+    stage = Stage(SubscriptionSettings(window_records=400, window_bytes=WINDOW_BYTES))
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(*records)
+    stage.accept()
+    stage.assign()
+    return stage
+
+
+def fullness(stage: Stage) -> float:
+    window = stage.sub.window
+    return max(window.records / window.records_max, window.bytes / window.bytes_max)
+
+
+def step_until(stage: Stage, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    before = stage.now
+    while not condition():
+        stage.step()
+        assert stage.now < before + seconds
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "size"),
+    [
+        (LARGE_KEY, None, 0),
+        (LARGE_KEY, None, LARGE // 2),
+        (b"k", [("h", LARGE_KEY)], 2),
+    ],
+    ids=["keys", "keys above values", "headers"],
+)
+def test_what_the_client_does_not_count_pauses_at_half_of_the_window_and_at_once(
+    key: bytes, headers: list[tuple[str, Any]] | None, size: int
+) -> None:
+    """It would go on fetching while the window is full: its own bound knows values only."""
+    one = len(key) + size + (len(headers[0][1]) if headers else 0)
+    stage = small_window(
+        *(FakeRecord(P0, offset, key, size=size, headers=headers) for offset in range(300))
+    )
+    step_until(stage, lambda: bool(stage.client.paused), seconds=0.5)
+    assert stage.client.paused == stage.loop.paused() == {P0}
+    assert stage.loop.holds.reasons[P0] == [Hold.WINDOW]
+    most = stage.core.unsettled_count() * one
+    assert WINDOW_BYTES * 0.4 < most <= WINDOW_BYTES / 2 + one
+    before, done = stage.now, 0
+    while done < 300:
+        done += len(stage.work())
+        stage.step()
+        most = max(most, stage.core.unsettled_count() * one)
+        assert stage.now < before + 60
+    assert most <= WINDOW_BYTES / 2 + 2 * one
+
+
+@pytest.mark.parametrize(
+    ("key", "size"),
+    [(b"k", LARGE), (LARGE_KEY[: LARGE // 2], LARGE), (b"k" * 100, 0)],
+    ids=["values", "values above keys", "small keys alone"],
+)
+def test_what_the_client_counts_or_what_is_small_has_all_of_the_window(
+    key: bytes, size: int
+) -> None:
+    stage = small_window(*(FakeRecord(P0, offset, key, size=size) for offset in range(600)))
+    step_until(stage, lambda: fullness(stage) > 0.85, seconds=0.5)
+    stage.step(3)
+    assert stage.client.paused == set(), "a pause would throw away what was fetched"
+
+
+def test_what_came_long_ago_says_nothing_of_what_comes() -> None:
+    room, mib = Room([Window()]), 1 << 20
+    assert not room.floods()
+    room.took_in(64, 0.0, -32.0 * mib)
+    assert room.floods()
+    for _ in range(12):
+        room.took_in(64, 32.0 * mib, -32.0 * mib)
+    assert not room.floods()
+    for _ in range(12):
+        room.took_in(64, 0.0, -32.0 * mib)
+    assert room.floods()
 
 
 @pytest.mark.parametrize("size", [100, 100_000, 700_000])
