@@ -40,7 +40,7 @@ from kafka_keyshared.model import Record, partition_of
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
 
-FIRED_AT_ONCE = 5_000
+FIRED_AT_ONCE = 1_000
 """So many lanes wake in one step of the owner, which has to poll and to commit in between."""
 
 

@@ -32,6 +32,12 @@ log = logging.getLogger("kafka_keyshared.loop")
 CHUNK = 2_000
 """Most records of one fetch: enough that nothing per chunk matters."""
 
+MAIL_AT_ONCE = 2_000
+"""Most that one turn takes from the mailbox, so that the client is polled in between."""
+
+LONG = 0.05
+"""Seconds in one turn, without a word to the client, after which the heartbeat has to wait."""
+
 BUSY_WAIT = 0.0005
 """While a lease is out the owner waits in its mailbox, and what is fetched meanwhile waits too."""
 
@@ -66,6 +72,9 @@ class Loop:
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
+        # For the next commit: the progress, and how much of the mail before it is not taken yet.
+        self._progress: Mapping[ev.Slice, int] | None = None
+        self._behind = 0
         self._full_since: float | None = None
         self._full_polled = 0.0
         self._hold_full = False
@@ -105,8 +114,8 @@ class Loop:
                 self._acts[type(command)](command)
         return places
 
-    def serve(self, timeout: float) -> None:
-        """Take everything from the mailbox, waiting for the first at most ``timeout`` seconds."""
+    def serve(self, timeout: float, most: int | None = None) -> None:
+        """Take the mail, the oldest ``most`` of it; wait ``timeout`` seconds at most for any."""
         mailbox = self.ports.mailbox
         if self.ports.publisher is not None:
             self.ports.publisher.serve()
@@ -114,8 +123,10 @@ class Loop:
             mail = [mailbox.get(timeout=timeout) if timeout > 0 else mailbox.get_nowait()]
         except Empty:
             return
-        for _ in range(mailbox.qsize()):
+        left = mailbox.qsize()
+        for _ in range(left if most is None else min(left, most - 1)):
             mail.append(mailbox.get_nowait())
+        self._behind -= len(mail)
         reports: list[ev.Report] = []
         for item in mail:
             if isinstance(item, ev.DeadLettered | ev.CommitAnswered):
@@ -142,10 +153,7 @@ class Loop:
             or (due is not None and due - now <= IDLE_WAIT)
             or (self.ports.publisher is not None and self.ports.publisher.pending() > 0)
         )
-        if busy:
-            self.serve(0.0 if self._plenty else BUSY_WAIT)
-        else:
-            self.serve(0.0)
+        self.serve(BUSY_WAIT if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
         count = self._room.fetch(hungry=not busy)
         if count and not (busy and self.shares.wait_and_see(core.partitions)):
             self._window_has_room()
@@ -162,12 +170,13 @@ class Loop:
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
-        if not self.commits_stopped and core.commit_wanted(now):
-            # Nothing of a partition whose place is not found yet; the others do not wait for it.
-            placed = [each for each in core.partitions if each not in self.reseek.partitions]
-            if placed:
-                self.commit(placed if self.reseek else None)
-        if now >= self._next_beat:
+        if self.commits_stopped:
+            self._progress = None
+        elif self._progress is not None or core.commit_wanted(now):
+            self._commit_in_turn()
+        before, now = now, self.ports.clock()
+        # Like a commit it looks at all that is held: after a long one the client is asked first.
+        if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
             self.watchdog.beat(self.core.partitions, now)
@@ -175,6 +184,20 @@ class Loop:
             pool = self.ports.pool
             pool.tend()
             self.tell(ev.Beat(pool.progress(), pool.dead(), self.ports.wall(), pool.left()))
+
+    def _commit_in_turn(self) -> None:
+        """Commit as :meth:`commit` does, after as many turns as the mail that was there takes."""
+        if self._progress is None:
+            self._progress = self.ports.pool.progress()
+            self._behind = self.ports.mailbox.qsize()
+            if self._behind:
+                self.serve(0.0, MAIL_AT_ONCE)
+        if self._behind <= 0:
+            progress, self._progress = self._progress, None
+            # Nothing of a partition whose place is not found yet; the others do not wait for it.
+            placed = [each for each in self.core.partitions if each not in self.reseek.partitions]
+            if placed:
+                self.tell(ev.CommitDue(progress, placed if self.reseek else None))
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False

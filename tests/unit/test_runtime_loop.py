@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.pressure import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
@@ -212,6 +213,106 @@ def test_a_fatal_event_halts_and_a_transient_one_does_not(
     planned(stage, event(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     stage.step()
     assert stage.loop.halted is not None
+
+
+# --- bounded turns ---
+
+
+class Told(Stage):
+    """Writes down what each call of the client's and each event finds, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(SubscriptionSettings(retry=RetryPolicy(attempts=2, jitter=0.0)))
+        self.log: list[Any] = []
+        tell = self.loop.tell
+
+        def told(event: ev.Event) -> None:
+            if isinstance(event, ev.Reported):
+                self.log.append(len(event.reports))
+            elif isinstance(event, ev.CommitDue | ev.Beat):
+                self.log.append(type(event).__name__)
+            tell(event)
+
+        self.loop.tell = told  # type: ignore[method-assign]
+        self.client.stored[P0] = CommittedOffset(0, None)
+        self.accept()
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.log.append("turn")
+            super().step()
+
+
+def test_no_turn_takes_more_than_its_part_of_the_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when 100,000 records fail, or fall due, at once: the client is polled all the while."""
+    monkeypatch.setattr("kafka_keyshared.runtime.loop.MAIL_AT_ONCE", 5)
+    stage = Told()
+    stage.fill(*(record(offset, f"key-{offset}") for offset in range(30)))
+    stage.assign()
+    stage.step()
+    assert stage.work({offset: failure() for offset in range(30)}) == list(range(30))
+    waiting = stage.mailbox.qsize()
+    assert waiting > 30
+    stage.log.clear()
+    turns = 0
+    stage.client.calls.clear()
+    while waiting > 0:
+        stage.step()
+        waiting, turns = waiting - 5, turns + 1
+        assert stage.mailbox.qsize() >= waiting, "a turn has taken more"
+    assert len(stage.client.made("consume")) + len(stage.client.made("poll")) >= turns
+    most = max(each for each in stage.log if isinstance(each, int))
+    assert most == 5
+
+
+def test_a_commit_waits_for_the_mail_before_its_progress_and_not_for_later_mail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would pass a record that has failed, or never come while mail keeps coming."""
+    monkeypatch.setattr("kafka_keyshared.runtime.loop.MAIL_AT_ONCE", 4)
+    stage = Told()
+    stage.fill(*(record(offset, f"key-{offset}") for offset in range(40)))
+    stage.assign()
+    stage.step()
+    stage.client.commits.clear()
+    stage.work({offset: failure() for offset in range(12, 40)})
+    stage.now += 5.0
+    stage.log.clear()
+    turns = 0
+    while not stage.client.commits:
+        stage.mailbox.put(ev.FencePassed("default", 0, ()))
+        stage.mailbox.put(ev.FencePassed("default", 0, ()))
+        stage.step()
+        turns += 1
+        assert turns < 60
+    assert turns > 5, "what was there is not taken in one turn"
+    assert stage.mailbox.qsize() > 0, "what came since is not waited for"
+    assert stage.sent() == [12]
+    assert max(each for each in stage.log if isinstance(each, int)) == 4
+
+
+def test_the_heartbeat_waits_a_turn_for_a_commit_that_took_long_but_not_for_ever() -> None:
+    stage = Told()
+    stage.fill(*(record(offset, f"key-{offset}") for offset in range(3)))
+    stage.assign()
+    stage.step()
+    answer = stage.client.answer
+
+    def slowly(commit: ev.Commit) -> ev.CommitAnswered | None:
+        stage.now += 0.2
+        return answer(commit)
+
+    stage.client.answer = slowly
+    stage.work()
+    stage.now += 0.45
+    stage.log.clear()
+    while "CommitDue" not in stage.log:
+        stage.now = stage.loop._next_beat
+        stage.step()
+    stage.step()
+    at = stage.log.index("CommitDue")
+    assert stage.log[at + 1] == "turn", "the client is asked between the two"
+    assert "Beat" in stage.log[at + 1 :]
 
 
 # --- a full window ---
