@@ -1,7 +1,7 @@
 """A program that is stopped while something hangs: one of each kind that the package makes.
 
 ``python -m tests.chaos.ending_child SETTINGS`` takes a JSON object: ``conf``, ``topic``, ``kind``
-(run, wrapped, split or pull), what ``hangs`` (handler, on_revoke, close, first_close) and the
+(run, wrapped, split or pull), what ``hangs`` (handler, close, or a callback by its name) and the
 app's ``options``. It says ``worked`` after every tenth record, ``hanging in …``, and at its end
 what came back. A record takes ``pause`` seconds.
 """
@@ -17,7 +17,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
+
 from kafka_keyshared import Consumer, KeyShared, split
+from kafka_keyshared.runtime import kafka
 from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.service import Hooks
 from tests.chaos.child import NEVER, Stamp, say
@@ -33,16 +36,34 @@ class HangingClient(KafkaClient):
         NEVER.wait()
 
 
+class LosingConsumer(confluent_kafka.Consumer):
+    """Loses its partitions when it has delivered something, as after a session that ran out."""
+
+    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+        self._lost = callbacks["on_lost"]
+        super().subscribe(topics, **callbacks)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
+        found = super().consume(num_messages, timeout)
+        if found:
+            self._lost(self, self.assignment())
+        return found
+
+
 class Program:
     """What a user would have written around the package."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.conf: dict[str, Any] = settings["conf"]
+        self.conf: dict[str, Any] = settings["conf"] | settings.get("more", {})
         self.topics: list[str] = [settings["topic"]]
         self.hangs = str(settings.get("hangs", ""))
         self.options: dict[str, Any] = {"commit_interval": 0.3, **settings.get("options", {})}
         self._pause = float(settings.get("pause", 0.03))
         self._count = itertools.count(1)
+        if self.hangs in ("on_commit", "error_cb", "stats_cb"):
+            self.conf[self.hangs] = self.hanging(self.hangs)
+        if self.hangs == "on_lost":
+            kafka.Consumer = LosingConsumer  # type: ignore[misc]
 
     def work(self, _record: Any) -> None:
         number = next(self._count)
@@ -53,10 +74,16 @@ class Program:
             NEVER.wait()
         NEVER.wait(self._pause)
 
-    def on_revoke(self, _consumer: Any, _partitions: Any) -> None:
-        if self.hangs == "on_revoke":
-            say("hanging in on_revoke")
-            NEVER.wait()
+    def hanging(self, name: str) -> Callable[..., None]:
+        """Return a callback that does not come back, if it is the one to hang."""
+
+        def callback(*_: Any) -> None:
+            if self.hangs == name:
+                say(f"hanging in {name}")
+                NEVER.wait()
+
+        callback.__code__ = callback.__code__.replace(co_name=name)
+        return callback
 
     def run(self) -> int:
         """An app with a handler."""
@@ -65,7 +92,9 @@ class Program:
             self.conf,
             self.topics,
             workers=4,
-            on_revoke=self.on_revoke,
+            on_assign=self.hanging("on_assign"),
+            on_revoke=self.hanging("on_revoke"),
+            on_lost=self.hanging("on_lost"),
             hooks=hooks,
             **self.options,
         )
@@ -75,7 +104,7 @@ class Program:
     def wrapped(self) -> int:
         """An app around a consumer, which is closed afterwards, as before."""
         consumer = Consumer(self.conf)
-        consumer.subscribe(self.topics, on_revoke=self.on_revoke)
+        consumer.subscribe(self.topics, on_revoke=self.hanging("on_revoke"))
         app = KeyShared.wrap(consumer, workers=4, **self.options)
         app.handler(self.work)
         status = app.run()
@@ -88,7 +117,7 @@ class Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ends.set())
         consumer = Consumer(self.conf)
-        consumer.subscribe(self.topics, on_revoke=self.on_revoke)
+        consumer.subscribe(self.topics, on_revoke=self.hanging("on_revoke"))
 
         def loop(member: Any) -> None:
             while not ends.is_set():
@@ -107,7 +136,11 @@ class Program:
     def pull(self) -> int:
         """Members that ask for one record at a time."""
         app = KeyShared(
-            self.conf, self.topics, workers="pull", on_revoke=self.on_revoke, **self.options
+            self.conf,
+            self.topics,
+            workers="pull",
+            on_revoke=self.hanging("on_revoke"),
+            **self.options,
         )
 
         def loop(member: Any) -> None:

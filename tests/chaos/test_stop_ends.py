@@ -13,6 +13,7 @@ import pytest
 
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.runtime.ending import GRACE
 from tests.chaos.processes import MORTAL_BROKER, PARTITIONS, Incarnation, Scene, stream
 from tests.support.live import group_name
@@ -48,6 +49,15 @@ def steady(real_cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Scene]
     made = scene_of(real_cluster, topic, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def light(topic: str, tmp_path: Path) -> Iterator[Scene]:
+    """A scene on a broker that is there at once, and whose faults disturb no other test."""
+    with EmbeddedCluster() as cluster:
+        made = scene_of(cluster, topic, tmp_path)
+        yield made
+        made.close()
 
 
 def start(scene: Scene, kind: str, hangs: str = "", **more: Any) -> Incarnation:
@@ -140,6 +150,42 @@ def test_a_stop_ends_while_a_callback_of_the_users_hangs_in_the_middle_of_the_wo
     line = final_line(child)
     assert "last commit NOT acknowledged; the group was NOT left: no end of on_revoke (" in line
     assert seconds_of(line) < STOP_TIMEOUT + GRACE + SLACK
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+@pytest.mark.parametrize(
+    ("hangs", "more"),
+    [
+        ("on_assign", {}),
+        ("on_lost", {}),
+        ("on_commit", {}),
+        ("error_cb", {}),
+        ("stats_cb", {"statistics.interval.ms": 100}),
+    ],
+    ids=["on_assign", "on_lost", "on_commit", "error_cb", "stats_cb"],
+)
+def test_a_stop_ends_beside_a_hanging_callback_and_names_its_place(
+    light: Scene, hangs: str, more: dict[str, Any], number: signal.Signals
+) -> None:
+    light.group = group_name()
+    child = light.start(
+        hangs,
+        program="ending_child",
+        kind="run",
+        hangs=hangs,
+        more=more,
+        options={"stop_timeout": STOP_TIMEOUT},
+    )
+    if hangs == "error_cb":
+        light.until(child.said("worked"), child)
+        assert isinstance(light.cluster, EmbeddedCluster)
+        light.cluster.broker_down()  # of which the client tells
+    light.until(child.said(f"hanging in {hangs}"), child)
+    child.signal(number)
+    assert child.wait(END) == 1, child.log()
+    line = final_line(child)
+    assert f"the group was NOT left: no end of {hangs} (ending_child.py:" in line
+    assert STOP_TIMEOUT <= seconds_of(line) < STOP_TIMEOUT + GRACE + SLACK
 
 
 def test_a_stop_with_a_broker_there_leaves_the_group_at_once(steady: Scene) -> None:

@@ -27,12 +27,12 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             reached["revoke while a retry waits"] += waiting
         if isinstance(event, ev.CommitDue):
             reached["parked beyond a ceiling"] += bool(sub.parking) and not sub.closing
-            reached["parked behind an older backlog"] += _older_wait(sub)
+            reached["unparked with an older backlog"] += _older_wait(sub)
         if isinstance(event, ev.Beat):
             reached["worker evicted"] += any(worker.gone for worker in sub.workers)
-            reached["granted at an eviction"] += any(w.gone and w.granted for w in sub.workers)
         if isinstance(event, ev.Reported):
             reached["failure with later records leased"] += _overtaken(member, event)
+            reached["granted at an eviction"] += _granted_to_the_gone(sub, event)
         reached["blocked"] += any(closed.state is LaneState.BLOCKED for closed in lanes)
     if isinstance(event, ev.Reported):
         reached["set aside"] += any(isinstance(each, ev.SetAside) for each in event.reports)
@@ -45,6 +45,19 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             for sub in member.core.subscriptions.values()
             if (closed := sub.closed.get(event.publish.lane)) is not None
         )
+
+
+def _granted_to_the_gone(sub: Subscription, event: ev.Reported) -> bool:
+    """Whether, one lease per key, a lease ends behind which the next record goes to a gone one."""
+    return any(
+        bool(sub.busy and sub.busy.get(report.slice.lane_of(each)))
+        for report in event.reports
+        if isinstance(report, ev.Ended)
+        and report.slice.subscription == sub.name
+        and sub.workers[report.slice.worker].gone
+        for each in report.slice.records
+        if each not in report.slice.unsettled
+    )
 
 
 def _older_wait(sub: Subscription) -> bool:
