@@ -19,6 +19,10 @@ from weakref import WeakSet
 log = logging.getLogger("kafka_keyshared.fork")
 
 
+IN_OWNER = "a callback or a key function"
+"""Where the owner runs code of the user's."""
+
+
 class Forked(Protocol):
     """What has to change in the child of a fork."""
 
@@ -59,6 +63,20 @@ def ends_here(what: str) -> Iterator[Callable[[], bool]]:
     finally:
         if in_child():
             end_child(what, sys.exception())
+
+
+class StaysWithParent:
+    """Stands in the child for what is its parent's: whoever in there uses it ends the child.
+
+    ``error`` gives the exception with which the child's code came out of ``what``.
+    """
+
+    def __init__(self, what: str, error: Callable[[], BaseException | None]) -> None:
+        self._what = what
+        self._error = error
+
+    def __getattr__(self, name: str) -> NoReturn:
+        end_child(self._what, self._error())
 
 
 def end_child(what: str, error: BaseException | None) -> NoReturn:

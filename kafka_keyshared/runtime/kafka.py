@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -26,6 +26,7 @@ from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.runtime.client import (
     Committed,
@@ -91,7 +92,14 @@ class KafkaClient:
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
         self.consumer = Consumer(own)
+        forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
+
+    def forked(self) -> None:
+        """Let a child of a callback or a key function go no further: it is not the owner."""
+        # Kept, or its destructor would wait for threads that the child does not have.
+        self._parents = self.consumer
+        self.consumer = cast("Consumer", forks.StaysWithParent(forks.IN_OWNER, lambda: self.ending))
 
     # --- before the start ---
 

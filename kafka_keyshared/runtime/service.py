@@ -363,7 +363,7 @@ class KeyShared:
         self, loop: Loop, rebalancer: Rebalancer, observer: Observer, ends: Callable[[], object]
     ) -> None:
         stepped = self.hooks.stepped
-        with forks.ends_here("a callback or a key function") as in_child:
+        with forks.ends_here(forks.IN_OWNER) as in_child:
             while not (in_child() or loop.halted or ends()):
                 loop.step()
                 rebalancer.step()

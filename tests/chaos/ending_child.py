@@ -39,9 +39,9 @@ class HangingClient(KafkaClient):
 class LosingConsumer(confluent_kafka.Consumer):
     """Loses its partitions when it has delivered something, as after a session that ran out."""
 
-    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+    def subscribe(self, topics: Any, *arguments: Any, **callbacks: Any) -> None:
         self._lost = callbacks["on_lost"]
-        super().subscribe(topics, **callbacks)
+        super().subscribe(topics, *arguments, **callbacks)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
         found = super().consume(num_messages, timeout)
@@ -63,7 +63,7 @@ class Program:
         if self.hangs in ("on_commit", "error_cb", "stats_cb"):
             self.conf[self.hangs] = self.hanging(self.hangs)
         if self.hangs == "on_lost":
-            kafka.Consumer = LosingConsumer  # type: ignore[misc]
+            vars(kafka)["Consumer"] = LosingConsumer
 
     def work(self, _record: Any) -> None:
         number = next(self._count)

@@ -17,6 +17,7 @@ from kafka_keyshared.core import keying, subscription
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from tests.support.adversary import Adversary
+from tests.support.evicting import EvictingAdversary
 from tests.support.keyed import KeyedAdversary
 from tests.support.remade import RemakingAdversary
 
@@ -106,7 +107,19 @@ def test_no_seed_breaks_the_contract() -> None:
 
 def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() -> None:
     reached = live(range(5_000, 5_000 + 180 * SCALE), set_budget=SMALL_BUDGET)
-    expect_reached(reached, "parked beyond a ceiling", "revoked clean", "stopped clean", "crashed")
+    expect_reached(
+        reached,
+        "parked beyond a ceiling",
+        "unparked with an older backlog",
+        "revoked clean",
+        "stopped clean",
+        "crashed",
+    )
+
+
+def test_no_seed_breaks_the_contract_where_workers_are_evicted_with_one_lease_per_key() -> None:
+    reached = live(range(50_000, 50_000 + 40 * SCALE), EvictingAdversary)
+    expect_reached(reached, "worker evicted", "granted at an eviction", "stopped clean")
 
 
 def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(

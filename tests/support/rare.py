@@ -50,13 +50,12 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
 def _granted_to_the_gone(sub: Subscription, event: ev.Reported) -> bool:
     """Whether, one lease per key, a lease ends behind which the next record goes to a gone one."""
     return any(
-        bool(sub.busy and sub.busy.get(report.slice.lane_of(each)))
+        bool(sub.busy and sub.busy.get(report.slice.lane_of(report.slice.came[at])))
         for report in event.reports
         if isinstance(report, ev.Ended)
         and report.slice.subscription == sub.name
         and sub.workers[report.slice.worker].gone
-        for each in report.slice.records
-        if each not in report.slice.unsettled
+        for at in range(len(report.slice.records))
     )
 
 

@@ -164,3 +164,106 @@ note("received", member.receive(50).offset())
 """
     )
     assert lines == ["received None", "the lease is over", "status 0", "received 1"]
+
+
+AS_THE_OWNER = """
+import logging
+from kafka_keyshared import KeyShared
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.runtime.kafka import KafkaClient
+from kafka_keyshared.runtime.service import Hooks
+from tests.support.live import client_conf, committed, write
+
+logging.basicConfig(level="ERROR")
+forked = []
+
+def fork(*_):
+    if not forked:
+        forked.append(True)
+        pid = os.fork()
+        if pid:
+            note("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+def key_of(item):
+    fork()
+    return item.value()
+
+def watched(name):
+    method = getattr(KafkaClient, name)
+
+    def call(*arguments):
+        found = method(*arguments)
+        if os.getpid() != PARENT:
+            note(name, "in the child")
+        return found
+
+    return call
+
+class Watched(KafkaClient):
+    pass
+
+for name in ("consume", "positions", "commit", "pause", "close"):
+    setattr(Watched, name, watched(name))
+
+def handler(item):
+    ran(item)
+    if item.offset() == 3:
+        app.stop()
+
+with EmbeddedCluster() as cluster:
+    cluster.create_topic("t", 1)
+    write(cluster, "t", [(b"k", b"%d" % number) for number in range(4)])
+    conf = client_conf(cluster, "g")
+    app = KeyShared(conf, ["t"], workers=1, hooks=Hooks(client=Watched), {option})
+    app.handler(handler)
+    status = app.run()
+    at = committed(cluster, "g", "t")[0]
+    note("stopped", status, "parent", os.getpid() == PARENT, "at", at)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("option", ["on_assign=fork", "key=key_of"])
+def test_a_child_of_what_the_owner_calls_never_goes_on_as_the_owner(option: str) -> None:
+    lines, log = lines_of(AS_THE_OWNER.replace("{option}", option))
+    assert lines == [
+        "status 1",
+        *(f"ran {number} in parent" for number in range(4)),
+        "stopped 0 parent True at 4",
+    ]
+    assert "a process forked in a callback or a key function came back from it and ends" in log
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_the_members_of_a_split_consumer_fail_in_a_child_and_go_on_in_the_parent() -> None:
+    lines, _ = lines_of(
+        """
+from kafka_keyshared import Consumer, split
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from tests.support.live import client_conf, committed, write
+
+with EmbeddedCluster() as cluster:
+    cluster.create_topic("t", 1)
+    write(cluster, "t", [(b"k", b"%d" % number) for number in range(2)])
+    consumer = Consumer(client_conf(cluster, "g"))
+    consumer.subscribe(["t"])
+    members = split(consumer, 1)
+    first = members[0].poll(50)
+    pid = os.fork()
+    if pid == 0:
+        members[0].commit(first)
+        try:
+            note("polled", members[0].poll(50))
+        except KeySharedError as error:
+            note(error)
+        os._exit(0)
+    note("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    members[0].commit(first)
+    second = members[0].poll(50)
+    note("received", second.offset())
+    note("closed", members.close(), "at", committed(cluster, "g", "t")[0])
+"""
+    )
+    assert lines[0].endswith("it stayed with the process that this one was forked from")
+    assert lines[1:] == ["status 0", "received 1", "closed 0 at 1"]
