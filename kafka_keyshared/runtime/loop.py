@@ -32,7 +32,7 @@ log = logging.getLogger("kafka_keyshared.loop")
 CHUNK = 2_000
 """Most records of one fetch: enough that nothing per chunk matters."""
 
-MAIL_AT_ONCE = 2_000
+MAIL_AT_ONCE = 500
 """Most that one turn takes from the mailbox, so that the client is polled in between."""
 
 LONG = 0.05
