@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.runtime.kafka import unreachable
+from kafka_keyshared.runtime.client import unreachable
 from kafka_keyshared.runtime.outsider import address_of, outsider, telling, text_of
 
 ANSWER_TIMEOUT = 6.0

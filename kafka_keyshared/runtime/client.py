@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
 from kafka_keyshared.core.status import ClientStatus
+from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -202,3 +203,19 @@ def classify_commit(error: KafkaError | None) -> CommitResult:
     if error.fatal() or error.code() == KafkaError._FATAL:
         return CommitResult.LOST  # such a client commits nothing any more
     return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
+
+
+def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
+    """Return the error for a cluster that does not answer: where, why, and what to try."""
+    return BrokerUnavailableError(
+        f"no broker answered at {bootstrap}: {why}; see that the address and port are right, that "
+        "the broker runs, that it advertises an address that can be reached from here, and that "
+        "'security.protocol' is what it expects"
+    )
+
+
+def is_cooperative(conf: Mapping[str, Any]) -> bool:
+    """Say whether partitions come and go one by one (cooperative-sticky, KIP-429, or KIP-848)."""
+    if str(conf.get("group.protocol", "classic")).lower() == "consumer":
+        return True
+    return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))

@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
-from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
+from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
@@ -33,6 +33,8 @@ from kafka_keyshared.runtime.client import (
     LogBounds,
     Rebalance,
     classify_commit,
+    is_cooperative,
+    unreachable,
 )
 from kafka_keyshared.runtime.patterns import is_pattern, matching, visible
 from kafka_keyshared.runtime.shield import hook, in_turn, shielded
@@ -390,19 +392,3 @@ class KafkaClient:
         if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:
             self._said[error.name()] = now
             log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
-
-
-def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
-    """Return the error for a cluster that does not answer: where, why, and what to try."""
-    return BrokerUnavailableError(
-        f"no broker answered at {bootstrap}: {why}; see that the address and port are right, that "
-        "the broker runs, that it advertises an address that can be reached from here, and that "
-        "'security.protocol' is what it expects"
-    )
-
-
-def is_cooperative(conf: Mapping[str, Any]) -> bool:
-    """Say whether partitions come and go one by one (cooperative-sticky, KIP-429, or KIP-848)."""
-    if str(conf.get("group.protocol", "classic")).lower() == "consumer":
-        return True
-    return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))

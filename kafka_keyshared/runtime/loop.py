@@ -250,11 +250,7 @@ class Loop:
         """Give a chunk to the core with the positions after it."""
         if self.released_in_call or self.reseek or self.withheld:
             chunk = self._wanted(chunk)
-        if self.stats.first_record_at is None:
-            self.stats.first_record_at = self.ports.clock()
-        self.stats.fetched += len(chunk)
-        batches = self.stats.batches
-        batches[len(chunk)] = batches.get(len(chunk), 0) + 1
+        self.stats.took_in(len(chunk), self.ports.clock())
         values, held = self._room.values(chunk)
         self.tell(ev.Fetched(chunk, self._received_ends()))
         self._room.took_in(len(chunk), values, held)

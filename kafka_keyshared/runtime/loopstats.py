@@ -25,3 +25,10 @@ class LoopStats:
         if self.polled_at is not None:
             self.poll_gap = max(self.poll_gap, now - self.polled_at)
         self.polled_at = now
+
+    def took_in(self, count: int, now: float) -> None:
+        """Note a fetch of so many records."""
+        if self.first_record_at is None:
+            self.first_record_at = now
+        self.fetched += count
+        self.batches[count] = self.batches.get(count, 0) + 1

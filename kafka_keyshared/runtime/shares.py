@@ -170,6 +170,16 @@ class Shares:
         )
 
     def _share_out(self, states: Mapping[TopicPartition, PartitionState], now: float) -> None:
+        patience = 0.0 if self._slow else PATIENCE
+        waiting = {
+            partition
+            for partition in states
+            if now - (seen := self._seen[partition]).since >= patience
+            and now - seen.passed_over >= PASSED_OVER
+        }
+        if not waiting and not self.held_back:
+            self._without.clear()
+            return
         held = self._held()
         behind = self._behind(states)
         share = 1 / max(1, len(behind | held.keys() & states.keys()))
@@ -178,14 +188,11 @@ class Shares:
             if self.most is None
             else self.most / max(each.window.records_max for each in self._subs)
         )
-        patience = 0.0 if self._slow else PATIENCE
         self._without = {
             partition
-            for partition in behind
+            for partition in behind & waiting
             if held.get(partition, 0.0) * 4 < share
             and self._holds.reasons.get(partition, []) in ([], [Hold.WINDOW])
-            and now - (seen := self._seen[partition]).since >= patience
-            and now - seen.passed_over >= PASSED_OVER
         }
         for partition in [*self.held_back]:
             waited = now - self._paused_at[partition]

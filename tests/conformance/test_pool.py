@@ -231,7 +231,7 @@ class LoopOf:
         )
         core = Dispatcher([settings])
         mailbox = mailbox or SimpleQueue()
-        self.client = FakeClient(time.monotonic)
+        self.client = FakeClient(time.monotonic, cooperative=True)
         self.client.answer = self._accept
         self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
         self.loop = Loop(core, Ports(self.client, self.pool, mailbox, time.monotonic))

@@ -19,8 +19,9 @@ from kafka_keyshared.runtime.client import (
     EventKind,
     classify_commit,
     classify_event,
+    is_cooperative,
 )
-from kafka_keyshared.runtime.kafka import KafkaClient, is_cooperative
+from kafka_keyshared.runtime.kafka import KafkaClient
 from kafka_keyshared.runtime.shield import shielded
 from tests.support.records import P0, P1
 
