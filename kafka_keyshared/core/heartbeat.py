@@ -91,13 +91,12 @@ def _judge_age(
     sub: Subscription, known: RunningSince, record: Record, worker: str, age: float
 ) -> list[Command]:
     settings = sub.settings
-    where = _where(record)
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
         known.stuck = True
         sub.counts.stuck += 1
         reason = (
-            f"{where} has been running on {worker} for {age:.0f} s, past the ack timeout of "
-            f"{settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
+            f"{_where(record)} has been running on {worker} for {age:.0f} s, past the ack "
+            f"timeout of {settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
         )
         return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason)]
     if age >= settings.warn_after and not known.warned:
@@ -105,8 +104,8 @@ def _judge_age(
         return [
             Notice(
                 Level.WARNING,
-                f"{where} has been running on {worker} for {age:.0f} s; its key and the others of "
-                "that worker wait",
+                f"{_where(record)} has been running on {worker} for {age:.0f} s; its key and the "
+                "others of that worker wait",
             )
         ]
     return []

@@ -20,7 +20,7 @@ from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime import forks
+from kafka_keyshared.runtime import forks, garbage
 from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
 from kafka_keyshared.runtime.decoding import Deserializer, decoding
@@ -266,7 +266,7 @@ class KeyShared:
         ending = self._ending
         self.report = None
         try:
-            with stop_signals(self.stop):
+            with stop_signals(self.stop), garbage.in_flight(self.subscription.window_records):
                 return ending.run(lambda: self._run_client(ending))
         finally:
             self.report = ending.report

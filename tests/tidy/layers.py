@@ -54,6 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.signals",
         "runtime.importing",
         "runtime.forks",
+        "runtime.garbage",
         "runtime.statistics",
         "runtime.patterns",
         "runtime.aside",
