@@ -1,11 +1,11 @@
 """One side of a measurement of throughput, in a process of its own: the bare loop, or this package.
 
-Both sides get the same topic, client configuration, handler and gc settings (Python's own, which
-a running instance raises by what is in flight, as it does for everybody). Time runs from the first record received to the
-acknowledged final commit, for which neither side waits longer than it must: both stop at the last
-record and commit at once. Joining the group is not part of it. Run as ``python -m
-kafka_keyshared.bench.side`` with the task as JSON on standard input; the result is one line of JSON
-on standard output.
+Both sides get the same topic, client configuration, handler and gc settings: Python's own, which a
+running instance raises by what is in flight, as it does for everybody. Time runs from the first
+record received to the acknowledged final commit, for which neither side waits longer than it must:
+both stop at the last record and commit at once. Joining the group is not part of it. Run as
+``python -m kafka_keyshared.bench.side`` with the task as JSON on standard input; the result is one
+line of JSON on standard output.
 """
 
 from __future__ import annotations

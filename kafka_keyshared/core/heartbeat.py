@@ -95,8 +95,9 @@ def _judge_age(
         known.stuck = True
         sub.counts.stuck += 1
         reason = (
-            f"{_where(record)} has been running on {worker} for {age:.0f} s, past the ack "
-            f"timeout of {settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
+            f"{_where(record)} has been running on {worker} for {age:.0f} s, past the ack timeout "
+            f"of {settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key "
+            "waits"
         )
         return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason)]
     if age >= settings.warn_after and not known.warned:
