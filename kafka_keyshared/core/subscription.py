@@ -148,10 +148,10 @@ class Subscription:
             worker.merge_front()
             if worker.retries:
                 yield from self._lease_heads(worker)
-        if self.keyless:
+        if self.keyless.records:
             yield from self._flush_keyless()
         for worker in self.workers:
-            while (worker.backlog or worker.granted) and (room := worker.room()):
+            while (worker.backlog.records or worker.granted) and (room := worker.room()):
                 taken, chunks = self._take(worker, room)
                 if not taken:
                     break
@@ -222,7 +222,7 @@ class Subscription:
         taken = self._take_granted(worker, room) if worker.granted else []
         chunks = [Chunk(taken[:])] if taken else []
         worker.merge_front()  # a grant given up puts what waited behind it before the backlog
-        while backlog and len(taken) < room:
+        while backlog.records and len(taken) < room:
             part, came_in = backlog.take(room - len(taken))
             chunks += came_in
             taken += self._startable(part)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kafka_keyshared.core.ceilings import LOOK_SECONDS_PER_RECORD
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.window import Window
@@ -40,6 +41,9 @@ AHEAD = 2
 
 TURNS = 16
 """A fetch brings one part in this many of the window at most where the window is slow."""
+
+WALK_SHARE = 20
+"""To see who holds how much takes a walk over all that is held: one part in so many of the time."""
 
 SLOW = 2.0
 """Seconds that a window lasts at least which is slow: nobody has to be waited for then."""
@@ -90,7 +94,7 @@ class Shares:
         self._slow = False
         # Whether that has been judged yet.
         self._known = False
-        self._look_at = self._sample_at = float("-inf")
+        self._look_at = self._sample_at = self._rested_at = float("-inf")
         self._sampled_at = 0.0
         self._fetched = self._settled = 0
 
@@ -102,7 +106,7 @@ class Shares:
         ``fetched`` are the records that all fetches have brought.
         """
         soon = self.most is not None and fetched - self._fetched >= self.most
-        if now < self._look_at and not soon:
+        if now < self._look_at and not (soon and now >= self._rested_at):
             return False
         before = frozenset(self.held_back)
         self.held_back &= states.keys()
@@ -181,6 +185,9 @@ class Shares:
             self._without.clear()
             return
         held = self._held()
+        count = sum(sub.window.records for sub in self._subs)
+        self._rested_at = now + WALK_SHARE * LOOK_SECONDS_PER_RECORD * count
+        self._look_at = max(self._look_at, self._rested_at)
         behind = self._behind(states)
         share = 1 / max(1, len(behind | held.keys() & states.keys()))
         step = (
