@@ -21,37 +21,40 @@ DEFAULTS = (700, 2_000)
 """The first threshold where nobody has set one: up to Python 3.12, and from 3.13 on."""
 
 
-class _Threshold:
+class Threshold:
     """The first threshold of the process, and what is added to it for all instances together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._in_flight = 0
-        self._set = 0
+        self._set: int | None = None
 
     def add(self, extra: int) -> None:
+        """Raise it by so much, or lower it again."""
         with self._lock:
             before, self._in_flight = self._in_flight, self._in_flight + extra
             first, *others = gc.get_threshold()
             if first != self._set if before else first not in DEFAULTS:
-                return  # it is somebody else's
+                self._set = None  # it is somebody else's, until nobody runs any more
+                return
             self._set = first + extra
             gc.set_threshold(self._set, *others)
 
 
-_threshold = _Threshold()
+PROCESS = Threshold()
+"""There is but one collector."""
 
 
 @contextmanager
-def in_flight(records: int) -> Iterator[None]:
+def in_flight(records: int, threshold: Threshold = PROCESS) -> Iterator[None]:
     """Let so many records be in flight without a search for garbage; others may run beside it.
 
     It is for the whole process. Where the collector is switched off, or somebody has set thresholds
     or sets them meanwhile, those stay as they are.
     """
     extra = min(MOST, records + records // 4)
-    _threshold.add(extra)
+    threshold.add(extra)
     try:
         yield
     finally:
-        _threshold.add(-extra)
+        threshold.add(-extra)

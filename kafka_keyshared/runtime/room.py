@@ -7,7 +7,7 @@ may bring one record, so that the window is not outgrown by them.
 
 What waits in the client's own queue is not the window's. The client bounds it by the values alone:
 of large keys or headers it would fetch as long as anybody lets it. So while these come the window
-is full at half of its bytes, and pauses at once: the other half is for what the client brings until
+is full at a quarter of its bytes, and pauses at once: the rest is for what the client brings until
 the owner sees to it, at a megabyte in a millisecond.
 """
 
@@ -82,7 +82,7 @@ class Room:
         least: int | None = None
         flood = self.floods()
         for window in self._windows:
-            room = window.room() if not flood else min(window.room(), _half(window))
+            room = window.room() if not flood else min(window.room(), _quarter(window))
             capacity = room + window.records
             spare = min(SPARE_MAX, capacity // SPARE_SHARE)
             if not room or (room * ROOM_SHARE < capacity and not hungry):
@@ -113,9 +113,9 @@ class Room:
         return min(wait, FULL_POLL_AT_LEAST_EVERY)
 
 
-def _half(window: Window) -> int:
-    """Return how many records fit until half of the window's bytes are held."""
-    left = window.bytes_max / 2 - window.bytes
+def _quarter(window: Window) -> int:
+    """Return how many records fit until a quarter of the window's bytes are held."""
+    left = window.bytes_max / 4 - window.bytes
     if left <= 0:
         return 0
-    return int(left * window.records / window.bytes) + 1 if window.records else window.room() // 2
+    return int(left * window.records / window.bytes) + 1 if window.records else window.room() // 4

@@ -364,7 +364,7 @@ def test_a_full_window_keeps_what_a_poll_returns_pauses_after_2_s_and_goes_on(
 
     begun: list[float] = []
     release = threading.Event()
-    real_cluster.create_topic(topic, 2)
+    real_cluster.create_topic(topic, 1)  # of two, one would be held back for the other at once
     written = MemoryLedger("producer")
     write(real_cluster, topic, numbered(1_000), written)
     conf = client_conf(real_cluster, group_name())
