@@ -177,9 +177,9 @@ def forget(
         worker.backlog.replace(_without(worker.backlog.records, partitions))
         for share in worker.slices:
             places = [
-                (index, (partition, record.offset()))
-                for index, record in enumerate(share.records)
-                if (partition := share.came.partition_of(index)) in partitions
+                (index, share.came.place_of(index))
+                for index in range(len(share.records))
+                if share.came.partition_of(index) in partitions
             ]
             ended = share.ended(progress)
             share.in_time |= {

@@ -81,7 +81,7 @@ def _count(sub: Subscription, share: Slice) -> None:
 
 
 def _is_stale(share: Slice, record: Record) -> bool:
-    return bool(share.stale) and (partition_of(record), record.offset()) in share.stale
+    return bool(share.stale) and place_of(record) in share.stale
 
 
 def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:

@@ -34,7 +34,7 @@ def check_subscription(
 def _each_once(sub: Subscription, waiting: list[Record]) -> None:
     seen: set[tuple[TopicPartition, int]] = set()
     for record in waiting:
-        place = (partition_of(record), record.offset())
+        place = place_of(record)
         if place in seen:
             raise InvariantError(f"{sub.name}: {place[0]}@{place[1]} is held twice")
         seen.add(place)
@@ -89,11 +89,11 @@ def _below_ceilings(sub: Subscription) -> None:
     places = [
         *(place_of(record) for record in sub.waiting() if id(record) not in parked),
         *(
-            (partition, record.offset())
+            place
             for worker in sub.workers
             for share in worker.slices
-            for index, record in enumerate(share.records)
-            if ((partition := share.came.partition_of(index)), record.offset()) not in share.stale
+            for index in range(len(share.records))
+            if (place := share.came.place_of(index)) not in share.stale
         ),
     ]
     for partition, offset in places:

@@ -71,7 +71,9 @@ class Window:
     def spare(self) -> int:
         """Return how many settled records may be kept alive: a tenth of the bytes, no more."""
         mean = self.bytes / self.records if self.records else self._mean
-        return int(min(self.records_max, self.bytes_max / SPARE_SHARE / mean if mean else LARGEST))
+        if not mean:
+            return self.records_max
+        return int(min(self.records_max, self.bytes_max / SPARE_SHARE / mean))
 
     def receive(self, chunk: Chunk) -> None:
         """Count records that were taken in, of which nobody has asked for headers before."""

@@ -113,16 +113,10 @@ def test_a_second_sigterm_inside_a_revoke_gives_up_at_once(scene: Scene) -> None
     assert_clean(scene.verdict())
 
 
-def test_sigterm_while_the_group_waits_for_another_member_repeats_nothing(scene: Scene) -> None:
-    """A member that keeps some partitions commits them with the generation that is coming.
-
-    Whatever it sends between its JoinGroup and the answer waits behind that at the broker, and is
-    then of the generation before: refused, although the partitions are still this member's.
-    """
-    scene.conf = COOPERATIVE
+def kept_waiting(scene: Scene) -> tuple[Incarnation, Incarnation]:
+    """Return a member with work done and not committed, and another that the group waits for."""
     scene.write(stream(400))
-    only_at_the_end = {"commit_interval": 3_600.0}
-    keeper = scene.start("keeper", options=only_at_the_end)
+    keeper = scene.start("keeper", options={"commit_interval": 3_600.0})
     scene.until(lambda: keeper.ended() == 400, keeper)
     joiner = scene.start("joiner", hold_assign=True)
     # It has joined, and while it takes over nothing yet, the keeper's second JoinGroup must wait.
@@ -131,6 +125,17 @@ def test_sigterm_while_the_group_waits_for_another_member_repeats_nothing(scene:
     for number in range(PARTITIONS):
         scene.write(stream(50), partition=number)
     scene.until(lambda: keeper.ended() >= 500, keeper, joiner)
+    return keeper, joiner
+
+
+def test_sigterm_while_the_group_waits_for_another_member_repeats_nothing(scene: Scene) -> None:
+    """A member that keeps some partitions commits them with the generation that is coming.
+
+    Whatever it sends between its JoinGroup and the answer waits behind that at the broker, and is
+    then of the generation before: refused, although the partitions are still this member's.
+    """
+    scene.conf = COOPERATIVE
+    keeper, joiner = kept_waiting(scene)
     keeper.signal(signal.SIGTERM)
     scene.until(keeper.said("signalled"), joiner)
     scene.open("assign")
@@ -145,16 +150,7 @@ def test_sigterm_while_the_group_waits_for_a_member_that_is_gone_repeats_nothing
 ) -> None:
     """The broker is there and answers the last commit when that member's session is over."""
     scene.conf = COOPERATIVE | {"session.timeout.ms": 10_000}
-    scene.write(stream(400))
-    only_at_the_end = {"commit_interval": 3_600.0}
-    keeper = scene.start("keeper", options=only_at_the_end)
-    scene.until(lambda: keeper.ended() == 400, keeper)
-    joiner = scene.start("joiner", hold_assign=True)
-    scene.until(keeper.said("INFO revoked"), keeper, joiner)
-    scene.until(joiner.said("assigning"), keeper, joiner)
-    for number in range(PARTITIONS):
-        scene.write(stream(50), partition=number)
-    scene.until(lambda: keeper.ended() >= 500, keeper, joiner)
+    keeper, joiner = kept_waiting(scene)
     joiner.kill()
     keeper.signal(signal.SIGTERM)
     assert keeper.wait(60.0) == 0, keeper.log()
