@@ -7,6 +7,7 @@ exit status is 1 when the judge found something, 2 when the soak itself could no
 from __future__ import annotations
 
 import argparse
+import pickle
 import secrets
 import shutil
 import sys
@@ -19,12 +20,14 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.broker import RealCluster
+from tests.chaos.soak_evidence import Evidence
 from tests.chaos.soak_judge import STAND_STILL, context, judged
 from tests.chaos.soak_run import Soak
 from tests.chaos.soak_schedule import scenario_of
 from tests.chaos.soak_table import opening, table
 
 OK, FOUND, BROKEN = 0, 1, 2
+EVIDENCE = "evidence.pickle"
 
 
 def _say(line: str) -> None:
@@ -47,12 +50,17 @@ def _parser() -> argparse.ArgumentParser:
         help=f"seconds that a partition may stand still (default: {STAND_STILL:g})",
     )
     parser.add_argument("--keep", action="store_true", help="keep ledgers and logs in any case")
+    parser.add_argument("--judge", type=Path, help="judge what an earlier soak kept there")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a soak and print what was found."""
     options = _parser().parse_args(arguments)
+    if options.judge is not None:
+        # Written by this module below; a pickle of anybody else's is not for reading.
+        evidence = pickle.loads((options.judge / EVIDENCE).read_bytes())
+        return _judge(evidence, options.still, f"kept in {options.judge}")
     seed = secrets.randbelow(100_000) if options.seed is None else options.seed
     seconds = options.minutes * 60.0
     scenario = scenario_of(seed, seconds, protocol=options.protocol, brokers=options.brokers)
@@ -68,17 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         _say(f"the soak could not be carried out; {directory} has logs and ledgers; {again}")
         return BROKEN
-    verdict = judged(evidence, still=options.still)
-    _say(table(evidence, verdict))
-    if verdict.clean and not options.keep:
+    (directory / EVIDENCE).write_bytes(pickle.dumps(evidence))
+    status = _judge(evidence, options.still, f"Ledgers and logs: {directory}\nAgain: {again}")
+    if status == OK and not options.keep:
         shutil.rmtree(directory)
+    return status
+
+
+def _judge(evidence: Evidence, still: float, where: str) -> int:
+    verdict = judged(evidence, still=still)
+    _say(table(evidence, verdict))
     if verdict.clean:
         return OK
     first = verdict.violations[0]
     _say(f"\nFirst: {first.rule}: {first.text}")
     for line in context(evidence, first):
         _say(line)
-    _say(f"\nLedgers and logs: {directory}\nAgain: {again}")
+    _say(f"\n{where}")
     return FOUND
 
 

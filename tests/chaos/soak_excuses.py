@@ -31,6 +31,7 @@ from kafka_keyshared.audit.ledger import (
 )
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NEVER, NS, Evidence, Fault, Life, Spans, united
+from tests.chaos.soak_letters import letters_of
 from tests.chaos.soak_schedule import HARD, LONG
 
 RECOVERY = 10.0
@@ -78,13 +79,15 @@ def occupied_times(evidence: Evidence, partition: TopicPartition) -> Spans:
     """
     spans = []
     for ledger in evidence.ledgers:
+        life = evidence.life(ledger.incarnation)
         ends = {event.attempt: event.at for event in ledger.events if isinstance(event, Ended)}
         begun = sorted(event.at for event in ledger.events if isinstance(event, Started))
         owned = _owned(ledger, partition)
         for event in ledger.events:
             if not isinstance(event, Started) or not (event.key or b"").startswith(LONG):
                 continue
-            end = ends.get(event.attempt, event.at)
+            # One that a stop gave up on ran for as long as its process.
+            end = ends.get(event.attempt, life.end if life is not None else event.at)
             last = begun[bisect_left(begun, end) - 1]
             spans += [(max(last, first), min(end, until)) for first, until in owned]
     return [(start, end) for start, end in spans if start < end]
@@ -249,12 +252,11 @@ def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
     left = MemoryLedger(ledger.incarnation)
     gone: set[int] = set()
     begun: dict[int, Started] = {}
-    tried: dict[tuple[TopicPartition | None, int], int] = {}
+    letters = letters_of([ledger])
     for event in sorted(ledger.events, key=lambda e: getattr(e, "at", None) or 0):
         place = _place(event, begun)
         if isinstance(event, Started):
             begun[event.attempt] = event
-            tried[place, event.offset] = event.attempt
         now = _within(dark, place, event)
         if isinstance(event, Started | CommitSent):
             if now is not None:
@@ -262,8 +264,10 @@ def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
                 continue
         elif isinstance(event, Ended | CommitAnswered) and _number(event) in gone:
             continue
-        elif isinstance(event, DeadLettered) and tried.get((place, event.offset)) in gone:
-            continue  # of an attempt that nobody could know of, whenever the broker answered
+        elif isinstance(event, DeadLettered) and place is not None and event.at is not None:
+            letter = letters.get((place, event.offset, event.at))
+            if letter is not None and letter.attempt in gone:
+                continue  # of an attempt that nobody could know of, whenever the broker answered
         cut = None
         if isinstance(event, Ended) and place is not None:
             cut = _cut_short(dark, revoked, place, begun[event.attempt].at, event.at)

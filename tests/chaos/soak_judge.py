@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_keyshared.audit.judge import Judgement, judge
@@ -28,6 +29,7 @@ from kafka_keyshared.audit.trace import Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Life
 from tests.chaos.soak_excuses import aftermath, losses, without_twilight
+from tests.chaos.soak_letters import Acknowledged, Letter, letters_of
 from tests.chaos.soak_live import blocking
 from tests.chaos.soak_progress import StandStill, commits_behind, stand_stills
 from tests.support.commits import falls
@@ -155,10 +157,11 @@ def trail_in(trace: Trace, text: str) -> Trail | None:
 
 def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
     lost = losses(evidence)
+    letters = letters_of(evidence.ledgers)
     unexcused: list[tuple[int, str]] = []
     stragglers: Counter[tuple[str, int]] = Counter()
     for trail in trace.all_trails():
-        for settler, tried, when, again, who in _settled_and_run_again(trail):
+        for settler, tried, when, again, who in _settled_and_run_again(trail, letters):
             loss = lost.after(settler, trail.partition, tried)
             if loss is None or loss[1] > again:
                 words = f"{trail} was settled by {settler} and ran again in {who}"
@@ -181,17 +184,18 @@ def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
         verdict.cut_off[settler] = _why(evidence, settler)
 
 
-def _settled_and_run_again(trail: Trail) -> list[tuple[str, int, int, int, str]]:
+def _settled_and_run_again(
+    trail: Trail, letters: Mapping[Acknowledged, Letter]
+) -> list[tuple[str, int, int, int, str]]:
     """Return who settled it, when that was last tried and when done, and who ran it again when.
 
     The two times differ for a dead letter, which may be on its way when the partition goes.
     """
     settled = [(a.end, a.end, a.incarnation) for a in trail.attempts if a.outcome in (OK, DROPPED)]
     for at in trail.acknowledged or ():
-        tries = [a for a in trail.attempts if a.end <= at]
-        if tries:
-            last = max(tries, key=lambda a: a.end)
-            settled.append((at, last.end, last.incarnation))
+        letter = letters.get((trail.partition, trail.offset, at))
+        if letter is not None:
+            settled.append((at, letter.tried, letter.incarnation))
     settled.sort()
     found = []
     for place, (when, tried, settler) in enumerate(settled):

@@ -21,7 +21,7 @@ from tests.chaos.soak_child import DRAIN
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life
 from tests.chaos.soak_judge import STOP_TIMEOUT
 from tests.chaos.soak_live import Watch, Writer, new_partitions
-from tests.chaos.soak_schedule import BLOCKED, MAIN, Scenario, Step
+from tests.chaos.soak_schedule import ATTEMPTS, BLOCKED, MAIN, Scenario, Step
 from tests.support.commits import stored_commits
 
 AHEAD = {MAIN: 9_000, BLOCKED: 600}
@@ -39,7 +39,7 @@ OPTIONS: dict[str, Any] = {
     "window_bytes": 16 << 20,
     "commit_interval": 0.5,
     "stop_timeout": STOP_TIMEOUT,
-    "retry": {"attempts": 4, "backoff": 0.05, "jitter": 0.2},
+    "retry": {"attempts": ATTEMPTS, "backoff": 0.05, "jitter": 0.2},
 }
 
 

@@ -32,6 +32,9 @@ MAIN: Final = "main"
 BLOCKED: Final = "blocked"
 """A topic without dead letters, where a record that always fails blocks its key."""
 
+ATTEMPTS: Final = 4
+"""So often a record is tried before it becomes a dead letter, or blocks its key."""
+
 LONG_RECORD: Final = 40.0
 BIG_VALUES_EVERY: Final = 300.0
 """Seconds, on average: a record of 40 s needs quiet around it."""

@@ -339,6 +339,60 @@ def test_a_letter_that_arrives_after_the_loss_of_its_partition_settles_nothing(t
     assert tale.verdict().clean, tale.verdict().violations
 
 
+def frozen_and_back(tale: Tale) -> int:
+    """A broker stood still, and ``a`` got back what it had at once; returns a failing record."""
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=100)
+    tale.write(end, 99.5)
+    for at in (100.1, 100.2, 100.4, 100.8):
+        tale.run("a", end, at, outcome="failed")
+    tale.owner("a", "lost", 120.4)
+    tale.owner("a", "assigned", 120.45)
+    for at in (120.5, 120.6):
+        tale.run("a", end, at, outcome="failed")
+    tale.letter("a", end, 120.65)  # of the four attempts before the loss
+    tale.evidence.faults.append(Fault("freeze broker", "1", ns(100), ns(120)))
+    return end
+
+
+def test_a_letter_is_of_the_attempts_that_it_took(tale: Tale) -> None:
+    """Its member had lost the partition, got it again and begun anew when it was acknowledged."""
+    end = frozen_and_back(tale)
+    for at in (120.7, 120.9):
+        tale.run("a", end, at, outcome="failed")
+    tale.letter("a", end, 120.95)
+    tale.commit("a", end + 1, 121)
+    steady(tale, first=end + 1, at=122)
+    assert tale.verdict().clean, tale.verdict().violations
+
+
+def test_a_letter_of_its_new_attempts_settles_the_record_for_good(tale: Tale) -> None:
+    end = frozen_and_back(tale)
+    for at in (120.7, 120.9):
+        tale.run("a", end, at, outcome="failed")
+    tale.letter("a", end, 120.95)
+    tale.run("a", end, 130)
+    tale.commit("a", end + 1, 131)
+    steady(tale, first=end + 1, at=132)
+    assert_found(tale, "repeats", naming="was settled by a and ran again in a")
+
+
+def test_a_letter_is_of_whoever_sent_it_also_after_others_have_tried(tale: Tale) -> None:
+    """``a`` was killed while its letter was on the way, and the answer was the last it heard."""
+    tale.member("b")
+    end = steady(tale, till=100)
+    tale.write(end, 100)
+    tale.run("a", end, 100.2, outcome="failed")
+    tale.run("b", end, 105, outcome="failed")
+    tale.letter("a", end, 105.5)
+    tale.kill("a", 106)
+    tale.evidence.faults.append(Fault("coma", "a", ns(101), ns(105.3)))
+    tale.run("b", end, 106.5)
+    tale.commit("b", end + 1, 107)
+    steady(tale, "b", first=end + 1, at=108)
+    assert "repeats" not in tale.verdict().rules(), tale.verdict().violations
+
+
 def test_what_it_did_after_it_got_the_partition_again_counts(tale: Tale) -> None:
     """A broker stood still, everybody was told, and everybody got back what he had at once."""
     tale.owner("a", "assigned", -5)
@@ -494,6 +548,26 @@ def occupied(tale: Tale, who: str = "a", till: float = 89.9, key: bytes = LONG) 
 
 def test_one_record_that_takes_long_may_keep_all_that_its_member_holds_waiting(tale: Tale) -> None:
     occupied(tale)
+    assert "stand-still" not in tale.verdict().rules(), tale.verdict().violations
+
+
+def test_a_record_that_a_stop_gave_up_on_took_as_long_as_its_process(tale: Tale) -> None:
+    """All that its member held waits for the stop, and is somebody else's after that."""
+    end = steady(tale, till=50)
+    for place in (P0, P1):
+        tale.owner("a", "assigned", 0, place)
+    tale.write(0, 45, LONG, P1)
+    tale.run("a", 0, 48, outcome=None, key=LONG, place=P1)
+    life = tale.evidence.lives[0]
+    life.asked, life.end, life.status = ns(55), ns(80), 1
+    life.last_words = "stopped in 25.00 s: gave up on 1 running: main-1@0; committed"
+    tale.write(end, 50)
+    tale.member("b")
+    tale.run("b", 0, 81, 85, key=LONG, place=P1)
+    tale.commit("b", 1, 86, place=P1)
+    tale.run("b", end, 89)
+    tale.commit("b", end + 1, 89.5)
+    steady(tale, "b", first=end + 1, at=91)
     assert "stand-still" not in tale.verdict().rules(), tale.verdict().violations
 
 
