@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.cluster import Cluster, admin_client
+from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import Client
 from kafka_keyshared.runtime.kafka import KafkaClient
@@ -338,3 +339,35 @@ def test_of_a_paused_partition_no_new_end_is_heard(side: Side) -> None:
     side.client.resume([first])
     read(side, first, 5)
     assert side.client.log_ends()[first] == 6
+
+
+# --- whether anybody is there ---
+
+
+def test_a_broker_that_is_there_answers(side: Side) -> None:
+    assert side.client.answers(PATIENCE)
+
+
+def test_a_broker_answers_whoever_asks_by_a_pattern(
+    real_cluster: Cluster, embedded_cluster: Cluster
+) -> None:
+    """A pattern is the name of no topic; the question is answered all the same."""
+    pattern = "^orders-.*"
+    for cluster in (real_cluster, embedded_cluster):
+        client = KafkaClient(client_conf(cluster, group_name()), [pattern], lambda sent: None)
+        assert client.answers(PATIENCE)
+        assert pattern not in admin_client(cluster.bootstrap).list_topics().topics
+        client.close()
+
+
+def test_nobody_answers_for_a_broker_that_is_away() -> None:
+    """The real client waits for as long as it was told, the double for as long in its own time."""
+    waited: list[float] = []
+    double = FakeClient(time.monotonic)
+    double.there, double.wait = False, waited.append
+    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "group.id": "g", "log_level": 0}
+    real = KafkaClient(conf, ["orders"], lambda sent: None)
+    assert not double.answers(0.2)
+    assert waited == [0.2]
+    assert not real.answers(0.2)
+    real.close()
