@@ -368,6 +368,8 @@ class Subscription:
     def held(self) -> Iterator[Record]:
         """Yield every record that is held, leased or not; one may come twice."""
         yield from self.waiting()
+        for refused in self.keys.refused:
+            yield refused.record
         for worker in self.workers:
             for share in worker.slices:
                 yield from share.records

@@ -434,6 +434,20 @@ def test_one_that_turns_out_to_be_undecodable_goes_to_its_policy() -> None:
     assert made.committed() == (1, [])
 
 
+def test_two_partitions_that_turn_out_so_at_once_forget_no_key_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Keys of what is not held are forgotten when the second one is routed; the first waits yet."""
+    monkeypatch.setattr(keying, "KEYS_KEPT", 0)
+    monkeypatch.setattr(keying, "KEYS_SPARE", 0)
+    registry = Registry()
+    made = member(key_of=registry, dlq=True)
+    made.fetch(headed(0, b"new"), headed(0, b"new", at=P1))
+    registry.down, registry.unknown = False, b"new"
+    made.later(3.0)
+    assert [publish.record.partition() for publish in made.publishes] == [0, 1]
+
+
 class KeysAtOnce:
     """A key function that tells a chunk's keys at once, unless one of them cannot be read."""
 
