@@ -5,6 +5,7 @@ Nothing here knows Kafka's client, threads or time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 
@@ -34,6 +35,11 @@ class Record(Protocol):
     def leader_epoch(self) -> int | None: ...
     def error(self) -> Any: ...
     def __len__(self) -> int: ...
+
+
+def names_of(records: Iterable[Record]) -> list[str]:
+    """Return the records by topic, partition and offset, as the log names them."""
+    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
 
 
 def partition_of(record: Record) -> TopicPartition:

@@ -70,24 +70,30 @@ def assign(
     starts: Mapping[TopicPartition, StartPoint],
     epoch: int,
     known: list[str],
-) -> tuple[list[Command], dict[TopicPartition, CommitEntry | None]]:
-    """Take over partitions; return the commands and what the broker has committed for each."""
+) -> list[Command]:
+    """Take over partitions."""
     if held := [str(partition) for partition in starts if partition in partitions]:
         raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
-    committed: dict[TopicPartition, CommitEntry | None] = {}
     for partition, point in starts.items():
         partitions[partition], position, notices = start(partition, point, epoch, known)
         positions[partition] = position
         commands += notices
-        committed[partition] = (
-            CommitEntry(point.position, point.metadata or "")
-            if point.position is not None and point.stored
-            else None
-        )
     commands.append(AssignAt(positions))
-    return commands, committed
+    return commands
+
+
+def stored(
+    starts: Mapping[TopicPartition, StartPoint],
+) -> dict[TopicPartition, CommitEntry | None]:
+    """Return what the broker has committed for each partition that starts."""
+    return {
+        partition: CommitEntry(point.position, point.metadata or "")
+        if point.position is not None and point.stored
+        else None
+        for partition, point in starts.items()
+    }
 
 
 def unreceived(

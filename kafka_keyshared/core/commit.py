@@ -9,9 +9,11 @@ partitions nobody knows which of them were stored, so each is sent again alone, 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from kafka_keyshared.core import metadata
 from kafka_keyshared.core.events import (
     Command,
     Commit,
@@ -22,6 +24,8 @@ from kafka_keyshared.core.events import (
     Level,
     Notice,
 )
+from kafka_keyshared.core.metadata import Encoded
+from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 
@@ -47,6 +51,26 @@ class CommitPolicy:
             )
 
 
+def encode(
+    snapshots: Mapping[TopicPartition, Snapshot],
+    states: Mapping[TopicPartition, PartitionState],
+    set_budget: int,
+) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
+    """Return what is to be committed for each partition, and how its settled sets were written."""
+    entries: dict[TopicPartition, CommitEntry] = {}
+    encoded: dict[TopicPartition, Encoded] = {}
+    for partition, (position, runs, leader_epoch) in snapshots.items():
+        unknown = states[partition].unknown
+        text = metadata.encode(position, runs, unknown, set_budget=set_budget)
+        encoded[partition] = text
+        entries[partition] = CommitEntry(position, text.text, leader_epoch)
+    return entries, encoded
+
+
+UNANSWERED_MOST = 100
+"""In a long outage more are sent; those after the first few never reach anybody."""
+
+
 @dataclass(slots=True)
 class _Committed:
     accepted: CommitEntry | None = None
@@ -57,6 +81,8 @@ class _Committed:
     highest: int = -1
     # The last position wanted was lower than that, so the broker has been told nothing of it.
     behind: bool = False
+    # Sent since the last one that was accepted; the broker may have stored any of them.
+    unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
 
 
 class Commits:
@@ -109,6 +135,7 @@ class Commits:
                 continue
             state.sent = entry
             state.highest = entry.position
+            state.unanswered.append(entry)
             if state.alone:
                 commits.append(Commit({partition: entry}))
             else:
@@ -141,6 +168,14 @@ class Commits:
         """Return the position that the broker accepted, None when none is known."""
         state = self._partitions.get(partition)
         return state.accepted.position if state and state.accepted else None
+
+    def ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[CommitEntry]]:
+        """Return for each partition every entry that the broker may have from this member."""
+        states = {each: self._partitions[each] for each in partitions if each in self._partitions}
+        return {
+            partition: [*state.unanswered, *([state.accepted] if state.accepted else [])]
+            for partition, state in states.items()
+        }
 
     def answered(self, answer: CommitAnswered, now: float) -> list[Command]:
         """Take the broker's answer; a failure never counts as committed."""
@@ -188,6 +223,7 @@ class Commits:
         for partition, state in states.items():
             entry = commit.entries[partition]
             state.accepted = entry
+            state.unanswered.clear()
             state.alone = False
             if not entry.metadata:
                 state.bare = False

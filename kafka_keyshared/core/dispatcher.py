@@ -7,18 +7,19 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata, returns
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.commit import CommitPolicy, Commits, encode
 from kafka_keyshared.core.events import Command, Event, Slice
 from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import Derived, PartitionState, Snapshot, derive, look
 from kafka_keyshared.core.pressure import Pressure
+from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -47,6 +48,7 @@ class Dispatcher:
         self.commits = Commits(commit)
         self.ceilings = Ceilings(self.subscriptions, self.partitions, set_budget)
         self.pressure = Pressure()
+        self.regained = Regained()
         self.meters = Meters()
         # What the last snapshot said, for whoever looks on; nothing is decided by it.
         self.derived: dict[TopicPartition, Derived] = {}
@@ -231,11 +233,8 @@ class Dispatcher:
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         del now
-        touched: dict[str, list[tuple[Slice, list[Record]]]] = {}
-        for share, unstarted in event.slices:
-            touched.setdefault(share.subscription, []).append((share, unstarted))
         commands: list[Command] = []
-        for name, slices in touched.items():
+        for name, slices in returns.by_subscription(event.slices).items():
             returns.recalled(self.subscriptions[name], slices)
             commands += self._flush_one(self.subscriptions[name])
         return commands
@@ -250,13 +249,13 @@ class Dispatcher:
     # --- partitions ---
 
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
-        del now
         self.meters.rebalances["assigned"] += 1
         self._epoch += 1
         known = list(self.subscriptions)
-        commands, committed = assignment.assign(self.partitions, event.starts, self._epoch, known)
-        self.commits.restart(committed)
-        self._changed = self._changed or any(not point.stored for point in event.starts.values())
+        starts, said = self.regained.starts(event.starts, now)
+        commands = said + assignment.assign(self.partitions, starts, self._epoch, known)
+        self.commits.restart(assignment.stored(event.starts))
+        self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:
             self.ceilings.begin(partition, self.partitions[partition].received_end)
@@ -273,6 +272,9 @@ class Dispatcher:
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
         gone = set(event.partitions)
+        if event.lost:
+            left, _ = self._entries(event.progress, gone, now)
+            self.regained.keep(left, self.commits.ours(gone), now)
         for sub in self.subscriptions.values():
             assignment.forget(sub, gone, event.progress)
         for partition in gone:
@@ -323,22 +325,21 @@ class Dispatcher:
         self.derived_at = now
         return snapshots
 
+    def _entries(
+        self,
+        progress: Mapping[Slice, int],
+        only: Collection[TopicPartition] | None,
+        now: float,
+    ) -> tuple[dict[TopicPartition, ev.CommitEntry], list[Command]]:
+        """Return what would be committed now, of these partitions or of all, and what to say."""
+        found = self.snapshot(progress, now)
+        found = {each: found[each] for each in found if only is None or each in only}
+        entries, encoded = encode(found, self.partitions, self.ceilings.set_budget)
+        said = [self.pressure.note_encoded(each, text) for each, text in encoded.items()]
+        return entries, [command for commands in said for command in commands]
+
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
-        snapshots = self.snapshot(event.progress, now)
-        if event.partitions is not None:
-            snapshots = {
-                partition: snapshots[partition]
-                for partition in event.partitions
-                if partition in snapshots
-            }
-        entries: dict[TopicPartition, ev.CommitEntry] = {}
-        commands: list[Command] = []
-        for partition, (position, runs, leader_epoch) in snapshots.items():
-            unknown = self.partitions[partition].unknown
-            budget = self.ceilings.set_budget
-            encoded = metadata.encode(position, runs, unknown, set_budget=budget)
-            entries[partition] = ev.CommitEntry(position, encoded.text, leader_epoch)
-            commands += self.pressure.note_encoded(partition, encoded)
+        entries, commands = self._entries(event.progress, event.partitions, now)
         commits = self.commits.plan(entries, now)
         self.meters.sent(commits, now)
         commands += commits
@@ -389,9 +390,7 @@ class Dispatcher:
         self._unstarted = unstarted
         self.meters.paused_seconds += seconds * len(self.pressure.paused())
         for sub in self.subscriptions.values():
-            for worker in sub.workers:
-                if not worker.slices and not worker.gone:
-                    worker.starved_seconds += seconds
+            heartbeat.starve(sub, seconds)
 
     def _note_idle(self, now: float) -> None:
         if self.outstanding():

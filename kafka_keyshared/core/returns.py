@@ -16,6 +16,16 @@ def recall_all(sub: Subscription) -> list[Command]:
     return [Recall(sub.name, worker.index) for worker in sub.workers if worker.slices]
 
 
+def by_subscription(
+    slices: Iterable[tuple[Slice, list[Record]]],
+) -> dict[str, list[tuple[Slice, list[Record]]]]:
+    """Return what came back by the name of the subscription that it is of."""
+    found: dict[str, list[tuple[Slice, list[Record]]]] = {}
+    for share, unstarted in slices:
+        found.setdefault(share.subscription, []).append((share, unstarted))
+    return found
+
+
 def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
     """Put unstarted leases back, in order, to where they came from."""
     sub.mixed = True

@@ -8,7 +8,7 @@ simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty
 from typing import Any
 
@@ -45,11 +45,6 @@ IDLE_WAIT = 0.1
 
 CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """What poll and consume may raise; records that they had taken off the queue are then gone."""
-
-
-def names_of(records: Iterable[Record]) -> list[str]:
-    """Return the records by topic, partition and offset, as the log names them."""
-    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
 
 
 class Loop:
@@ -202,14 +197,19 @@ class Loop:
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
     ) -> Mapping[ev.Slice, int]:
-        """Commit what is settled; return the progress that it was taken from.
+        """Commit what is settled; return the progress that it was taken from."""
+        progress = self.progress()
+        self.tell(ev.CommitDue(progress, partitions, final))
+        return progress
 
-        Progress is read first and the mailbox served after it: a failure among the records that
-        progress calls started is then known to the core. The other order can commit past it.
+    def progress(self) -> Mapping[ev.Slice, int]:
+        """Return the progress of every slice, with nothing before it that the core does not know.
+
+        It is read first and the mailbox served after it: a failure among the records that progress
+        calls started is then known to the core. In the other order it could count as settled.
         """
         progress = self.ports.pool.progress()
         self.serve(0.0)
-        self.tell(ev.CommitDue(progress, partitions, final))
         return progress
 
     def pending(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
@@ -218,8 +218,7 @@ class Loop:
         A dead letter that the broker refused and that waits for its next try is not on the way:
         waiting for it would use up every deadline for as long as its topic is down.
         """
-        progress = self.ports.pool.progress()
-        self.serve(0.0)
+        progress = self.progress()
         running, dead_letters = self.core.pending(partitions, progress)
         publisher = self.ports.publisher
         return running, min(dead_letters, publisher.pending() if publisher is not None else 0)

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, names_of
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
-from kafka_keyshared.runtime.loop import Loop, names_of
+from kafka_keyshared.runtime.loop import Loop
 
 log = logging.getLogger("kafka_keyshared.rebalance")
 
@@ -151,24 +151,25 @@ class Rebalancer:
                 took = self._loop.ports.clock() - began
                 log.warning("the committed positions were not answered in %.3f s: %s", took, error)
         known = {each: committed for each, committed in asked.items() if committed is not None}
-        wanted = [each for each, committed in known.items() if self._needs_bounds(committed)]
+        wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
         bounds = client.log_bounds(wanted, timeout) if wanted else {}
         return {
             partition: self._start_point(partition, committed, bounds.get(partition))
             for partition, committed in known.items()
-            if partition in bounds or not self._needs_bounds(committed)
+            if partition in bounds or not self._needs_bounds(partition, committed)
         }
 
-    def _needs_bounds(self, committed: CommittedOffset) -> bool:
+    def _needs_bounds(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
         """Say whether the bounds of its log must be known before a partition may start.
 
-        A set must not be believed beyond the end of the log; and "the end" is to be one place, also
+        A set must not be believed beyond the end of the log, nor what this member had settled when
+        it lost the partition; and "the end" is to be one place, also
         when the partition has to be assigned again before it delivers anything. A bare position
         needs nothing: if the log does not have it, the broker says so (:mod:`.seeking`).
         """
         if committed.position is None:
             return self._loop.ports.client.starts_at_end
-        return bool(committed.metadata)
+        return bool(committed.metadata) or partition in self._loop.core.regained
 
     def _start_point(
         self, partition: TopicPartition, committed: CommittedOffset, bounds: LogBounds | None
@@ -217,7 +218,10 @@ class Rebalancer:
         )
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
-        """Forget the partitions without a commit: they may have another owner already."""
+        """Forget the partitions without a commit: they may have another owner already.
+
+        What had settled is remembered for the case that they have none and come straight back.
+        """
         loop = self._loop
         if self.closing:
             return
@@ -226,7 +230,7 @@ class Rebalancer:
         held = loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         loop.tell(ev.Revoking(mine))
-        self._release(partitions, ev.Forget(mine, lost=True))
+        self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",
             _names(partitions),

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, names_of
 from kafka_keyshared.runtime.loop import (
     BUSY_WAIT,
     CLIENT_ERRORS,
     Loop,
-    names_of,
 )
 from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 

@@ -19,6 +19,7 @@ from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from tests.support.adversary import Adversary
 from tests.support.evicting import EvictingAdversary
 from tests.support.keyed import KeyedAdversary
+from tests.support.losing import LosingAdversary
 from tests.support.remade import RemakingAdversary
 
 STEPS = 300
@@ -120,6 +121,11 @@ def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() 
 def test_no_seed_breaks_the_contract_where_workers_are_evicted_with_one_lease_per_key() -> None:
     reached = live(range(50_000, 50_000 + 40 * SCALE), EvictingAdversary)
     expect_reached(reached, "worker evicted", "granted at an eviction", "stopped clean")
+
+
+def test_no_seed_breaks_the_contract_where_partitions_are_lost_and_come_back() -> None:
+    reached = live(range(60_000, 60_000 + 60 * SCALE), LosingAdversary)
+    expect_reached(reached, "lost", "regained", "went on elsewhere", "revoked clean", "crashed")
 
 
 def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(

@@ -8,15 +8,24 @@ process crashes. After every event the core checks itself and the oracle checks 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from random import Random
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitResult, Slice
+from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
+from tests.support.oracle import Place, place_of
+from tests.support.records import FakeRecord
 from tests.support.world import Member, World
 
 
 class Adversary(World):
     """One seed: the will to break the member of a small world."""
+
+    def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
+        # A generator of its own, so that what was there before it stays what a seed makes of it.
+        self.told = Random(f"told-{seed}")
+        super().__init__(seed, records=records, set_budget=set_budget)
 
     def revoke(self) -> None:
         """Take some partitions away, with a last commit or as lost."""
@@ -24,33 +33,54 @@ class Adversary(World):
         if not owned:
             return
         gone = self.rng.sample(owned, self.rng.randint(1, len(owned)))
-        lost = self.rng.random() < 0.25
+        if self.rng.random() < 0.25:
+            self.lose(gone)
+            return
+        self.member.tell(ev.Revoking(gone))
+        self.oracle.closing.update(gone)
+        drained = self.drain(gone)
+        progress = self.commit(gone, final=True)
+        clean = self._last_answers(gone, drained=drained)
+        self.reached["revoked clean"] += len(clean)
+        self._forget(gone, clean, ev.Forget(gone, progress=progress))
+        self.reached["revoked in time" if drained else "revoked late"] += 1
+
+    def lose(self, gone: Sequence[TopicPartition]) -> None:
+        """Take partitions away unheard; what is in flight comes to nothing."""
         member = self.member
         member.tell(ev.Revoking(gone))
         self.oracle.closing.update(gone)
-        drained = False
+        for commit in member.commits:
+            member.mailbox.append(ev.CommitAnswered(commit, CommitResult.LOST, "unknown member"))
+        member.commits.clear()
         progress: Mapping[Slice, int] = {}
-        if not lost:
-            drained = self.drain(gone)
-            progress = self.commit(gone, final=True)
-        clean = self._last_answers(gone, lost=lost, drained=drained)
-        self.reached["revoked clean"] += len(clean)
+        if self.told.random() < 0.7:  # as the loop does; without it, less is known
+            # What ends after that may not be known any more.
+            self.oracle.lost(gone, self._last_started())
+            progress = self.progress()
+        self._forget(gone, (), ev.Forget(gone, lost=True, progress=progress))
+        self.reached["lost"] += 1
+
+    def _last_started(self) -> set[tuple[str, Place]]:
+        """Return the last started record of each slice, of which progress does not say more."""
+        found = set()
+        for share, unstarted in self.member.pool.progress().items():
+            for item in share.records[: len(share.records) - unstarted][-1:]:
+                assert isinstance(item, FakeRecord)
+                found.add((share.subscription, place_of(item)))
+        return found
+
+    def _forget(
+        self, gone: Sequence[TopicPartition], clean: Collection[TopicPartition], event: ev.Forget
+    ) -> None:
         self.oracle.forgotten_dead_letters(gone)
         self.oracle.gone(gone, clean)
-        member.tell(ev.Forget(gone, lost, progress))
-        self.reached["lost" if lost else "revoked in time" if drained else "revoked late"] += 1
+        self.member.tell(event)
 
     def _last_answers(
-        self, gone: Sequence[TopicPartition], *, lost: bool, drained: bool
+        self, gone: Sequence[TopicPartition], *, drained: bool
     ) -> set[TopicPartition]:
         """Answer what is in flight; return the partitions that ended clean."""
-        member = self.member
-        if lost:
-            for commit in member.commits:
-                late = ev.CommitAnswered(commit, CommitResult.LOST, "unknown member")
-                member.mailbox.append(late)
-            member.commits.clear()
-            return set()
         self.answer_commits(kindly=self.rng.random() < 0.5)
         return set(gone) - self.refused - self.bare if drained else set()
 
@@ -77,7 +107,7 @@ class Adversary(World):
         self.oracle.stopped = True
         drained = self.drain(None)
         self.commit(final=True)
-        clean = self._last_answers(sorted(self.oracle.owned), lost=False, drained=drained)
+        clean = self._last_answers(sorted(self.oracle.owned), drained=drained)
         self.reached["stopped clean"] += len(clean)
         self.reached["stopped in time" if drained else "stopped late"] += 1
         self.new_member(clean)

@@ -208,8 +208,13 @@ class Harness:
     def revoke(self, *partitions: TopicPartition, commit: bool = True) -> list[ev.Commit]:
         """Revoke (or lose, without a commit) partitions, waiting for nothing."""
         self.tell(ev.Revoking(partitions))
-        sent = self.commit(partitions, final=True) if commit else []
-        self.tell(ev.Forget(partitions, not commit, self.progress if commit else {}))
+        sent: list[ev.Commit] = []
+        if commit:
+            sent = self.commit(partitions, final=True)
+        else:
+            self.progress = self.pool.progress()
+            self.deliver()
+        self.tell(ev.Forget(partitions, not commit, self.progress))
         return sent
 
     def said(self, part: str) -> bool:

@@ -60,6 +60,9 @@ class Oracle:
         self.dead_lettering: set[tuple[str, Place]] = set()
         self.blocked: set[tuple[str, Place]] = set()
         self.last_sent: dict[TopicPartition, int] = {}
+        # What a lost partition had settled, and the last entry that the broker may have of it.
+        self.left: dict[TopicPartition, tuple[CommitEntry | None, dict[str, set[int]]]] = {}
+        self.last_entry: dict[TopicPartition, CommitEntry | None] = {}
         # The epoch from which on a partition has the log that it has now.
         self.remade_at: dict[TopicPartition, int] = defaultdict(int)
         self.stopped = False
@@ -88,14 +91,28 @@ class Oracle:
         self.open = {name: {} for name in self.subs}
         self.running = {name: {} for name in self.subs}
         self.blocked.clear()
+        self.left.clear()
         self.stopped = False
 
-    def assigned(self, partition: TopicPartition, entry: CommitEntry | None) -> None:
-        """The partition came with what the broker has."""
+    def assigned(
+        self, partition: TopicPartition, stored: CommitEntry | None, entry: CommitEntry | None
+    ) -> bool:
+        """The partition came with what the broker has, and starts at ``entry``.
+
+        That is further on only for a lost one that comes back to its member untouched: then it is
+        all that had settled. Return whether it came back so.
+        """
         self.epochs[partition] += 1
         self.owned.add(partition)
         self.last_sent[partition] = -1 if entry is None else entry.position
+        self.last_entry[partition] = stored
         log = self.log[partition]
+        last, left = self.left.pop(partition, (None, {}))
+        regained = bool(left) and stored is not None and stored == last
+        if regained:
+            for sub, offsets in covered_by(entry or CommitEntry(0, ""), self.subs, log).items():
+                missing = left[sub] - offsets
+                assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
         covered = covered_by(entry or CommitEntry(0, ""), self.subs, log)
         for sub, offsets in covered.items():
             self.covered[sub, partition] = offsets
@@ -104,6 +121,22 @@ class Oracle:
             assert offsets <= done, f"{partition}: committed unsettled {offsets - done}"
             missing = self.owed.pop((sub, partition), set()) - offsets
             assert not missing, f"{partition}: a clean end of {sub} forgot {missing}"
+        return regained
+
+    def lost(
+        self, partitions: Iterable[TopicPartition], unclear: Collection[tuple[str, Place]]
+    ) -> None:
+        """Partitions are lost; the member knows of all that has settled but what is ``unclear``."""
+        for partition in partitions:
+            settled = {
+                sub: {
+                    offset
+                    for offset in self.covered[sub, partition] | self.settled[sub, partition]
+                    if (sub, (partition, offset)) not in unclear
+                }
+                for sub in self.subs
+            }
+            self.left[partition] = self.last_entry[partition], settled
 
     def gone(
         self, partitions: Iterable[TopicPartition], clean: Collection[TopicPartition] = ()
@@ -127,6 +160,7 @@ class Oracle:
         self.gone([partition])
         self.forgotten_dead_letters([partition])
         self.log[partition] = list(log)
+        self.left.pop(partition, None)
         self.remade_at[partition] = self.epochs[partition] + 1
         for sub, done in self.done.items():
             self.owed.pop((sub, partition), None)
@@ -225,12 +259,19 @@ class Oracle:
         last = self.last_sent[partition]
         assert entry.position >= last, f"{partition}: sent {entry.position} after {last}"
         self.last_sent[partition] = entry.position
+        self.last_entry[partition] = entry
         for sub, offsets in covered_by(entry, self.subs, self.log[partition]).items():
             for offset in offsets:
                 assert (partition, offset) in self.done[sub], (
                     f"{partition}: the commit at {entry.position} covers {offset}, "
                     f"which {sub} has not settled"
                 )
+
+    def settled_elsewhere(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """Another member has settled these and committed it."""
+        for sub, done in self.done.items():
+            done.update((partition, offset) for offset in offsets)
+            self.owed.pop((sub, partition), None)
 
     def complete(self) -> bool:
         """Whether every subscription has settled every record of the log."""

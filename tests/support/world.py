@@ -16,7 +16,7 @@ from typing import Literal
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome, Slice
 from kafka_keyshared.core.lanes import Lane
-from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.model import Drop, Record, TopicPartition
@@ -219,8 +219,6 @@ class World:
         starts = {}
         for partition in partitions:
             entry = self.stored.get(partition)
-            self.oracle.assigned(partition, entry)
-            self.received[partition] = 0 if entry is None else entry.position
             end = max((each.offset() for each in self.queue[partition]), default=0) + 1
             starts[partition] = (
                 ev.StartPoint(None)
@@ -230,6 +228,18 @@ class World:
         self.refused.difference_update(partitions)
         self.bare.difference_update(partitions)
         self.member.tell(ev.Assigned(starts))
+        for partition in partitions:
+            stored = self.stored.get(partition)
+            entry = None if stored is None else self._started_at(partition)
+            self.received[partition] = 0 if entry is None else entry.position
+            self.reached["regained"] += self.oracle.assigned(partition, stored, entry)
+
+    def _started_at(self, partition: TopicPartition) -> CommitEntry:
+        """Return what the member goes by, as an entry: what the broker has, or what it left."""
+        state = self.member.core.partitions[partition]
+        assert state.received_end is not None
+        text = encode(state.received_end, state.restored, {}).text
+        return CommitEntry(state.received_end, text)
 
     def remake(self, partition: TopicPartition, records: int) -> None:
         """Delete a partition's topic and make it anew; the member that reads it finds out.
@@ -247,7 +257,7 @@ class World:
             return
         self.member.tell(ev.Revoking([partition]))
         self.member.tell(ev.Forget([partition]))
-        self.oracle.assigned(partition, None)
+        self.oracle.assigned(partition, None, None)
         self.received[partition] = 0
         self.member.paused.discard(partition)
         self.member.tell(ev.Assigned({partition: ev.StartPoint(0, None, 0, records, stored=False)}))
@@ -341,12 +351,16 @@ class World:
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
     ) -> Mapping[Slice, int]:
         """Commit as the loop does, with everybody busy in between; return the progress read."""
-        member = self.member
-        progress = member.pool.progress()
+        progress = self.progress()
         self.steps(3)
-        member.deliver()
+        self.member.tell(ev.CommitDue(progress, partitions, final))
+        return progress
+
+    def progress(self) -> Mapping[Slice, int]:
+        """Read progress as the loop does, and the mail after it, with everybody busy in between."""
+        progress = self.member.pool.progress()
         self.steps(3)
-        member.tell(ev.CommitDue(progress, partitions, final))
+        self.member.deliver()
         return progress
 
     def pass_time(self) -> None:

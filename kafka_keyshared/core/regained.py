@@ -1,0 +1,86 @@
+"""What a lost partition had settled, for when it comes straight back.
+
+Nothing may be committed for a partition that the group has taken away unheard: it may have another
+owner. Often it has none. In an outage everybody is lost, and everybody gets back what he had; a
+client whose commit is refused for an old generation gives all up and joins again. If nobody has
+committed anything since, what this member had settled is settled still, and runs no second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from kafka_keyshared.core.events import Command, CommitEntry, Level, Notice, StartPoint
+from kafka_keyshared.model import TopicPartition
+
+KEPT_SECONDS = 300.0
+"""Longer than sessions and most outages; not so long that a topic is made anew meanwhile."""
+
+NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    ours: Collection[CommitEntry]
+    left: CommitEntry
+    until: float
+
+
+class Regained:
+    """What each lost partition had settled. Times are monotonic, in seconds."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TopicPartition, _Kept] = {}
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._kept
+
+    def keep(
+        self,
+        left: Mapping[TopicPartition, CommitEntry],
+        ours: Mapping[TopicPartition, Collection[CommitEntry]],
+        now: float,
+    ) -> None:
+        """Remember what would have been committed for lost partitions.
+
+        ``ours`` are the entries of this member that the broker may have; without one there is
+        nothing to tell by whether somebody else has been there.
+        """
+        for partition, entry in left.items():
+            if entries := ours.get(partition):
+                self._kept[partition] = _Kept(entries, entry, now + KEPT_SECONDS)
+
+    def starts(
+        self, starts: Mapping[TopicPartition, StartPoint], now: float
+    ) -> tuple[dict[TopicPartition, StartPoint], list[Command]]:
+        """Return where assigned partitions really start, and what to say of it.
+
+        One for which the broker has an entry of this member still starts where it was left; but
+        not beyond the end of its log, which may have been cut off or made anew. Each is remembered
+        no longer.
+        """
+        really = {
+            partition: self._start(point, kept, now)
+            if (kept := self._kept.pop(partition, None)) is not None
+            else point
+            for partition, point in starts.items()
+        }
+        back = [str(each) for each in starts if really[each] is not starts[each]]
+        if not back:
+            return really, []
+        names = ", ".join(back[:NAMED]) + (f" and {len(back) - NAMED} more" * (len(back) > NAMED))
+        text = f"{names}: back with nobody else's commit; what had settled does not run again"
+        return really, [Notice(Level.INFO, text)]
+
+    @staticmethod
+    def _start(point: StartPoint, kept: _Kept, now: float) -> StartPoint:
+        if point.position is None or not point.stored or now > kept.until:
+            return point
+        # None of ours without its end known: what is settled there cannot be held to it.
+        if point.log_end is None or kept.left.position > point.log_end:
+            return point
+        if CommitEntry(point.position, point.metadata or "") not in kept.ours:
+            return point
+        left = kept.left
+        return replace(point, position=left.position, metadata=left.metadata, stored=False)

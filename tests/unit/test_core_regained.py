@@ -1,0 +1,115 @@
+"""A lost partition that comes straight back goes on where it was left; any other does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import metadata
+from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.regained import KEPT_SECONDS
+from tests.support.harness import Harness
+from tests.support.records import ERROR, P0, record
+
+
+def lost(*, accepted: bool = True, answered: CommitResult | None = None) -> Harness:
+    """A member that has settled 0, 2 and 3, but not 1, and has lost the partition.
+
+    Its commit of position 1 was accepted, unless told, before 2 and 3 had settled.
+    """
+    made = Harness()
+    made.assign(P0, position=0)
+    made.fetch(record(0, "a"))
+    made.work()
+    if accepted or answered:
+        (commit,) = made.commit()
+        made.answer(commit, answered or CommitResult.ACCEPTED)
+    made.fetch(record(1, "slow"), record(2, "b"), record(3, "b"))
+    made.work({1: [ERROR]})
+    made.revoke(P0, commit=False)
+    return made
+
+
+def back(
+    made: Harness, position: int | None, text: str = "", *, end: int | None = 10
+) -> tuple[int | None, list[int]]:
+    """Assign it again; return where it starts and what it then runs of four records."""
+    made.tell(ev.Assigned({P0: ev.StartPoint(position, text, 0 if end is not None else None, end)}))
+    start = made.assigned[P0]
+    made.fetch(*(record(at, f"key-{at}") for at in range(start or 0, 4)))
+    return start, sorted(made.work())
+
+
+def test_it_starts_where_it_was_left() -> None:
+    made = lost()
+    assert back(made, 1) == (1, [1])
+    assert made.said("orders-0: back with nobody else's commit")
+
+
+def test_what_was_left_is_committed_at_once() -> None:
+    made = lost()
+    made.tell(ev.Assigned({P0: ev.StartPoint(1, "", 0, 10)}))
+    assert made.core.commit_wanted(made.now + made.core.commits.policy.interval)
+    (commit,) = made.commit()
+    entry = commit.entries[P0]
+    assert (entry.position, metadata.decode(entry.metadata, 1).sections) == (
+        1,
+        {"default": ((2, 4),)},
+    )
+
+
+def test_what_somebody_else_has_committed_meanwhile_counts() -> None:
+    assert back(lost(), 2) == (2, [2, 3])
+
+
+def test_a_text_that_is_not_ours_counts_too() -> None:
+    text = metadata.encode(1, {"default": ((3, 4),)}, {}).text
+    assert back(lost(), 1, text) == (1, [1, 2])
+
+
+@pytest.mark.parametrize("result", [CommitResult.RETRY, CommitResult.LOST])
+def test_a_commit_that_failed_may_have_been_stored_and_is_ours(result: CommitResult) -> None:
+    made = lost(answered=result)
+    assert back(made, 1) == (1, [1])
+
+
+def test_without_a_commit_of_ours_nobody_can_tell_who_was_there() -> None:
+    assert back(lost(accepted=False), None, end=None) == (None, [0, 1, 2, 3])
+
+
+def test_after_some_minutes_it_is_forgotten() -> None:
+    made = lost()
+    made.now += KEPT_SECONDS + 1
+    assert back(made, 1) == (1, [1, 2, 3])
+
+
+@pytest.mark.parametrize("end", [None, 0])
+def test_it_is_held_to_the_end_of_the_log(end: int | None) -> None:
+    """A log that was cut off below it, or of which the end is not known, may have other records."""
+    made = lost()
+    made.tell(ev.Assigned({P0: ev.StartPoint(1, "", None if end is None else 0, end)}))
+    assert made.core.partitions[P0].restored == {}
+
+
+def test_it_is_remembered_for_one_assignment_only() -> None:
+    made = lost()
+    made.tell(ev.Assigned({P0: ev.StartPoint(1, "", 0, 10)}))
+    made.revoke(P0)
+    assert back(made, 1) == (1, [1, 2, 3])
+
+
+def test_what_still_ran_is_not_settled() -> None:
+    """Its handler may end well after all; nobody can know when the partition is lost."""
+    made = Harness()
+    made.assign(P0, position=0)
+    made.fetch(record(0, "a"))
+    made.work()
+    (commit,) = made.commit()
+    made.answer(commit)
+    item = record(1, "a")
+    made.fetch(item)
+    worker = made.owner_of(item)
+    worker.start()
+    made.revoke(P0, commit=False)
+    worker.finish()
+    assert back(made, 1) == (1, [1, 2, 3])
