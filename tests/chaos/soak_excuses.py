@@ -182,6 +182,21 @@ def _why(evidence: Evidence, incarnation: str, event: OwnershipChanged) -> Fault
     return None
 
 
+def told_of_losses(evidence: Evidence) -> dict[tuple[str, TopicPartition], list[int]]:
+    """Return when incarnations were told that a partition was lost, whatever the reason.
+
+    The group may throw a member out without a fault. What runs then, or is on its way to the
+    dead-letter topic, may run again; what had settled before may not, if it comes straight back.
+    """
+    found: dict[tuple[str, TopicPartition], list[int]] = {}
+    for ledger in evidence.ledgers:
+        for event in ledger.events:
+            if isinstance(event, OwnershipChanged) and event.change == "lost":
+                place = ledger.incarnation, TopicPartition(event.topic, event.partition)
+                found.setdefault(place, []).append(event.at)
+    return found
+
+
 @dataclass
 class Twilight:
     """A time in which nothing counts that the incarnation did in the partition."""

@@ -28,7 +28,7 @@ from kafka_keyshared.audit.trace import NEVER as UNSETTLED
 from kafka_keyshared.audit.trace import Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Life
-from tests.chaos.soak_excuses import aftermath, losses, without_twilight
+from tests.chaos.soak_excuses import aftermath, losses, told_of_losses, without_twilight
 from tests.chaos.soak_letters import Acknowledged, Letter, letters_of
 from tests.chaos.soak_live import blocking
 from tests.chaos.soak_progress import StandStill, commits_behind, stand_stills
@@ -157,11 +157,16 @@ def trail_in(trace: Trace, text: str) -> Trail | None:
 
 def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
     lost = losses(evidence)
+    told_at = told_of_losses(evidence)
     letters = letters_of(evidence.ledgers)
     unexcused: list[tuple[int, str]] = []
     stragglers: Counter[tuple[str, int]] = Counter()
     for trail in trace.all_trails():
-        for settler, tried, when, again, who in _settled_and_run_again(trail, letters):
+        for settler, begun, tried, when, again, who in _settled_and_run_again(trail, letters):
+            losses_of = told_at.get((settler, trail.partition), ())
+            if any(begun <= at <= when for at in losses_of):
+                verdict.repeats[settler] += 1
+                continue
             loss = lost.after(settler, trail.partition, tried)
             if loss is None or loss[1] > again:
                 words = f"{trail} was settled by {settler} and ran again in {who}"
@@ -186,24 +191,26 @@ def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
 
 def _settled_and_run_again(
     trail: Trail, letters: Mapping[Acknowledged, Letter]
-) -> list[tuple[str, int, int, int, str]]:
-    """Return who settled it, when that was last tried and when done, and who ran it again when.
+) -> list[tuple[str, int, int, int, int, str]]:
+    """Return who settled it, from when on it was in hand, last tried and done; who again when.
 
-    The two times differ for a dead letter, which may be on its way when the partition goes.
+    The times differ for a dead letter, which may be on its way when the partition goes.
     """
-    settled = [(a.end, a.end, a.incarnation) for a in trail.attempts if a.outcome in (OK, DROPPED)]
+    settled = [
+        (a.end, a.start, a.end, a.incarnation) for a in trail.attempts if a.outcome in (OK, DROPPED)
+    ]
     for at in trail.acknowledged or ():
         letter = letters.get((trail.partition, trail.offset, at))
         if letter is not None:
-            settled.append((at, letter.tried, letter.incarnation))
+            settled.append((at, letter.tried, letter.tried, letter.incarnation))
     settled.sort()
     found = []
-    for place, (when, tried, settler) in enumerate(settled):
+    for place, (when, begun, tried, settler) in enumerate(settled):
         until = settled[place + 1][0] if place + 1 < len(settled) else UNSETTLED
         again = [a for a in trail.attempts if when < a.start < until]
         if again:
             first = min(again, key=lambda a: a.start)
-            found.append((settler, tried, when, first.start, first.incarnation))
+            found.append((settler, begun, tried, when, first.start, first.incarnation))
     return found
 
 
@@ -228,15 +235,23 @@ def _letters(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
     may have had the first one.
     """
     lost = losses(evidence)
+    told_at = told_of_losses(evidence)
     outages = [aftermath(evidence, fault) for fault in evidence.faults if fault.outage]
     for trail in trace.all_trails():
         if trail.found < 2:
             continue
         tried = [(attempt.incarnation, attempt.end) for attempt in trail.attempts]
+        heard = max(trail.acknowledged or (), default=evidence.end)
         cut = {(who, lost.after(who, trail.partition, end)) for who, end in tried}
         sent = min((end for _, end in tried), default=0)
-        heard = max(trail.acknowledged or (), default=evidence.end)
         excuses = sum(loss is not None for _, loss in cut)
+        on_the_way = {
+            (who, at)
+            for who, end in tried
+            for at in told_at.get((who, trail.partition), ())
+            if end <= at <= heard
+        }
+        excuses += len(on_the_way)
         excuses += sum(first <= heard and sent <= last for first, last in outages)
         if trail.found - 1 > excuses:
             by = ", ".join(sorted({who for who, _ in tried}))

@@ -116,7 +116,7 @@ class Scenario:
         }
 
 
-MOST_IN_WINDOW = 22.0
+MOST_IN_WINDOW = 15.0
 """Seconds of work that a window holds at most: the queue of other partitions' records must not look
 like a stand-still. Enough for a window to be full for so long that partitions are paused."""
 

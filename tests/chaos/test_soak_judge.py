@@ -298,6 +298,43 @@ def test_a_second_dead_letter_needs_a_crash_or_an_outage(tale: Tale, why: str) -
         assert_found(tale, "letters", naming="has 2 dead letters")
 
 
+def thrown_out(tale: Tale) -> int:
+    """The group takes everything from ``a`` without any fault, and gives it back at once."""
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=100)
+    tale.owner("a", "lost", 100.5)
+    tale.owner("a", "assigned", 100.9)
+    return end
+
+
+@pytest.mark.parametrize(("ended", "excused"), [(100.7, True), (100.4, False)])
+def test_without_a_fault_only_what_ran_at_a_loss_may_run_again(
+    tale: Tale, ended: float, excused: bool
+) -> None:
+    end = thrown_out(tale)
+    tale.write(end, 100)
+    tale.run("a", end, 100.2, ended)
+    tale.run("a", end, 101)
+    tale.commit("a", end + 1, 101.5)
+    steady(tale, first=end + 1, at=102)
+    assert tale.verdict().rules() == (set() if excused else {"repeats"})
+
+
+@pytest.mark.parametrize(("answered", "excused"), [(100.7, True), (100.4, False)])
+def test_without_a_fault_only_a_letter_on_its_way_at_a_loss_may_be_written_again(
+    tale: Tale, answered: float, excused: bool
+) -> None:
+    end = thrown_out(tale)
+    tale.write(end, 100)
+    tale.run("a", end, 100.2, outcome="failed")
+    tale.letter("a", end, answered)
+    tale.run("a", end, 101, outcome="failed")
+    tale.letter("a", end, 101.2)
+    tale.commit("a", end + 1, 101.5)
+    steady(tale, first=end + 1, at=102)
+    assert tale.verdict().rules() == (set() if excused else {"repeats"})
+
+
 # --- a member that the group has taken for dead ---
 
 
