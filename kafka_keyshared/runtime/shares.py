@@ -175,9 +175,10 @@ class Shares:
 
     def _share_out(self, states: Mapping[TopicPartition, PartitionState], now: float) -> None:
         patience = 0.0 if self._slow else PATIENCE
+        behind = self._behind(states)
         waiting = {
             partition
-            for partition in states
+            for partition in behind
             if now - (seen := self._seen[partition]).since >= patience
             and now - seen.passed_over >= PASSED_OVER
         }
@@ -188,7 +189,6 @@ class Shares:
         count = sum(sub.window.records for sub in self._subs)
         self._rested_at = now + WALK_SHARE * LOOK_SECONDS_PER_RECORD * count
         self._look_at = max(self._look_at, self._rested_at)
-        behind = self._behind(states)
         share = 1 / max(1, len(behind | held.keys() & states.keys()))
         step = (
             0.0
@@ -197,7 +197,7 @@ class Shares:
         )
         self._without = {
             partition
-            for partition in behind & waiting
+            for partition in waiting
             if held.get(partition, 0.0) * 4 < share
             and self._holds.reasons.get(partition, []) in ([], [Hold.WINDOW])
         }
