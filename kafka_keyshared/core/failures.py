@@ -49,13 +49,11 @@ def ended(sub: Subscription, report: Ended) -> None:
     share = report.slice
     worker = sub.workers[share.worker]
     worker.release(share, report.seconds)
-    if sub.busy is not None or share.stale:
-        share.came.restore_all()  # only here is a settled record asked for its key
+    if share.stale:
+        share.came.restore_all()  # only here is a settled record asked for what it was
     sub.window.settle(len(share.records) - len(share.unsettled))
     _count(sub, share)
-    if sub.busy is not None:
-        for record in share.records:
-            sub.unclaim(record)
+    sub.unclaim(share)
     for lane in share.retries:
         closed = sub.closed.get(lane)
         # A head that failed or was recalled may run in another slice by now: that one decides.

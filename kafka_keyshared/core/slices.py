@@ -20,7 +20,8 @@ class Slice:
     gone, ``in_time`` those of them that had ended by its last commit. ``lane_of`` names the lane of
     each of them, ``topic`` the topic of them all where that is known, and ``came`` is what they
     were. ``first`` are a few of them of which one arrived before all others. ``chunks`` are what
-    they came in; without them nobody has had them yet.
+    they came in; without them nobody has had them yet. ``claimed`` are their lanes where each may
+    have one lease only: those that wait for the end of these.
     """
 
     subscription: str
@@ -30,6 +31,7 @@ class Slice:
     lane_of: Callable[[Record], Lane] = lane_of
     topic: str | None = None
     first: tuple[Record, ...] = ()
+    claimed: Sequence[Lane] = ()
     unsettled: list[Record] = field(default_factory=list)
     aside: int = 0
     dropped: list[Record] = field(default_factory=list)

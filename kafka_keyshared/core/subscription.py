@@ -145,7 +145,8 @@ class Subscription:
         if self.stopped:
             return
         for worker in self.workers:
-            worker.merge_front()
+            if worker.front:
+                worker.merge_front()
             if worker.retries:
                 yield from self._lease_heads(worker)
         if self.keyless.records:
@@ -167,15 +168,16 @@ class Subscription:
         also: Sequence[Record] = (),
     ) -> Lease:
         """Lease records as one slice; ``also`` are those of them that came another way."""
-        first, topic = (records[0], *also[:1]), self.counts.topic
+        lane_of = self.keys.lane
         share = Slice(
             self.name,
             worker.index,
             records,
             retries,
-            self.keys.lane,
-            topic=topic,
-            first=first,
+            lane_of,
+            topic=self.counts.topic,
+            first=(records[0], *also[:1]),
+            claimed=() if self.busy is None else [*map(lane_of, records)],
             chunks=chunks,
         )
         worker.hold(share)
@@ -273,20 +275,22 @@ class Subscription:
         busy[lane] = deque()
         return True
 
-    def unclaim(self, record: Record) -> None:
-        """With one lease per key: the lease has ended, the next record of its lane is granted one.
+    def unclaim(self, share: Slice) -> None:
+        """With one lease per key: they have ended, the next record of each lane is granted one.
 
         Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
         """
-        if self.busy is None:
+        busy = self.busy
+        if busy is None:
             return
-        lane = self.keys.lane(record)
-        waiting = self.busy.get(lane)
-        if waiting:
-            following = waiting.popleft()
-            self.owner(following).granted.append(following)
-        elif waiting is not None:
-            del self.busy[lane]
+        # What was taken back had stood at the end, and has left its lane to others.
+        for lane, _ in zip(share.claimed, share.records, strict=False):
+            waiting = busy.get(lane)
+            if waiting:
+                following = waiting.popleft()
+                self.owner(following).granted.append(following)
+            elif waiting is not None:
+                del busy[lane]
 
     def _take_granted(self, worker: WorkerLeases, room: int) -> list[Record]:
         granted, worker.granted[:] = worker.granted[:room], worker.granted[room:]
@@ -376,4 +380,4 @@ class Subscription:
 
     def leased(self) -> int:
         """Return how many records are leased."""
-        return sum(worker.leased for worker in self.workers)
+        return sum([worker.leased for worker in self.workers])
