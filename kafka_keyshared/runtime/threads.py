@@ -217,13 +217,14 @@ class ThreadPool:
             cell.made.set()
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
-        while not self._in_child() and (item := cell.inbox.get()) is not None:
+        goes_on = not self._in_child()
+        while goes_on and (item := cell.inbox.get()) is not None:
             if isinstance(item, Fence):
                 cell.failed_lanes.difference_update(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             else:
-                self._run_slice(cell, item, handle)
-        if close is not None and not self._in_child():
+                goes_on = self._run_slice(cell, item, handle)
+        if close is not None and goes_on:
             try:
                 close()
             except Exception:
@@ -234,14 +235,16 @@ class ThreadPool:
     def _in_child(self) -> bool:
         return os.getpid() != self._pid
 
-    def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> None:
+    def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
+        """Run a slice and report its end; say whether this is still the worker, not its child."""
         cell.current = handover
         started = time.monotonic()
         self._run(cell, handover, handle, cell.failed_lanes)
         if self._in_child():
-            return
+            return False
         self._end(cell, handover.slice, time.monotonic() - started)
         cell.current = cell.reported = None
+        return True
 
     def _end(self, cell: WorkerCell, share: Slice, seconds: float) -> None:
         # In this order: a slice that is neither given nor reported would look unstarted.
