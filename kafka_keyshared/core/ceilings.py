@@ -95,9 +95,9 @@ class Ceilings:
 
     def passed(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Say whether anything is received beyond its ceiling."""
+        if self.parked():
+            return True
         for sub in self._subs.values():
-            if sub.parking:
-                return True
             ceilings = sub.parking.ceilings
             for partition, end in ends.items():
                 if end > ceilings.get(partition, -1):
@@ -124,9 +124,14 @@ class Ceilings:
 
     def next_look(self) -> float | None:
         """Return when to look again for the sake of what is parked; None while nothing stirs."""
-        if self.stirred and any(sub.parking for sub in self._subs.values()):
-            return self._look_at
-        return None
+        return self._look_at if self.stirred and self.parked() else None
+
+    def parked(self) -> bool:
+        """Say whether anything waits for its ceiling to be raised."""
+        for sub in self._subs.values():  # noqa: SIM110 - each turn asks, and a generator is dearer
+            if sub.parking.waiting:
+                return True
+        return False
 
     def _raise_by_marks(self) -> None:
         """Raise the ceilings to where nothing older than a mark is held, if that can be told."""

@@ -60,6 +60,7 @@ class Dispatcher:
         self._changed = False
         self._unstarted = 0
         self._restored = False
+        self._leased = 0  # after the last event; nothing else changes it
         self._idle_since: float | None = None
         self._stopping = False
         self._handlers: dict[type[Any], Callable[[Any, float], list[Command]]] = {
@@ -82,7 +83,11 @@ class Dispatcher:
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event and return what is to be done, in order."""
         commands = self._handlers[type(event)](event, now)
-        self._note_idle(now)
+        self._leased = sum([sub.leased() for sub in self.subscriptions.values()])
+        if self._leased:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
         return commands
 
     def room(self) -> int:
@@ -91,14 +96,14 @@ class Dispatcher:
 
     def outstanding(self) -> int:
         """Return how many records are leased."""
-        return sum(sub.leased() for sub in self.subscriptions.values())
+        return self._leased
 
     def next_due(self) -> float | None:
         """Return when a :class:`Flush` is due next, in monotonic seconds."""
-        subs = self.subscriptions.values()
-        due = [each.next_due() for sub in subs for each in (sub.closed, sub.keys)]
-        due.append(self.ceilings.next_look())
-        return min((at for at in due if at is not None), default=None)
+        due = [self.ceilings.next_look()]
+        for sub in self.subscriptions.values():
+            due += sub.closed.next_due(), sub.keys.next_due()
+        return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
@@ -164,7 +169,7 @@ class Dispatcher:
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
         del event
         commands: list[Command] = []
-        if any(sub.parking for sub in self.subscriptions.values()):
+        if self.ceilings.parked():
             self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
@@ -224,7 +229,7 @@ class Dispatcher:
             touched[sub.name] = sub
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
-        if any(sub.parking for sub in touched.values()):
+        if self.ceilings.parked():
             self.ceilings.raise_all(now)
             touched = self.subscriptions
         for sub in touched.values():
@@ -391,9 +396,3 @@ class Dispatcher:
         self.meters.paused_seconds += seconds * len(self.pressure.paused())
         for sub in self.subscriptions.values():
             heartbeat.starve(sub, seconds)
-
-    def _note_idle(self, now: float) -> None:
-        if self.outstanding():
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = now

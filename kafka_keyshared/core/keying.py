@@ -137,6 +137,8 @@ class OwnKeys:
 
     def next_due(self) -> float | None:
         """Return when a key is to be read again, in monotonic seconds."""
+        if not self.unread:
+            return None
         return min(
             (each.due for each in self.unread.values() if each.due is not None), default=None
         )

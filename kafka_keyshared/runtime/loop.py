@@ -21,7 +21,7 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import EventKind, classify_event, told
 from kafka_keyshared.runtime.holds import Hold, Holds
 from kafka_keyshared.runtime.loopstats import LoopStats
-from kafka_keyshared.runtime.ports import Ports
+from kafka_keyshared.runtime.ports import ANSWERS, Ports
 from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.shares import Shares
@@ -124,7 +124,7 @@ class Loop:
         self._behind -= len(mail)
         reports: list[ev.Report] = []
         for item in mail:
-            if isinstance(item, ev.DeadLettered | ev.CommitAnswered):
+            if isinstance(item, ANSWERS):
                 self._report(reports)
                 reports = []
                 self.tell(item)

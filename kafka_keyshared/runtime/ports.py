@@ -15,6 +15,9 @@ from kafka_keyshared.runtime.pool import Pool
 Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered | None
 """What is posted to the owner; None only wakes it."""
 
+ANSWERS = (ev.DeadLettered, ev.CommitAnswered)
+"""The mail that comes from the broker; all other is the pool's."""
+
 
 class Publisher(Protocol):
     """The port through which the loop writes dead letters."""

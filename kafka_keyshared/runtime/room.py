@@ -46,6 +46,7 @@ class Room:
         self._records = 0.0
         self._values = 0.0
         self._others = 0.0
+        self._floods = False
 
     def values(self, chunk: Sequence[Record]) -> tuple[float, float]:
         """Return the bytes of a chunk's values, sampled, and what is held before it is taken in."""
@@ -62,6 +63,10 @@ class Room:
             self._records, self._values, self._others = (
                 part / 2 for part in (self._records, self._values, self._others)
             )
+        self._floods = (
+            self._others > self._values
+            and self._others * QUEUE_RECORDS > self._records * QUEUE_BYTES * 2
+        )
 
     def floods(self) -> bool:
         """Say whether the client would fetch far more ahead than its bounds say.
@@ -69,10 +74,7 @@ class Room:
         So it is where keys and headers outweigh the values, and of the number of records that it
         wants they are twice what it may hold.
         """
-        return (
-            self._others > self._values
-            and self._others * QUEUE_RECORDS > self._records * QUEUE_BYTES * 2
-        )
+        return self._floods
 
     def fetch(self, *, hungry: bool) -> int:
         """Return how many records to ask for, 0 while a window counts as full.
@@ -80,7 +82,7 @@ class Room:
         ``hungry`` says that nothing runs: then a single free place is worth a fetch.
         """
         least: int | None = None
-        flood = self.floods()
+        flood = self._floods
         for window in self._windows:
             room = window.room() if not flood else min(window.room(), _quarter(window))
             capacity = room + window.records
