@@ -182,7 +182,8 @@ class Shares:
             if now - (seen := self._seen[partition]).since >= patience
             and now - seen.passed_over >= PASSED_OVER
         }
-        if not waiting and not self.held_back:
+        # Of a single one that has something to read nobody takes anything away.
+        if not (waiting and len(behind) > 1) and not self.held_back:
             self._without.clear()
             return
         held = self._held()

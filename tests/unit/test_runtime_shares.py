@@ -180,6 +180,28 @@ def test_one_partition_uses_all_of_the_window_while_the_others_have_nothing() ->
     assert most >= 0.95 * 400
 
 
+def test_what_is_held_is_not_weighed_while_the_others_have_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is a walk over a full window, several times a second."""
+    weighed: list[float] = []
+    weigh = Shares._held
+
+    def noting(shares: Shares) -> dict[TopicPartition, float]:
+        weighed.append(busy.stage.now)
+        return weigh(shares)
+
+    monkeypatch.setattr(Shares, "_held", noting)
+    busy = Busy()
+    busy.write(P0, 5_000)
+    busy.stage.assign(P0, P1)
+    busy.go_on(8.0)
+    assert weighed == []
+    busy.write(P1, 1)
+    busy.go_on(8.0)
+    assert weighed, "P1 has something to read"
+
+
 def test_where_handlers_are_quick_nothing_is_held_back() -> None:
     busy = Busy(window=10_000)
     stage = busy.stage
