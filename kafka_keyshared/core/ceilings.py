@@ -49,6 +49,7 @@ class Ceilings:
     ) -> None:
         self.set_budget = set_budget
         self._subs = subs
+        self._parkings = [sub.parking for sub in subs.values()]
         self._states = states
         self._rooms = set_rooms(subs, set_budget)
         # The received ends after each chunk since the last look; None while none can be trusted.
@@ -128,8 +129,8 @@ class Ceilings:
 
     def parked(self) -> bool:
         """Say whether anything waits for its ceiling to be raised."""
-        for sub in self._subs.values():  # noqa: SIM110 - each turn asks, and a generator is dearer
-            if sub.parking.waiting:
+        for parking in self._parkings:  # noqa: SIM110 - each turn asks, and a generator is dearer
+            if parking.waiting:
                 return True
         return False
 
