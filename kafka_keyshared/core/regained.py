@@ -47,6 +47,7 @@ class Regained:
         ``ours`` are the entries of this member that the broker may have; without one there is
         nothing to tell by whether somebody else has been there.
         """
+        self._kept = {each: kept for each, kept in self._kept.items() if now <= kept.until}
         for partition, entry in left.items():
             if entries := ours.get(partition):
                 self._kept[partition] = _Kept(entries, entry, now + KEPT_SECONDS)
