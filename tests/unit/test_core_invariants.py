@@ -73,6 +73,34 @@ def test_a_record_at_or_beyond_the_received_end_is_found(harness: Harness) -> No
         harness.core.check()
 
 
+def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness) -> None:
+    harness.sub().parking.ceilings[P0] = 3
+    with pytest.raises(InvariantError, match="orders-0@3 is not parked, but its ceiling is 3"):
+        harness.core.check()
+
+
+def test_a_record_of_which_nobody_knows_what_it_was_is_found(harness: Harness) -> None:
+    backlog = harness.sub().workers[0].backlog
+    backlog.records[-1] = record(backlog.records[-1].offset())
+    with pytest.raises(InvariantError, match="nobody remembers what orders-0@"):
+        harness.core.check()
+
+
+def test_a_record_that_came_in_no_chunk_is_found(harness: Harness) -> None:
+    harness.sub().workers[0].backlog.records.append(record(9))
+    with pytest.raises(InvariantError, match="3 records wait, and 2 came in chunks"):
+        harness.sub().workers[0].backlog.check()
+
+
+def test_a_derived_key_that_was_forgotten_is_found() -> None:
+    made = Harness(SubscriptionSettings(key_of=lambda item: item.key()))
+    made.assign(P0)
+    made.fetch(record(0), record(1))
+    made.sub().keys.keep(())
+    with pytest.raises(InvariantError, match=r"orders-0@\d is held and its key is not known"):
+        made.core.check()
+
+
 def test_a_closed_lane_of_which_something_is_leased_is_found(harness: Harness) -> None:
     closed = harness.sub().closed.get(lane_of(record(0, "bad")))
     assert closed is not None
