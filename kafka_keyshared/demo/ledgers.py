@@ -38,7 +38,7 @@ class AuditedClient(KafkaClient):
                 partition.topic,
                 partition.partition,
                 entry.position,
-                _settled(entry.position, entry.metadata),
+                settled_in(entry.metadata, entry.position),
             )
             for partition, entry in commit.entries.items()
         ]
@@ -60,7 +60,7 @@ class AuditedClient(KafkaClient):
                 self.accepted(partition, entry.position)
 
 
-def _settled(position: int, text: str) -> Ranges:
+def settled_in(text: str, position: int) -> Ranges:
     """Return what the metadata really says, as inclusive ranges."""
     runs = metadata.decode(text, position).sections.get(metadata.DEFAULT_SUBSCRIPTION, ())
     return tuple((start, end - 1) for start, end in runs)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,6 +29,7 @@ from kafka_keyshared.audit.ledger import (
     OwnershipChanged,
     Started,
 )
+from kafka_keyshared.demo.ledgers import settled_in
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NEVER, NS, Evidence, Fault, Life, Spans, united
 from tests.chaos.soak_letters import letters_of
@@ -206,11 +207,27 @@ class Twilight:
     end: int
 
 
-def twilights(evidence: Evidence, ledger: MemoryLedger) -> list[Twilight]:
+Begun = Mapping[TopicPartition, Sequence[tuple[int, str]]]
+"""When which incarnation began a record of the partition, in order."""
+
+
+def begun_by(evidence: Evidence) -> Begun:
+    """Return every beginning of a handler call."""
+    found: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for ledger in evidence.ledgers:
+        for event in ledger.events:
+            if isinstance(event, Started):
+                place = TopicPartition(event.topic, event.partition)
+                found.setdefault(place, []).append((event.at, ledger.incarnation))
+    return {place: sorted(each) for place, each in found.items()}
+
+
+def twilights(evidence: Evidence, ledger: MemoryLedger, begun: Begun) -> list[Twilight]:
     """Return what was done by somebody who had lost the partition and had not been told.
 
-    It begins with the fault, or with the last commit sent that was accepted all the same; it ends
-    when the partition has been forgotten.
+    It begins with the fault, or with the last commit sent that the broker took all the same; it ends
+    when the partition has been forgotten. There is none where the partition comes back before
+    anybody else has begun anything of it: then what was done there counts.
     """
     found: dict[tuple[TopicPartition, int], Twilight] = {}
     for event in ledger.events:
@@ -220,11 +237,23 @@ def twilights(evidence: Evidence, ledger: MemoryLedger) -> list[Twilight]:
         if fault is None:
             continue
         partition = TopicPartition(event.topic, event.partition)
-        start = max(fault.start, _last_accepted(ledger, partition, event.at))
+        start = max(fault.start, _last_stored(evidence, ledger, partition, event.at))
+        back = _next_assigned(ledger, partition, event.at)
+        if back < NEVER and _untouched(begun, ledger.incarnation, partition, start, back):
+            continue
         one = found.setdefault((partition, start), Twilight(partition, start, event.at))
         one.end = max(one.end, event.at + int(FORGETTING * NS))
-        one.end = min(one.end, _next_assigned(ledger, partition, event.at))
+        one.end = min(one.end, back)
     return list(found.values())
+
+
+def _untouched(
+    begun: Begun, incarnation: str, partition: TopicPartition, start: int, end: int
+) -> bool:
+    """Whether nobody else began anything of the partition in between."""
+    times = begun.get(partition, ())
+    between = times[bisect_left(times, (start, "")) : bisect_left(times, (end, ""))]
+    return all(who == incarnation for _, who in between)
 
 
 def _next_assigned(ledger: MemoryLedger, partition: TopicPartition, after: int) -> int:
@@ -240,25 +269,36 @@ def _next_assigned(ledger: MemoryLedger, partition: TopicPartition, after: int) 
     return min(times, default=NEVER)
 
 
-def _last_accepted(ledger: MemoryLedger, partition: TopicPartition, before: int) -> int:
+def _last_stored(
+    evidence: Evidence, ledger: MemoryLedger, partition: TopicPartition, before: int
+) -> int:
+    """Return when the last commit of the partition was sent that the broker took.
+
+    It may have taken one whose answer never arrived: then it has written it down, as it was sent.
+    """
     accepted = {e.commit for e in ledger.events if isinstance(e, CommitAnswered) and e.accepted}
+    written = {
+        (each.position, settled_in(each.metadata, each.position))
+        for each in evidence.stored
+        if each.partition == partition
+    }
     sent = (
         event.at
         for event in ledger.events
         if isinstance(event, CommitSent)
-        and event.commit in accepted
         and (event.topic, event.partition) == partition
         and event.at <= before
+        and (event.commit in accepted or (event.position, event.settled) in written)
     )
     return max(sent, default=0)
 
 
-def without_twilight(evidence: Evidence, ledger: MemoryLedger) -> MemoryLedger:
+def without_twilight(evidence: Evidence, ledger: MemoryLedger, started: Begun) -> MemoryLedger:
     """Return the ledger without what was done in twilight; what ran then is cut short.
 
     Cut short is also what a revoke gave up on at its deadline: that may run again by the contract.
     """
-    dark = twilights(evidence, ledger)
+    dark = twilights(evidence, ledger, started)
     revoked = [
         (TopicPartition(event.topic, event.partition), event.at)
         for event in ledger.events

@@ -28,7 +28,13 @@ from kafka_keyshared.audit.trace import NEVER as UNSETTLED
 from kafka_keyshared.audit.trace import Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Life
-from tests.chaos.soak_excuses import aftermath, losses, told_of_losses, without_twilight
+from tests.chaos.soak_excuses import (
+    aftermath,
+    begun_by,
+    losses,
+    told_of_losses,
+    without_twilight,
+)
 from tests.chaos.soak_letters import Acknowledged, Letter, letters_of
 from tests.chaos.soak_live import blocking
 from tests.chaos.soak_progress import StandStill, commits_behind, stand_stills
@@ -89,7 +95,8 @@ class Verdict:
 def judged(evidence: Evidence, *, still: float = STAND_STILL, memory: float = MEMORY) -> Verdict:
     """Judge a soak. ``still`` is in seconds without excuse, ``memory`` in MiB."""
     ledgers = [evidence.producer, *([evidence.letters] if evidence.letters else [])]
-    seen = [without_twilight(evidence, ledger) for ledger in evidence.ledgers]
+    begun = begun_by(evidence)
+    seen = [without_twilight(evidence, ledger, begun) for ledger in evidence.ledgers]
     verdict = Verdict(judgement=judge([*ledgers, *seen]))
     trace = build([*ledgers, *seen])
     _contract(verdict, trace)

@@ -335,6 +335,30 @@ def test_without_a_fault_only_a_letter_on_its_way_at_a_loss_may_be_written_again
     assert tale.verdict().rules() == (set() if excused else {"repeats"})
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_a_commit_that_the_broker_wrote_down_counts_though_nobody_heard_of_it(
+    tale: Tale, written: bool
+) -> None:
+    """It reached a broker that stood still for the next seconds; the next owner goes by it."""
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=99)
+    tale.evidence.faults.append(Fault("kill broker", "1", ns(99), ns(99.5)))
+    tale.evidence.faults.append(Fault("freeze broker", "1", ns(101), ns(110)))
+    tale.write(end, 99.6)
+    tale.run("a", end, 100)
+    tale.commit("a", end + 1, 100.5, accepted=False)
+    tale.owner("a", "lost", 108)
+    tale.member("b")
+    tale.owner("b", "assigned", 111)
+    if written:
+        tale.evidence.stored.append(Stored(P0, end + 1))
+    tale.write(end + 1, 111)
+    tale.run("b", end + 1, 112)
+    tale.commit("b", end + 2, 112.5)
+    steady(tale, "b", first=end + 2, at=113)
+    assert ("lost" in tale.verdict().rules()) is not written
+
+
 # --- a member that the group has taken for dead ---
 
 
@@ -353,6 +377,22 @@ def stood_still(tale: Tale) -> None:
     tale.run("b", end + 1, 120.6)
     tale.commit("b", end + 2, 120.9)
     steady(tale, "b", first=end + 2, at=121)
+
+
+def test_what_it_did_counts_where_it_got_the_partition_again_before_anybody_began_there(
+    tale: Tale,
+) -> None:
+    """Everybody's session ended in an outage; what had settled in it does not run again."""
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=100)
+    tale.write(end, 99.5)
+    tale.run("a", end, 105)
+    tale.owner("a", "lost", 110)
+    tale.owner("a", "assigned", 125)
+    tale.commit("a", end + 1, 126)
+    steady(tale, first=end + 1, at=127)
+    tale.evidence.faults.append(Fault("freeze broker", "1", ns(100), ns(120)))
+    assert tale.verdict().clean, tale.verdict().violations
 
 
 def test_what_a_member_did_before_it_was_told_does_not_count(tale: Tale) -> None:

@@ -25,6 +25,7 @@ class Stored(NamedTuple):
 
     partition: TopicPartition
     position: int
+    metadata: str = ""
 
 
 def stored_commits(cluster: Cluster, group: str) -> list[Stored]:
@@ -83,10 +84,24 @@ def _decode(key: bytes, value: bytes, group: str) -> Stored | None:
     of_group, at = _text(key, 2)
     topic, at = _text(key, at)
     (number,) = struct.unpack_from(">i", key, at)
-    (position,) = struct.unpack_from(">q", value, 2)
-    return Stored(TopicPartition(topic, number), position) if of_group == group else None
+    if of_group != group:
+        return None
+    version, position = struct.unpack_from(">hq", value)
+    at = 10 if version < 3 else 14  # behind the leader's epoch
+    metadata = _text(value, at)[0] if version < 4 else _compact_text(value, at)
+    return Stored(TopicPartition(topic, number), position, metadata.removesuffix("\0"))
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = struct.unpack_from(">h", data, at)
     return data[at + 2 : at + 2 + length].decode(), at + 2 + length
+
+
+def _compact_text(data: bytes, at: int) -> str:
+    length, shift = 0, 0
+    while True:
+        byte, at = data[at], at + 1
+        length |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return data[at : at + length - 1].decode()
