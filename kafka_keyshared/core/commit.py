@@ -84,6 +84,12 @@ class _Committed:
     # Sent since the last one that was accepted; the broker may have stored any of them.
     unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
 
+    def answered_up_to(self, entry: CommitEntry) -> None:
+        """The broker has this one; what was sent before it is written over, what came after not."""
+        if any(each is entry for each in self.unanswered):
+            while self.unanswered.popleft() is not entry:
+                pass
+
 
 class Commits:
     """The commit state of all assigned partitions."""
@@ -223,7 +229,7 @@ class Commits:
         for partition, state in states.items():
             entry = commit.entries[partition]
             state.accepted = entry
-            state.unanswered.clear()
+            state.answered_up_to(entry)
             state.alone = False
             if not entry.metadata:
                 state.bare = False

@@ -225,8 +225,8 @@ def begun_by(evidence: Evidence) -> Begun:
 def twilights(evidence: Evidence, ledger: MemoryLedger, begun: Begun) -> list[Twilight]:
     """Return what was done by somebody who had lost the partition and had not been told.
 
-    It begins with the fault, or with the last commit sent that the broker took all the same; it ends
-    when the partition has been forgotten. There is none where the partition comes back before
+    It begins with the fault, or with the last commit sent that the broker took all the same; it
+    ends when the partition has been forgotten. There is none where the partition comes back before
     anybody else has begun anything of it: then what was done there counts.
     """
     found: dict[tuple[TopicPartition, int], Twilight] = {}

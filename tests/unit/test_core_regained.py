@@ -113,3 +113,19 @@ def test_what_still_ran_is_not_settled() -> None:
     made.revoke(P0, commit=False)
     worker.finish()
     assert back(made, 1) == (1, [1, 2, 3])
+
+
+def test_an_answer_settles_nothing_about_a_commit_that_was_sent_after_it() -> None:
+    """Both were on the way when the partition was lost; the broker may have stored either."""
+    made = Harness()
+    made.assign(P0, position=0)
+    made.fetch(record(0, "a"))
+    made.work()
+    (first,) = made.commit()
+    made.fetch(record(1, "a"), record(2, "slow"), record(3, "b"))
+    made.work({2: [ERROR]})
+    (second,) = made.commit()
+    assert (first.entries[P0].position, second.entries[P0].position) == (1, 2)
+    made.answer(first)
+    made.revoke(P0, commit=False)
+    assert back(made, 2, second.entries[P0].metadata) == (2, [2])
