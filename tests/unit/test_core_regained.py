@@ -127,5 +127,8 @@ def test_an_answer_settles_nothing_about_a_commit_that_was_sent_after_it() -> No
     (second,) = made.commit()
     assert (first.entries[P0].position, second.entries[P0].position) == (1, 2)
     made.answer(first)
+    made.fetch(record(4, "c"))
+    made.work()
     made.revoke(P0, commit=False)
-    assert back(made, 2, second.entries[P0].metadata) == (2, [2])
+    made.tell(ev.Assigned({P0: ev.StartPoint(2, second.entries[P0].metadata, 0, 10)}))
+    assert made.core.partitions[P0].restored == {"default": ((3, 5),)}
