@@ -49,8 +49,6 @@ def ended(sub: Subscription, report: Ended) -> None:
     share = report.slice
     worker = sub.workers[share.worker]
     worker.release(share, report.seconds)
-    if share.stale:
-        share.came.restore_all()  # only here is a settled record asked for what it was
     sub.window.settle(len(share.records) - len(share.unsettled))
     _count(sub, share)
     sub.unclaim(share)
@@ -67,14 +65,18 @@ def ended(sub: Subscription, report: Ended) -> None:
 
 
 def _count(sub: Subscription, share: Slice) -> None:
-    """Count how the slice's records ended. What came back too late has settled nothing."""
+    """Count how the slice's records ended. What came back too late has settled nothing.
+
+    None is asked for anything: one that failed may run again by now, and its handler write into it.
+    """
     unsettled, dropped = share.unsettled, share.dropped
     if share.stale:
         places = share.stale - share.in_time
-        late = [each for each in share.records if place_of(each) in places]
+        late = [r for at, r in enumerate(share.records) if share.came.place_of(at) in places]
+        these = set(map(id, late))
         sub.counts.stale += len(late)
-        unsettled = late + [each for each in unsettled if place_of(each) not in places]
-        dropped = [each for each in dropped if place_of(each) not in places]
+        unsettled = late + [each for each in unsettled if id(each) not in these]
+        dropped = [each for each in dropped if id(each) not in these]
     sub.counts.settled(share.came, unsettled, dropped)
 
 

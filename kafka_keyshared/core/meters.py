@@ -155,8 +155,8 @@ class Counts:
             self.processed.add(self.topic, "dropped", len(dropped))
             return
         oks = Counter(came.topics())
-        oks.subtract(topics_of(unsettled))
-        gone = topics_of(dropped)
+        oks.subtract(came.topics_of(unsettled))
+        gone = Counter(came.topics_of(dropped))
         oks.subtract(gone)
         for topic, times in oks.items():
             self.processed.add(topic, "ok", times)

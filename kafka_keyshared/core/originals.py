@@ -114,6 +114,11 @@ class Originals:
             return [str(self.topic)] * len(self._records)
         return self._topics[: len(self._records)]
 
+    def topics_of(self, records: Iterable[Record]) -> Iterator[str]:
+        """Yield the topics of these records of the slice."""
+        known = dict(zip(map(id, self._records), self.topics(), strict=True))
+        return (known[id(each)] for each in records)
+
     def index(self, record: Record) -> int | None:
         """Return the record's place in the slice, None if it is no longer there."""
         return next((at for at, each in enumerate(self._records) if each is record), None)
@@ -126,19 +131,11 @@ class Originals:
                 return chunk, at
         raise InvariantError(f"nobody remembers what {record} was when it came")
 
-    def restore(self, record: Record) -> None:
+    def restore(self, record: Any) -> None:
         """Make the record what it was, now that its handler is through with it."""
         topic = self.topic
         if topic is None:
             topic = self.topic_of(self.index(record) or 0)
-        self._restore(record, topic)
-
-    def restore_all(self) -> None:
-        """Make every record of the slice what it was."""
-        for index, record in enumerate(self._records):
-            self._restore(record, self.topic_of(index))
-
-    def _restore(self, record: Any, topic: str) -> None:
         chunk, at = self.find(record)
         key, value = chunk.keys[at], chunk.values[at]
         if record.key() is not key:

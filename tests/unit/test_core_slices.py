@@ -9,6 +9,7 @@ import pytest
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.core.status import Surroundings, take
@@ -62,8 +63,24 @@ def test_records_of_several_classes_are_remembered_too() -> None:
     share = Slice("default", 0, records)
     for each in records:
         each.set_key(None)
-    share.came.restore_all()
+        share.came.restore(each)
     assert [each.key() for each in records] == [b"a", b"b"]
+
+
+def test_the_topics_of_a_slice_are_those_that_its_records_came_from() -> None:
+    """One that failed may run again, elsewhere, when the slice is counted."""
+    records: list[Any] = [
+        record(1, "a"),
+        record(2, "b"),
+        FakeRecord(P0._replace(topic="other"), 3, b"c"),
+    ]
+    share = Slice("default", 0, records)
+    records[0].set_topic({})
+    records[2].set_topic("elsewhere")
+    assert list(share.came.topics_of(records[::-2])) == ["other", TOPIC]
+    counts = Counts()
+    counts.settled(share.came, [records[0]], [records[2]])
+    assert counts.processed.counts == {TOPIC: {"ok": 1}, "other": {"dropped": 1}}
 
 
 def running(harness: Harness, *records: FakeRecord) -> FakeRecord:
