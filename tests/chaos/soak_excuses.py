@@ -175,10 +175,12 @@ def _in_outage(evidence: Evidence, start: int, end: int) -> bool:
 
 def _why(evidence: Evidence, incarnation: str, event: OwnershipChanged) -> Fault | None:
     """Return the fault for which the incarnation was not heard when it gave the partition up."""
-    for fault in evidence.faults:
+    own = [fault for fault in evidence.faults if fault.who == incarnation and not fault.outage]
+    for fault in [*own, *(fault for fault in evidence.faults if fault.outage)]:
         start, end = aftermath(evidence, fault)
-        itself = fault.who == incarnation and event.change == "lost"
-        if (itself or fault.outage) and start <= event.at <= end:
+        # Whom the group takes for dead in the middle of a revoke hears of no loss.
+        unheard = fault.outage or event.change == "lost" or fault.what == "coma"
+        if unheard and start <= event.at <= end:
             return fault
     return None
 
@@ -231,10 +233,10 @@ def twilights(evidence: Evidence, ledger: MemoryLedger, begun: Begun) -> list[Tw
     """
     found: dict[tuple[TopicPartition, int], Twilight] = {}
     for event in ledger.events:
-        if not isinstance(event, OwnershipChanged) or event.change != "lost":
+        if not isinstance(event, OwnershipChanged) or event.change == "assigned":
             continue
         fault = _why(evidence, ledger.incarnation, event)
-        if fault is None:
+        if fault is None or (event.change == "revoked" and fault.what != "coma"):
             continue
         partition = TopicPartition(event.topic, event.partition)
         start = max(fault.start, _last_stored(evidence, ledger, partition, event.at))

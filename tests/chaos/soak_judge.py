@@ -45,6 +45,8 @@ STOP_TIMEOUT = 25.0
 STOP_SECONDS = STOP_TIMEOUT + 10.0
 """The stop timeout of a soak's members, and what the last commit and leaving may take."""
 
+OUTLASTED_WORDS = ("gave up on", "handlers still running at exit")
+
 MEMORY = 320.0
 """MiB: the program, the client's own queue of 64 MiB, a window of 16 MiB, and as much again."""
 
@@ -322,9 +324,13 @@ def _in_trouble(evidence: Evidence, start: int, end: int) -> bool:
 
 
 def _outlasted(evidence: Evidence, life: Life) -> bool:
-    """Whether it gave up on handlers, by its own word, and one ran for all of the stop timeout."""
-    if life.asked is None or "gave up on" not in life.last_words:
+    """Whether handlers outlasted it, by its own word, and one ran for as long as it waits for any.
+
+    That is the stop timeout, or the whole stop where a revoke had given up on it before.
+    """
+    if life.asked is None or not any(each in life.last_words for each in OUTLASTED_WORDS):
         return False
+    waited = min(life.asked + int(STOP_TIMEOUT * NS), life.end)
     running = {
         event.attempt: event.at
         for ledger in evidence.ledgers
@@ -335,7 +341,7 @@ def _outlasted(evidence: Evidence, life: Life) -> bool:
     for ledger in evidence.ledgers:
         if ledger.incarnation == life.name:
             for event in ledger.events:
-                if isinstance(event, Ended) and event.at < life.asked + int(STOP_TIMEOUT * NS):
+                if isinstance(event, Ended) and event.at < waited:
                     running.pop(event.attempt, None)
     return any(start <= life.asked for start in running.values())
 

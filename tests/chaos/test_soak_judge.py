@@ -22,7 +22,7 @@ from kafka_keyshared.audit.ledger import (
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life, outside, united
 from tests.chaos.soak_judge import Verdict, context, judged
-from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, MAIN, Step, scenario_of
+from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, MAIN, Step, What, scenario_of
 from tests.support.commits import Stored
 
 P0 = TopicPartition(MAIN, 0)
@@ -546,6 +546,38 @@ def test_a_stop_may_give_up_only_on_what_outlasts_it(
     outcome: Outcome | None = None if till is None else "failed"
     tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=TopicPartition(BLOCKED, 0))
     assert tale.verdict().rules() == (set() if excused else {"stops"})
+
+
+@pytest.mark.parametrize(("till", "excused"), [(None, True), (END + 1, False)])
+def test_a_stop_does_not_wait_for_what_a_revoke_has_given_up_on(
+    tale: Tale, till: float | None, excused: bool
+) -> None:
+    end = steady(tale)
+    life = tale.evidence.lives[0]
+    life.status, life.end = 1, ns(END + 5)
+    life.last_words = "handlers still running at exit: worker-0\n" + CLEAN
+    tale.write(end, END - 1, ALWAYS, TopicPartition(BLOCKED, 0))
+    outcome: Outcome | None = None if till is None else "failed"
+    tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=TopicPartition(BLOCKED, 0))
+    assert tale.verdict().rules() == (set() if excused else {"stops"})
+
+
+@pytest.mark.parametrize(("what", "excused"), [("coma", True), ("nap", False)])
+def test_who_is_taken_for_dead_in_the_middle_of_a_revoke_hears_of_no_loss(
+    tale: Tale, what: What, excused: bool
+) -> None:
+    tale.member("b")
+    tale.owner("a", "assigned", -5)
+    end = steady(tale, till=95)
+    tale.write(end, 95)
+    tale.run("a", end, 95.5, 115)
+    tale.owner("b", "assigned", 108)
+    tale.run("b", end, 109, 109.5)
+    tale.owner("a", "revoked", 112)
+    tale.evidence.faults.append(Fault(what, "a", ns(99), ns(112)))
+    tale.commit("b", end + 1, 113)
+    steady(tale, "b", first=end + 1, at=113.5)
+    assert ("overlaps" in tale.verdict().rules()) is not excused
 
 
 # --- progress ---
