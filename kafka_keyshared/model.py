@@ -42,6 +42,13 @@ def names_of(records: Iterable[Record]) -> list[str]:
     return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
 
 
+def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:
+    """Return the first few names, and how many there are beyond."""
+    every = [str(each) for each in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return (", ".join(every[:most]) or none) + more
+
+
 def partition_of(record: Record) -> TopicPartition:
     """Return the partition that the record came from."""
     return TopicPartition(record.topic(), record.partition())

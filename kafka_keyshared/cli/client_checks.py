@@ -13,8 +13,8 @@ from kafka_keyshared.cli.findings import (
     Status,
     conclude,
     counted,
-    some,
 )
+from kafka_keyshared.model import some
 
 _YES = ("true", "1", "t")
 

@@ -128,10 +128,3 @@ def is_healthy(checks: Iterable[Check]) -> bool:
 def counted(count: int, what: str) -> str:
     """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-def some(names: Iterable[str], most: int = 5) -> str:
-    """Return the first few names, and how many there are beyond."""
-    every = list(names)
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return (", ".join(every[:most]) or "none") + more

@@ -177,10 +177,10 @@ class Commits:
 
     def ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[CommitEntry]]:
         """Return for each partition every entry that the broker may have from this member."""
-        states = {each: self._partitions[each] for each in partitions if each in self._partitions}
         return {
             partition: [*state.unanswered, *([state.accepted] if state.accepted else [])]
-            for partition, state in states.items()
+            for partition in partitions
+            if (state := self._partitions.get(partition)) is not None
         }
 
     def answered(self, answer: CommitAnswered, now: float) -> list[Command]:

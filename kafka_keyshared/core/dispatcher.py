@@ -257,9 +257,10 @@ class Dispatcher:
         self.meters.rebalances["assigned"] += 1
         self._epoch += 1
         known = list(self.subscriptions)
-        starts, said = self.regained.starts(event.starts, now)
+        stored = assignment.stored(event.starts)
+        starts, said = self.regained.starts(event.starts, stored, now)
         commands = said + assignment.assign(self.partitions, starts, self._epoch, known)
-        self.commits.restart(assignment.stored(event.starts))
+        self.commits.restart(stored)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
         for partition in event.starts:

@@ -147,13 +147,6 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
     return commands
 
 
-def starve(sub: Subscription, seconds: float) -> None:
-    """Count the time for workers that have nothing."""
-    for worker in sub.workers:
-        if not worker.slices and not worker.gone:
-            worker.starved_seconds += seconds
-
-
 def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
     """Phase 4, too: give the keys of members that have left to the others."""
     commands: list[Command] = []
@@ -208,3 +201,10 @@ def give_up(sub: Subscription, worker: WorkerLeases, notice: Notice) -> list[Com
 def fetch(sub: Subscription) -> int:
     """Phase 5: return how many records may be fetched now."""
     return sub.window.room()
+
+
+def starve(sub: Subscription, seconds: float) -> None:
+    """Count the time for workers that have nothing."""
+    for worker in sub.workers:
+        if not worker.slices and not worker.gone:
+            worker.starved_seconds += seconds

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kafka_keyshared.core.events import Command, CommitEntry, Level, Notice, StartPoint
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0
 """Longer than sessions and most outages; not so long that a topic is made anew meanwhile."""
@@ -53,35 +53,38 @@ class Regained:
                 self._kept[partition] = _Kept(entries, entry, now + KEPT_SECONDS)
 
     def starts(
-        self, starts: Mapping[TopicPartition, StartPoint], now: float
+        self,
+        starts: Mapping[TopicPartition, StartPoint],
+        stored: Mapping[TopicPartition, CommitEntry | None],
+        now: float,
     ) -> tuple[dict[TopicPartition, StartPoint], list[Command]]:
         """Return where assigned partitions really start, and what to say of it.
 
-        One for which the broker has an entry of this member still starts where it was left; but
-        not beyond the end of its log, which may have been cut off or made anew. Each is remembered
-        no longer.
+        ``stored`` is what the broker has for each. One for which that is an entry of this member
+        still starts where it was left; but not beyond the end of its log, which may have been cut
+        off or made anew. Each is remembered no longer.
         """
         really = {
-            partition: self._start(point, kept, now)
+            partition: self._start(point, stored[partition], kept, now)
             if (kept := self._kept.pop(partition, None)) is not None
             else point
             for partition, point in starts.items()
         }
-        back = [str(each) for each in starts if really[each] is not starts[each]]
+        back = [each for each in starts if really[each] is not starts[each]]
         if not back:
             return really, []
-        names = ", ".join(back[:NAMED]) + (f" and {len(back) - NAMED} more" * (len(back) > NAMED))
+        names = some(back, NAMED)
         text = f"{names}: back with nobody else's commit; what had settled does not run again"
         return really, [Notice(Level.INFO, text)]
 
     @staticmethod
-    def _start(point: StartPoint, kept: _Kept, now: float) -> StartPoint:
-        if point.position is None or not point.stored or now > kept.until:
+    def _start(
+        point: StartPoint, stored: CommitEntry | None, kept: _Kept, now: float
+    ) -> StartPoint:
+        if stored not in kept.ours or now > kept.until:
             return point
         # None of ours without its end known: what is settled there cannot be held to it.
         if point.log_end is None or kept.left.position > point.log_end:
-            return point
-        if CommitEntry(point.position, point.metadata or "") not in kept.ours:
             return point
         left = kept.left
         return replace(point, position=left.position, metadata=left.metadata, stored=False)

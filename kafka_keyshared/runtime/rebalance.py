@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
-from kafka_keyshared.model import TopicPartition, names_of
+from kafka_keyshared.model import TopicPartition, names_of, some
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.loop import Loop
 
@@ -163,9 +163,9 @@ class Rebalancer:
         """Say whether the bounds of its log must be known before a partition may start.
 
         A set must not be believed beyond the end of the log, nor what this member had settled when
-        it lost the partition; and "the end" is to be one place, also
-        when the partition has to be assigned again before it delivers anything. A bare position
-        needs nothing: if the log does not have it, the broker says so (:mod:`.seeking`).
+        it lost the partition; and "the end" is to be one place, also when the partition has to be
+        assigned again before it delivers anything. A bare position needs nothing: if the log does
+        not have it, the broker says so (:mod:`.seeking`).
         """
         if committed.position is None:
             return self._loop.ports.client.starts_at_end
@@ -278,7 +278,4 @@ def drain(
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:
-    if not partitions:
-        return "nothing"
-    names = ", ".join(str(partition) for partition in sorted(partitions)[:8])
-    return names + (f" and {len(partitions) - 8} more" if len(partitions) > 8 else "")
+    return some(sorted(partitions), 8, none="nothing")

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.model import TopicPartition, names_of
-from kafka_keyshared.runtime.loop import (
-    BUSY_WAIT,
-    CLIENT_ERRORS,
-    Loop,
-)
+from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 
 log = logging.getLogger("kafka_keyshared.stop")
