@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka_keyshared.audit.ledger import (
+    FAILED,
     CommitAnswered,
     CommitSent,
     DeadLettered,
@@ -534,17 +535,23 @@ def test_only_what_outlasts_the_revoke_may_run_beside_its_new_owner(
     assert tale.verdict().rules() == (set() if excused else {"overlaps"})
 
 
+def beside_the_stop(tale: Tale, till: float | None) -> Life:
+    """One record is running when ``a`` is stopped; without an end it outlasts the process."""
+    end = steady(tale)
+    place = TopicPartition(BLOCKED, 0)
+    outcome: Outcome | None = None if till is None else FAILED
+    tale.write(end, END - 1, ALWAYS, place)
+    tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=place)
+    return tale.evidence.lives[0]
+
+
 @pytest.mark.parametrize(("till", "excused"), [(None, True), (END + 20, False)])
 def test_a_stop_may_give_up_only_on_what_outlasts_it(
     tale: Tale, till: float | None, excused: bool
 ) -> None:
-    end = steady(tale)
-    life = tale.evidence.lives[0]
+    life = beside_the_stop(tale, till)
     rude(life)
     life.end = ns(END + 26)
-    tale.write(end, END - 1, ALWAYS, TopicPartition(BLOCKED, 0))
-    outcome: Outcome | None = None if till is None else "failed"
-    tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=TopicPartition(BLOCKED, 0))
     assert tale.verdict().rules() == (set() if excused else {"stops"})
 
 
@@ -552,13 +559,9 @@ def test_a_stop_may_give_up_only_on_what_outlasts_it(
 def test_a_stop_does_not_wait_for_what_a_revoke_has_given_up_on(
     tale: Tale, till: float | None, excused: bool
 ) -> None:
-    end = steady(tale)
-    life = tale.evidence.lives[0]
+    life = beside_the_stop(tale, till)
     life.status, life.end = 1, ns(END + 5)
     life.last_words = "handlers still running at exit: worker-0\n" + CLEAN
-    tale.write(end, END - 1, ALWAYS, TopicPartition(BLOCKED, 0))
-    outcome: Outcome | None = None if till is None else "failed"
-    tale.run("a", end, END - 1, till, outcome, key=ALWAYS, place=TopicPartition(BLOCKED, 0))
     assert tale.verdict().rules() == (set() if excused else {"stops"})
 
 

@@ -86,10 +86,11 @@ def _decode(key: bytes, value: bytes, group: str) -> Stored | None:
     (number,) = struct.unpack_from(">i", key, at)
     if of_group != group:
         return None
-    version, position = struct.unpack_from(">hq", value)
-    at = 10 if version < 3 else 14  # behind the leader's epoch
-    metadata = _text(value, at)[0] if version < 4 else _compact_text(value, at)
-    return Stored(TopicPartition(topic, number), position, metadata.removesuffix("\0"))
+    version, position, _leader_epoch = struct.unpack_from(">hqi", value)
+    assert version == 4, f"a commit is stored in layout {version}; this reads what Kafka 4.1 writes"
+    # The binding ends what it stores with a NUL.
+    metadata = _compact_text(value, 14).removesuffix("\0")
+    return Stored(TopicPartition(topic, number), position, metadata)
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

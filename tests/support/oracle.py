@@ -109,12 +109,10 @@ class Oracle:
         log = self.log[partition]
         last, left = self.left.pop(partition, (None, {}))
         regained = bool(left) and stored is not None and stored == last
-        if regained:
-            for sub, offsets in covered_by(entry or CommitEntry(0, ""), self.subs, log).items():
-                missing = left[sub] - offsets
-                assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
         covered = covered_by(entry or CommitEntry(0, ""), self.subs, log)
         for sub, offsets in covered.items():
+            missing = left[sub] - offsets if regained else set()
+            assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
             self.covered[sub, partition] = offsets
             self.settled[sub, partition] = set()
             done = {offset for place, offset in self.done[sub] if place == partition}

@@ -19,7 +19,7 @@ from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.harness import Harness
 from tests.support.pool import Verdict
-from tests.support.records import ERROR, P0, P1, FakeRecord, record
+from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
 OTHER = TopicPartition("payments", 0)
 DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=RetryPolicy(attempts=2))
@@ -282,3 +282,4 @@ def test_of_a_slice_that_outlasts_a_loss_what_still_ran_is_stale_and_nothing_els
     harness.work()
     counts = harness.sub().counts
     assert (counts.stale, counts.ok, counts.dropped) == (1, 1, 1)
+    assert counts.processed.counts == {TOPIC: {"ok": 1, "dropped": 1}}

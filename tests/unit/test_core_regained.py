@@ -12,15 +12,21 @@ from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 
 
+def begun() -> Harness:
+    """A member that has settled the first record, and has sent no commit yet."""
+    made = Harness()
+    made.assign(P0, position=0)
+    made.fetch(record(0, "a"))
+    made.work()
+    return made
+
+
 def lost(*, accepted: bool = True, answered: CommitResult | None = None) -> Harness:
     """A member that has settled 0, 2 and 3, but not 1, and has lost the partition.
 
     Its commit of position 1 was accepted, unless told, before 2 and 3 had settled.
     """
-    made = Harness()
-    made.assign(P0, position=0)
-    made.fetch(record(0, "a"))
-    made.work()
+    made = begun()
     if accepted or answered:
         (commit,) = made.commit()
         made.answer(commit, answered or CommitResult.ACCEPTED)
@@ -100,10 +106,7 @@ def test_it_is_remembered_for_one_assignment_only() -> None:
 
 def test_what_still_ran_is_not_settled() -> None:
     """Its handler may end well after all; nobody can know when the partition is lost."""
-    made = Harness()
-    made.assign(P0, position=0)
-    made.fetch(record(0, "a"))
-    made.work()
+    made = begun()
     (commit,) = made.commit()
     made.answer(commit)
     item = record(1, "a")
@@ -117,10 +120,7 @@ def test_what_still_ran_is_not_settled() -> None:
 
 def test_an_answer_settles_nothing_about_a_commit_that_was_sent_after_it() -> None:
     """Both were on the way when the partition was lost; the broker may have stored either."""
-    made = Harness()
-    made.assign(P0, position=0)
-    made.fetch(record(0, "a"))
-    made.work()
+    made = begun()
     (first,) = made.commit()
     made.fetch(record(1, "a"), record(2, "slow"), record(3, "b"))
     made.work({2: [ERROR]})
