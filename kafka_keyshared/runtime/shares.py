@@ -58,7 +58,7 @@ HELD_MOST = 10.0
 """Seconds: what holds more than its share may be waiting for something that takes long."""
 
 TRIES = 3
-PASSED_OVER = 30.0
+PASSED_OVER = 10.0
 """Seconds for which nobody makes room again for a partition that has brought nothing so often."""
 
 
