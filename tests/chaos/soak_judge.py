@@ -1,7 +1,7 @@
 """Judges a soak by its evidence alone: the contract, and that everything gets on.
 
 The rules of ``kafka_keyshared.audit.judge`` are applied to ledgers without what happened in
-twilight (``soak_excuses.py``). On top of them, by name:
+twilight (``soak_twilight.py``). On top of them, by name:
 
 ``repeats``: a record ran again after it was settled, and whoever had settled it was neither killed
     nor cut off from its group afterwards; or an accepted commit had covered it.
@@ -28,16 +28,11 @@ from kafka_keyshared.audit.trace import NEVER as UNSETTLED
 from kafka_keyshared.audit.trace import Trace, Trail, build
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_evidence import NS, Evidence, Life
-from tests.chaos.soak_excuses import (
-    aftermath,
-    begun_by,
-    losses,
-    told_of_losses,
-    without_twilight,
-)
-from tests.chaos.soak_letters import Acknowledged, Letter, letters_of
+from tests.chaos.soak_excuses import Losses, aftermath, in_outage, losses
+from tests.chaos.soak_letters import Acknowledged, Letter
 from tests.chaos.soak_live import blocking
 from tests.chaos.soak_progress import StandStill, commits_behind, stand_stills
+from tests.chaos.soak_twilight import known, without_twilight
 from tests.support.commits import falls
 
 STAND_STILL = 30.0
@@ -97,8 +92,8 @@ class Verdict:
 def judged(evidence: Evidence, *, still: float = STAND_STILL, memory: float = MEMORY) -> Verdict:
     """Judge a soak. ``still`` is in seconds without excuse, ``memory`` in MiB."""
     ledgers = [evidence.producer, *([evidence.letters] if evidence.letters else [])]
-    begun = begun_by(evidence)
-    seen = [without_twilight(evidence, ledger, begun) for ledger in evidence.ledgers]
+    all_known, lost = known(evidence), losses(evidence)
+    seen = [without_twilight(evidence, ledger, all_known) for ledger in evidence.ledgers]
     verdict = Verdict(judgement=judge([*ledgers, *seen]))
     trace = build([*ledgers, *seen])
     _contract(verdict, trace)
@@ -106,10 +101,10 @@ def judged(evidence: Evidence, *, still: float = STAND_STILL, memory: float = ME
     fell = falls(evidence.stored)
     if fell:
         verdict.violations.append(Violation("commit_sequence_falls", fell[0], count=len(fell)))
-    _repeats(verdict, trace, evidence)
+    _repeats(verdict, trace, evidence, lost, all_known.letters)
     # What was done in twilight was done: a partition that somebody works on does not stand still.
     whole = build([*ledgers, *evidence.ledgers])
-    _letters(verdict, whole, evidence)
+    _letters(verdict, whole, evidence, lost)
     _progress(verdict, whole, evidence, still)
     for life in evidence.lives:
         _end(verdict, life, evidence)
@@ -164,16 +159,18 @@ def trail_in(trace: Trace, text: str) -> Trail | None:
 # --- repeats ---
 
 
-def _repeats(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
-    lost = losses(evidence)
-    told_at = told_of_losses(evidence)
-    letters = letters_of(evidence.ledgers)
+def _repeats(
+    verdict: Verdict,
+    trace: Trace,
+    evidence: Evidence,
+    lost: Losses,
+    letters: Mapping[Acknowledged, Letter],
+) -> None:
     unexcused: list[tuple[int, str]] = []
     stragglers: Counter[tuple[str, int]] = Counter()
     for trail in trace.all_trails():
         for settler, begun, tried, when, again, who in _settled_and_run_again(trail, letters):
-            losses_of = told_at.get((settler, trail.partition), ())
-            if any(begun <= at <= when for at in losses_of):
+            if lost.told_within(settler, trail.partition, begun, when):
                 verdict.repeats[settler] += 1
                 continue
             loss = lost.after(settler, trail.partition, tried)
@@ -237,14 +234,12 @@ def _last_sent(trace: Trace, trail: Trail, settler: str, before: int) -> int:
     )
 
 
-def _letters(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
+def _letters(verdict: Verdict, trace: Trace, evidence: Evidence, lost: Losses) -> None:
     """A letter more than one takes somebody who tried the record, and was cut off after that.
 
     Or an outage while it was on its way: what the client gives up on is sent again, and the broker
     may have had the first one.
     """
-    lost = losses(evidence)
-    told_at = told_of_losses(evidence)
     outages = [aftermath(evidence, fault) for fault in evidence.faults if fault.outage]
     for trail in trace.all_trails():
         if trail.found < 2:
@@ -257,8 +252,7 @@ def _letters(verdict: Verdict, trace: Trace, evidence: Evidence) -> None:
         on_the_way = {
             (who, at)
             for who, end in tried
-            for at in told_at.get((who, trail.partition), ())
-            if end <= at <= heard
+            for at in lost.told_within(who, trail.partition, end, heard)
         }
         excuses += len(on_the_way)
         excuses += sum(first <= heard and sent <= last for first, last in outages)
@@ -312,15 +306,10 @@ def _end(verdict: Verdict, life: Life, evidence: Evidence) -> None:
         text = f"{life.name} took {seconds:.1f} s to stop: {life.last_words}"
         verdict.violations.append(Violation("stops", text, life.asked))
     clean = life.status == 0 and "drained; committed" in life.last_words
-    excused = _in_trouble(evidence, life.asked, life.end) or _outlasted(evidence, life)
+    excused = in_outage(evidence, life.asked, life.end) or _outlasted(evidence, life)
     if not clean and not excused:
         text = f"{life.name} stopped with {life.status} although nothing was wrong: "
         verdict.violations.append(Violation("stops", text + life.last_words, life.asked))
-
-
-def _in_trouble(evidence: Evidence, start: int, end: int) -> bool:
-    spans = (aftermath(evidence, fault) for fault in evidence.faults if fault.outage)
-    return any(first <= end and start <= last for first, last in spans)
 
 
 def _outlasted(evidence: Evidence, life: Life) -> bool:
