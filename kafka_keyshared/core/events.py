@@ -33,7 +33,8 @@ class Failure:
 
     ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
     [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
-    delay in seconds that the handler asked for.
+    delay in seconds that the handler asked for; ``place`` is the file and line of the user's
+    program that it came from, empty where there is none.
     """
 
     outcome: Outcome
@@ -43,6 +44,7 @@ class Failure:
     at_ms: int
     jitter: float = 0.0
     after: float | None = None
+    place: str = ""
 
 
 # --- reports: what a pool says about leases, in the order in which it happened ---

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafka_keyshared.core.attempts import Attempt, kind_of, named_kind, one_line
 from kafka_keyshared.core.events import (
     Command,
     Ended,
@@ -22,6 +23,7 @@ from kafka_keyshared.core.events import (
     Failure,
     Fence,
     FencePassed,
+    Notice,
     Outcome,
     Publish,
     SetAside,
@@ -98,7 +100,8 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
             "another record"
         )
     closed.attempt = None
-    if failure.outcome is not Outcome.GIVEN_BACK:
+    tried = failure.outcome is not Outcome.GIVEN_BACK
+    if tried:
         closed.failures += 1
         closed.first = closed.first or failure
         closed.last = failure
@@ -108,7 +111,34 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     if not is_keyless(lane):
         closed.fence_at = share.worker
         commands.append(Fence(sub.name, share.worker, (lane,)))
-    return commands + judge(sub, closed, failure, now)
+    judged = judge(sub, closed, failure, now)
+    if tried:
+        commands += _told(sub, closed, record, failure, now)
+    return commands + judged
+
+
+def _told(
+    sub: Subscription, closed: ClosedLane, record: Record, failure: Failure, now: float
+) -> list[Notice]:
+    """Return what the log is to say of a failed attempt whose consequence is decided."""
+    asked = failure.outcome is Outcome.RETRY and closed.due is not None
+    follows = "it is dropped"
+    if closed.due is not None:
+        follows = f"it runs again in {closed.due - now:.3g} s"
+    elif closed.state is LaneState.DEAD_LETTERING:
+        follows = "it goes to the dead-letter topic"
+    elif closed.state is LaneState.BLOCKED:
+        follows = "its key is blocked"
+    attempt = Attempt(
+        partition_of(record),
+        record.offset(),
+        closed.key,
+        closed.failures,
+        sub.settings.retry.attempts,
+        failure,
+        follows,
+    )
+    return (sub.bursts.asked if asked else sub.bursts.attempts).note(attempt, now)
 
 
 def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
@@ -304,7 +334,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
         *sub.bursts.blocks.add(
             f"key {closed.key!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
             f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
-            "dead-letter topic (dlq=True)",
+            f"dead-letter topic (dlq=True){sub.bursts.attempts.first_block(last)}",
             now,
         )
     ]
@@ -313,7 +343,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
 def _failures(closed: ClosedLane) -> str:
     """Return in words how often the lane's head failed, and how at last."""
     last = closed.last
-    error = "" if last is None else f", last: {last.error_type}: {last.message:.200}"
+    error = "" if last is None else f", last: {named_kind(kind_of(last))}: {one_line(last.message)}"
     return f"{closed.failures} attempts{error}"
 
 

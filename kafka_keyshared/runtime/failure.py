@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
+import os
 import random
+import sysconfig
 import time
 import traceback
+from pathlib import Path
+from types import FrameType
 
 from kafka_keyshared.core.events import Failure, Outcome
 from kafka_keyshared.model import DeadLetter, Retry
@@ -13,21 +18,93 @@ from kafka_keyshared.model import DeadLetter, Retry
 STACK_FRAMES_MAX = 20
 STACK_CHARS_MAX = 8_000
 MESSAGE_CHARS_MAX = 2_000
+CAUSES_MAX = 3
+
+_OURS = f"{Path(__file__).parent.parent}{os.sep}"
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+Frames = list[tuple[FrameType, int]]
 
 
-def _stack_of(error: BaseException) -> str:
+@functools.lru_cache(1_000)
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OURS)
+
+
+@functools.lru_cache(1_000)
+def _is_users(file: str) -> bool:
+    return not file.startswith(("<", _OURS, *_LIBRARIES))
+
+
+@functools.lru_cache(1_000)
+def _shown(file: str) -> str:
+    """Return the file as the user would name it: without the folder that the program runs in."""
+    try:
+        return file.removeprefix(f"{Path.cwd()}{os.sep}")
+    except OSError:  # that folder is gone
+        return file
+
+
+def _frames_of(error: BaseException) -> Frames:
+    """Return the frames from the handler on; those above it are ours, and say nothing."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    for at, (frame, _) in enumerate(frames):
+        if not _is_ours(frame.f_code.co_filename):
+            return frames[at:]
+    return frames
+
+
+def _place_in(frames: Frames) -> str:
+    """Return where it was raised: in the handler's program, or else below it; as file and line.
+
+    Nowhere, if only this package was running.
+    """
+    place = ""
+    for frame, number in reversed(frames):
+        file = frame.f_code.co_filename
+        if _is_users(file):
+            return f"{_shown(file)}:{number}"
+        if not place and not _is_ours(file):
+            place = f"{_shown(file)}:{number}"
+    return place
+
+
+def _stack_of(frames: Frames) -> str:
     """Return the innermost frames as text, in the layout of a Python traceback.
 
     The traceback module would look at every source file again for each failure, and parse the lines
     to underline parts of them: in a program whose threads are busy that costs milliseconds each.
     """
     lines = []
-    for frame, number in list(traceback.walk_tb(error.__traceback__))[-STACK_FRAMES_MAX:]:
+    for frame, number in frames[-STACK_FRAMES_MAX:]:
         code = frame.f_code
         lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
         if source := linecache.getline(code.co_filename, number, frame.f_globals).strip():
             lines.append(f"    {source}\n")
     return "".join(lines)[-STACK_CHARS_MAX:]
+
+
+def _causes_of(error: BaseException) -> str:
+    """Return what the error was raised from, or in the handling of, a line for each."""
+    lines = []
+    for _ in range(CAUSES_MAX):
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            break
+        error = cause
+        where = _place_in(_frames_of(error))
+        at = f", at {where}" if where else ""
+        lines.append(f"  because of {type(error).__qualname__}: {_text_of(error)}{at}\n")
+    return "".join(lines)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:MESSAGE_CHARS_MAX]
+    except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
+        return f"(no text: {type(broken).__name__})"
 
 
 def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ...] = ()) -> Failure:
@@ -43,11 +120,12 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     # headers, it returns what ends the process as soon as it is unpacked.
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         outcome = Outcome.DEAD_LETTER
+    message = _text_of(error)
+    frames = _frames_of(error)
     try:
-        message = str(error)[:MESSAGE_CHARS_MAX]
-        stack = _stack_of(error)
-    except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
-        message, stack = f"(no text: {type(broken).__name__})", ""
+        stack = _stack_of(frames) + _causes_of(error)
+    except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
+        stack = f"  (no source: {type(broken).__name__})\n"
     return Failure(
         outcome,
         type(error).__qualname__,
@@ -56,4 +134,5 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
         at_ms=time.time_ns() // 1_000_000,
         jitter=random.uniform(-1, 1),
         after=after,
+        place=_place_in(frames),
     )

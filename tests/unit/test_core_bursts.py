@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.bursts import INTERVAL
+from kafka_keyshared.core.burst import INTERVAL
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
@@ -29,7 +29,7 @@ def lines(harness: Harness, part: str) -> list[str]:
 def test_the_first_dead_letter_is_told_at_once_with_its_reason() -> None:
     harness = failing(DLQ, 3)
     harness.dead_letter()
-    (line,) = lines(harness, "dead-letter topic")
+    (line,) = lines(harness, "went to the dead-letter topic")
     assert line.startswith("orders-0@")
     assert "(1 attempts, last: ValueError: no such flight)" in line
 
@@ -39,11 +39,11 @@ def test_a_burst_of_dead_letters_is_one_line_with_count_time_and_the_last() -> N
     for _ in range(30):
         harness.dead_letter()
     harness.beat(int(INTERVAL / 0.5) + 1)
-    _first, burst = lines(harness, "dead-letter topic")
+    _first, burst = lines(harness, "went to the dead-letter topic")
     assert burst.startswith("29 more records went to the dead-letter topic in 10 s, the last: ")
     assert "orders-0@" in burst
     harness.beat(int(INTERVAL / 0.5) + 1)
-    assert len(lines(harness, "dead-letter topic")) == 2, "nothing more happened since"
+    assert len(lines(harness, "went to the dead-letter topic")) == 2, "nothing more happened since"
 
 
 def test_one_more_is_told_in_its_own_words() -> None:
@@ -51,7 +51,7 @@ def test_one_more_is_told_in_its_own_words() -> None:
     harness.dead_letter()
     harness.dead_letter()
     harness.beat(int(INTERVAL / 0.5) + 1)
-    assert len(lines(harness, "dead-letter topic")) == 2
+    assert len(lines(harness, "went to the dead-letter topic")) == 2
     assert not lines(harness, "more records")
 
 
@@ -68,7 +68,7 @@ def test_a_dlq_that_refuses_many_is_told_in_few_lines() -> None:
 
 def test_blocked_keys_are_told_in_few_lines_and_the_first_by_name() -> None:
     harness = failing(SubscriptionSettings(retry=ONCE), 30)
-    (line,) = lines(harness, "is blocked")
+    (line,) = lines(harness, "is blocked at")
     assert line.startswith("key b'key-")
     harness.beat(int(INTERVAL / 0.5) + 1)
     assert len(lines(harness, "29 more keys are blocked in 10 s")) == 1
@@ -82,4 +82,4 @@ def test_a_stop_holds_nothing_back() -> None:
     assert len(lines(harness, "2 more records went to the dead-letter topic")) == 1
     harness.dead_letter()
     harness.dead_letter()
-    assert len(lines(harness, "dead-letter topic")) == 4
+    assert len(lines(harness, "went to the dead-letter topic")) == 4

@@ -25,9 +25,7 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
-from kafka_keyshared.runtime import failure as failures
 from kafka_keyshared.runtime import threads
-from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
 from tests.support.records import FakeRecord, record
@@ -483,31 +481,6 @@ def test_an_exception_that_cannot_be_printed_is_still_a_failed_attempt(
     assert failure.error_type == "UnprintableError"
     assert failure.message == f"(no text: {type(broken).__name__})"
     assert the_failure(made.run(record(2, "other"))), "the worker lives on"
-
-
-def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
-    def deep(levels: int) -> None:
-        if levels:
-            deep(levels - 1)
-        raise ValueError("x" * (100 << 20))
-
-    try:
-        deep(300)
-    except ValueError as error:
-        failure = describe(error)
-    assert len(failure.message) == failures.MESSAGE_CHARS_MAX
-    assert 0 < len(failure.stack) <= failures.STACK_CHARS_MAX
-    assert failure.stack.count("in deep") == failures.STACK_FRAMES_MAX
-
-
-def test_a_system_error_is_not_provoked_again() -> None:
-    assert describe(SystemError("bad argument")).outcome is Outcome.DEAD_LETTER
-
-
-def test_named_exceptions_skip_the_attempts() -> None:
-    assert describe(KeyError("k"), (LookupError,)).outcome is Outcome.DEAD_LETTER
-    assert describe(ValueError("k"), (LookupError,)).outcome is Outcome.ERROR
-    assert -1 <= describe(ValueError()).jitter <= 1
 
 
 # --- what may be a handler ---

@@ -1,0 +1,127 @@
+"""What the log says of failed attempts: the first of each kind whole, the others by their number.
+
+A *kind* is the type of an error and the place in the user's program that it came from. The first
+of each is told with its traceback, so that nobody has to look for the line; after that a line in a
+while says how many of which kind there were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple, TypeAlias
+
+from kafka_keyshared.core.burst import Burst
+from kafka_keyshared.core.events import Failure, Level, Notice
+from kafka_keyshared.model import TopicPartition
+
+KINDS_MAX = 50
+"""Kinds that are told whole and counted apart. A program may make up error types as it goes."""
+
+NAMED_MAX = 5
+"""Kinds that one line counts apart."""
+
+MESSAGE_CHARS = 200
+
+Kind: TypeAlias = tuple[str, str]
+
+OTHERS: Kind = ("others", "")
+
+
+def kind_of(failure: Failure) -> Kind:
+    """Return the type of the error, and where it came from."""
+    return failure.error_type, failure.place
+
+
+def named_kind(kind: Kind) -> str:
+    """Return it in words."""
+    error_type, place = kind
+    return f"{error_type} at {place}" if place else error_type
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text as a line that does nothing to a terminal."""
+    return _printable(" ".join(text[:MESSAGE_CHARS].split()))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
+
+
+def traceback_of(failure: Failure) -> str:
+    """Return the lines that follow a line about the failure; none where there is nothing to see."""
+    if not failure.place:
+        return ""
+    text = f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type
+    return _printable(f"\nTraceback (most recent call last):\n{failure.stack}{text}")
+
+
+class Attempt(NamedTuple):
+    """A failed attempt, put into words only if it is told: ``str(attempt)`` is its line."""
+
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
+    number: int
+    most: int
+    failure: Failure
+    follows: str
+
+    def __str__(self) -> str:
+        key = "no key" if self.key is None else f"key {self.key!r:.80}"
+        failure = self.failure
+        text = f": {one_line(failure.message)}" if failure.message else ""
+        return (
+            f"{self.partition}@{self.offset} ({key}), attempt {self.number} of {self.most}: "
+            f"{named_kind(kind_of(failure))}{text}; {self.follows}"
+        )
+
+
+class Attempts(Burst):
+    """Failed attempts of a subscription; ``whole``: with the traceback of the first of a kind."""
+
+    def __init__(self, level: Level, plural: str, *, whole: bool = True) -> None:
+        super().__init__(level, plural)
+        self._whole = whole
+        self._known: set[Kind] = set()
+        self._counts: Counter[Kind] = Counter()
+        self._blocked: set[Kind] = set()
+
+    def note(self, attempt: Attempt, now: float) -> list[Notice]:
+        """Take a failed attempt; return what is to be told of it at once."""
+        kind = kind_of(attempt.failure)
+        if kind not in self._known:
+            if len(self._known) < KINDS_MAX:
+                self._known.add(kind)
+                text = str(attempt)
+                if len(self._known) == KINDS_MAX:
+                    text += f" (the last of {KINDS_MAX} kinds that are told whole)"
+                if self._whole:
+                    text += traceback_of(attempt.failure)
+                return self.at_once(text, now)
+            kind = OTHERS
+        told = self.add(attempt, now)
+        if not told:
+            self._counts[kind] += 1
+        return told
+
+    def first_block(self, failure: Failure) -> str:
+        """Return the traceback if this kind of failure blocks a key for the first time."""
+        kind = kind_of(failure)
+        if kind in self._blocked or len(self._blocked) == KINDS_MAX:
+            return ""
+        self._blocked.add(kind)
+        return traceback_of(failure)
+
+    def due(self, now: float) -> list[Notice]:
+        """Return the line for what has come together since the last one, when it is time."""
+        told = super().due(now)
+        if told:
+            self._counts.clear()
+        return told
+
+    def _more(self) -> str:
+        kinds = [f"{named_kind(each)} {n:,}" for each, n in self._counts.most_common(NAMED_MAX)]
+        left = self._counts.total() - sum(n for _, n in self._counts.most_common(NAMED_MAX))
+        return f" ({', '.join([*kinds, f'others {left:,}'] if left else kinds)})"

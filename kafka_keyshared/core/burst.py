@@ -1,0 +1,58 @@
+"""Many events of one kind in few lines of the log: the first at once, then one line in a while.
+
+A handler that fails for every key would otherwise write a line for each, and the one that matters
+could not be found.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.events import Level, Notice
+
+INTERVAL = 10.0
+
+
+class Burst:
+    """Events of one kind; ``plural`` names them in a line that stands for several."""
+
+    def __init__(self, level: Level, plural: str) -> None:
+        self._level = level
+        self._plural = plural
+        self._told_at = float("-inf")
+        self._count = 0
+        self._last: object = ""
+        self.interval = INTERVAL
+
+    def add(self, what: object, now: float) -> list[Notice]:
+        """Take an event; return its line if none was written lately.
+
+        ``what`` is its text, or whatever becomes that by ``str`` if it is told.
+        """
+        if not self._count and now - self._told_at >= self.interval:
+            return self.at_once(str(what), now)
+        self._count += 1
+        self._last = what
+        return []
+
+    def at_once(self, text: str, now: float) -> list[Notice]:
+        """Return the line of an event that is not to wait; those that have come before wait on."""
+        if not self._count:
+            self._told_at = now
+        return [Notice(self._level, text)]
+
+    def due(self, now: float) -> list[Notice]:
+        """Return the line for what has come together since the last one, when it is time."""
+        seconds = now - self._told_at
+        if not self._count or seconds < self.interval:
+            return []
+        text = str(self._last)
+        if self._count > 1:
+            more = f"{self._count:,} more {self._plural} in {seconds:.0f} s{self._more()}"
+            text = f"{more}, the last: {text}"
+        self._count = 0
+        self._last = ""
+        self._told_at = now
+        return [Notice(self._level, text)]
+
+    def _more(self) -> str:
+        """Return what the line for several says of them besides their number."""
+        return ""

@@ -1,0 +1,162 @@
+"""Failed attempts in the log: the first of each kind whole, then counts; never a flood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.attempts import KINDS_MAX
+from kafka_keyshared.core.burst import INTERVAL
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from tests.support.harness import Harness
+from tests.support.records import GIVE_UP, NOT_NOW, record
+
+STACK = '  File "/app/app.py", line 12, in handle\n    total = order["customer_id"]\n'
+MISSING = ev.Failure(
+    ev.Outcome.ERROR, "KeyError", "'customer_id'", STACK, 0, 0.0, None, "app.py:12"
+)
+SLOW = ev.Failure(ev.Outcome.ERROR, "TimeoutError", "", STACK, 0, 0.0, None, "app.py:30")
+ENDED = ev.Failure(ev.Outcome.ERROR, "RuntimeError", "the thread has ended", "", 0)
+BEATS = int(INTERVAL / 0.5) + 1
+
+
+def failing(
+    *failures: Sequence[ev.Failure], attempts: int = 5, dlq: bool = False, key: str | None = None
+) -> Harness:
+    """For each, a record of its own key whose attempts fail so, and then succeed."""
+    retry = RetryPolicy(attempts=attempts)
+    settings = SubscriptionSettings(retry=retry, poison="block")
+    if dlq:
+        settings = SubscriptionSettings(retry=retry, poison="dead_letter", dlq=True)
+    harness = Harness(settings)
+    harness.assign()
+    keys = [f"key-{offset}" if key is None else key for offset in range(len(failures))]
+    harness.fetch(*(record(offset, each) for offset, each in enumerate(keys)))
+    harness.work(dict(enumerate(failures)))
+    return harness
+
+
+def told(harness: Harness, part: str = "attempt") -> list[ev.Notice]:
+    return [notice for notice in harness.notices if part in notice.text]
+
+
+def test_the_first_failure_is_told_at_once_with_record_key_place_and_traceback() -> None:
+    harness = failing([MISSING])
+    (line,) = told(harness)
+    assert line.level is ev.Level.WARNING
+    assert line.text.split("\n") == [
+        "orders-0@0 (key b'key-0'), attempt 1 of 5: KeyError at app.py:12: 'customer_id'; "
+        "it runs again in 0.1 s",
+        "Traceback (most recent call last):",
+        *STACK.splitlines(),
+        "KeyError: 'customer_id'",
+    ]
+
+
+def test_after_that_a_line_in_ten_seconds_counts_them_by_kind_and_names_the_last() -> None:
+    harness = failing(*([[MISSING]] * 20), [SLOW], *([[MISSING]] * 7), [SLOW], [SLOW])
+    assert len(told(harness, "Traceback")) == 2, "one for each kind"
+    harness.beat(BEATS)
+    (line,) = told(harness, "more attempts failed")
+    assert line.text.startswith(
+        "28 more attempts failed in 10 s (KeyError at app.py:12 26, TimeoutError at app.py:30 2), "
+        "the last: orders-0@"
+    )
+    assert "\n" not in line.text
+    harness.beat(BEATS)
+    assert len(told(harness)) == 3, "nothing more happened since"
+
+
+def test_a_failure_after_a_quiet_time_is_told_at_once_in_one_line() -> None:
+    harness = failing([MISSING, MISSING])
+    harness.beat(BEATS)
+    harness.work({0: [MISSING]})
+    _first, again = told(harness)
+    assert again.text.startswith("orders-0@0 (key b'key-0'), attempt 2 of 5: KeyError at app.py:12")
+    assert "Traceback" not in again.text
+
+
+def test_a_line_says_what_follows() -> None:
+    for harness, follows in (
+        (failing([MISSING], attempts=1), "its key is blocked"),
+        (failing([GIVE_UP], dlq=True), "it goes to the dead-letter topic"),
+        (failing([MISSING]), "it runs again in 0.1 s"),
+    ):
+        assert follows in told(harness)[0].text.split("\n")[0]
+
+
+def test_a_retry_that_its_handler_asked_for_is_no_warning() -> None:
+    harness = failing([NOT_NOW], [NOT_NOW], [NOT_NOW])
+    (line,) = told(harness)
+    assert line.level is ev.Level.INFO
+    assert line.text.endswith("it runs again in 3 s")
+    harness.beat(BEATS)
+    assert told(harness, "2 more attempts asked to be made again in 10 s")
+
+
+def test_one_that_asked_once_too_often_is() -> None:
+    harness = failing([NOT_NOW], attempts=1)
+    assert told(harness)[0].level is ev.Level.WARNING
+
+
+def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
+    harness = failing([MISSING], [MISSING], [SLOW], attempts=1)
+    harness.beat(BEATS)
+    first, *more = told(harness, "is blocked at")
+    assert "(1 attempts, last: KeyError at app.py:12: 'customer_id')" in first.text
+    assert first.text.endswith(
+        f"Traceback (most recent call last):\n{STACK}KeyError: 'customer_id'"
+    )
+    assert [each.text.count("Traceback") for each in more] == [1], "the other kind's"
+    assert more[0].text.endswith("TimeoutError")
+
+
+def test_a_failure_without_a_place_has_no_empty_traceback() -> None:
+    (line,) = told(failing([ENDED]))
+    assert "RuntimeError: the thread has ended" in line.text
+    assert "Traceback" not in line.text
+
+
+def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
+    kinds = [
+        ev.Failure(ev.Outcome.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
+        for n in range(KINDS_MAX + 30)
+    ]
+    harness = failing(*([each] for each in kinds))
+    whole = told(harness, "Traceback")
+    assert len(whole) == KINDS_MAX
+    assert f"(the last of {KINDS_MAX} kinds that are told whole)" in whole[-1].text
+    harness.beat(BEATS)
+    (line,) = told(harness, "30 more attempts failed in 10 s (others 30)")
+    assert "Error" in line.text
+
+
+def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
+    kinds = [
+        ev.Failure(ev.Outcome.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, f"app.py:{n}")
+        for n in range(8)
+    ]
+    harness = failing(*([each] for each in kinds), *([each] for each in kinds))
+    harness.beat(BEATS)
+    (line,) = told(harness, "more attempts")
+    assert line.text.count("Error") == 6, "five by name, and that of the last"
+    assert "others 3)" in line.text
+
+
+def test_neither_key_nor_message_does_anything_to_a_terminal() -> None:
+    evil = "\x1b[2J\x07bell\nand\ttabs " + "x" * 5_000
+    error = ev.Failure(ev.Outcome.ERROR, "E", evil, STACK, 0, 0.0, None, "app.py:1")
+    harness = failing([error], [error], key="\x1b[2J")
+    harness.beat(BEATS)
+    for each in told(harness):
+        line, *_ = each.text.split("\n")
+        assert line.isprintable()
+        assert len(line) < 500
+        assert "\x1b" not in each.text
+        assert "\x07" not in each.text
+
+
+def test_a_lease_given_back_is_no_failure() -> None:
+    back = ev.Failure(ev.Outcome.GIVEN_BACK, "MemberLeftError", "member-1 has left", "", 0)
+    assert not told(failing([back]))
