@@ -9,10 +9,14 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from traceback import TracebackException
 from typing import Any
 
+from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.runtime.failure import text_of
 from kafka_keyshared.runtime.importing import importing
+from kafka_keyshared.runtime.places import is_users
 
 HEX = "hex:"
 
@@ -96,8 +100,9 @@ def _load_module(name: str, spec: str) -> Any:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
+        _show(error)
         raise ConfigError(
-            f"{spec!r}: module {name!r} cannot be imported: {type(error).__name__}: {error}; "
+            f"{spec!r}: module {name!r} cannot be imported: {_named(error)}; "
             "see the spelling, or give the folder it is in with --app-dir"
         ) from error
 
@@ -120,7 +125,23 @@ def _load_file(place: str, spec: str) -> Any:
     try:
         found.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"{spec!r}: {path} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        _show(error)
+        raise ConfigError(f"{spec!r}: {path} cannot be imported: {_named(error)}") from error
     return module
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def _show(error: BaseException) -> None:
+    """Print where in the user's program an import failed, if it came that far."""
+    shown = TracebackException.from_exception(error)
+    at = next((at for at, frame in enumerate(shown.stack) if is_users(frame.filename)), None)
+    if at is not None:
+        shown.stack[:] = shown.stack[at:]
+    elif isinstance(error, SyntaxError):
+        shown.stack.clear()
+    else:
+        return
+    write_note("".join(shown.format()).rstrip())

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
-import os
 import random
-import sysconfig
 import time
 import traceback
-from pathlib import Path
 from types import FrameType
 
 from kafka_keyshared.core.events import Failure, Outcome
 from kafka_keyshared.model import DeadLetter, Retry
+from kafka_keyshared.runtime.places import is_ours, is_users, shown
 
 STACK_FRAMES_MAX = 20
 STACK_CHARS_MAX = 8_000
 MESSAGE_CHARS_MAX = 2_000
 CAUSES_MAX = 3
 
-_OURS = f"{Path(__file__).parent.parent}{os.sep}"
-_LIBRARIES = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-
 Frames = list[tuple[FrameType, int]]
-
-
-@functools.lru_cache(1_000)
-def _is_ours(file: str) -> bool:
-    return file.startswith(_OURS)
-
-
-@functools.lru_cache(1_000)
-def _is_users(file: str) -> bool:
-    return not file.startswith(("<", _OURS, *_LIBRARIES))
-
-
-@functools.lru_cache(1_000)
-def _shown(file: str) -> str:
-    """Return the file as the user would name it: without the folder that the program runs in."""
-    try:
-        return file.removeprefix(f"{Path.cwd()}{os.sep}")
-    except OSError:  # that folder is gone
-        return file
 
 
 def _frames_of(error: BaseException) -> Frames:
     """Return the frames from the handler on; those above it are ours, and say nothing."""
     frames = list(traceback.walk_tb(error.__traceback__))
     for at, (frame, _) in enumerate(frames):
-        if not _is_ours(frame.f_code.co_filename):
+        if not is_ours(frame.f_code.co_filename):
             return frames[at:]
     return frames
 
@@ -64,10 +37,10 @@ def _place_in(frames: Frames) -> str:
     place = ""
     for frame, number in reversed(frames):
         file = frame.f_code.co_filename
-        if _is_users(file):
-            return f"{_shown(file)}:{number}"
-        if not place and not _is_ours(file):
-            place = f"{_shown(file)}:{number}"
+        if is_users(file):
+            return f"{shown(file)}:{number}"
+        if not place and not is_ours(file):
+            place = f"{shown(file)}:{number}"
     return place
 
 
@@ -96,11 +69,12 @@ def _causes_of(error: BaseException) -> str:
         error = cause
         where = _place_in(_frames_of(error))
         at = f", at {where}" if where else ""
-        lines.append(f"  because of {type(error).__qualname__}: {_text_of(error)}{at}\n")
+        lines.append(f"  because of {type(error).__qualname__}: {text_of(error)}{at}\n")
     return "".join(lines)
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return what the error says; if that fails, that it does."""
     try:
         return str(error)[:MESSAGE_CHARS_MAX]
     except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
@@ -120,7 +94,7 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     # headers, it returns what ends the process as soon as it is unpacked.
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         outcome = Outcome.DEAD_LETTER
-    message = _text_of(error)
+    message = text_of(error)
     frames = _frames_of(error)
     try:
         stack = _stack_of(frames) + _causes_of(error)

@@ -267,7 +267,15 @@ def _why(evidence: Evidence, settler: str) -> str:
     life = evidence.life(settler)
     if life is not None and life.killed:
         return f"killed at {evidence.seconds(life.end):.1f} s"
-    faults = [fault for fault in evidence.faults if fault.outage or fault.who == settler]
+    faults = [
+        fault
+        for fault in evidence.faults
+        if (fault.outage or fault.who == settler)
+        and (
+            life is None
+            or (fault.start <= life.end and aftermath(evidence, fault)[1] >= life.start)
+        )
+    ]
     named = ", ".join(f"{fault.what} at {evidence.seconds(fault.start):.1f} s" for fault in faults)
     return f"cut off by: {named}"
 

@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.garbage",
         "runtime.statistics",
         "runtime.patterns",
+        "runtime.places",
         "runtime.aside",
     ),
     ("config",),

@@ -92,6 +92,54 @@ def test_a_handler_that_cannot_be_used(
     assert ended.out == ""
 
 
+BROKEN_DEEP = """\
+import json
+
+class SilentError(Exception):
+    def __str__(self):
+        raise KeyError("no text")
+
+def read():
+    return json.loads("no json")
+
+def silent():
+    raise SilentError
+"""
+
+
+@pytest.mark.parametrize("handler", ["deep_of_test:handle", "deep_of_test.py:handle"])
+@pytest.mark.parametrize(
+    ("last", "at", "said"),
+    [
+        ("read()", "in read\n    return json.loads", "JSONDecodeError: Expecting value"),
+        ("silent()", "in silent\n    raise SilentError", "SilentError: (no text: KeyError)"),
+        ("import no_such_package", "in <module>", "No module named 'no_such_package'"),
+        ("def (", "    def (", "SyntaxError: "),
+    ],
+)
+def test_an_import_that_fails_shows_the_line_of_the_user_and_then_what_to_do(
+    place: Path, capsys: pytest.CaptureFixture[str], *, handler: str, last: str, at: str, said: str
+) -> None:
+    (place / "deep_of_test.py").write_text(BROKEN_DEEP + last)
+    for verb in ("run", "config check"):
+        ended = in_process(capsys, *verb.split(), handler, *COMPLETE)
+        assert ended.status == 2
+        above, line = ended.err.rstrip().rsplit("\nkeyshared: ", 1)
+        assert at in above
+        assert 'deep_of_test.py", line' in above
+        assert "kafka_keyshared" not in above, "our own frames say nothing"
+        assert "importlib" not in above
+        assert said in line
+        assert ended.out == ""
+
+
+def test_a_name_that_is_misspelt_needs_no_traceback(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = in_process(capsys, "run", "no_such_module:handle", *COMPLETE)
+    assert ended.err.startswith("keyshared: 'no_such_module:handle': module")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -17,6 +17,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.runtime import failure as failures
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.handlers import maker
+from kafka_keyshared.runtime.places import shown
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
 from tests.support.records import record
 
@@ -47,7 +48,7 @@ def generator(record):
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A user's program in the folder that it is started in."""
     monkeypatch.chdir(tmp_path)
-    failures._shown.cache_clear()
+    shown.cache_clear()
     path = tmp_path / "app.py"
     path.write_text(PROGRAM)
     names: dict[str, Any] = {"__name__": "app"}

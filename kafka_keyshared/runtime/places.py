@@ -1,0 +1,34 @@
+"""Whose code a file is: the user's, a library's, or this package's own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+from pathlib import Path
+
+_OURS = f"{Path(__file__).parent.parent}{os.sep}"
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+@functools.lru_cache(1_000)
+def is_ours(file: str) -> bool:
+    """Say whether the file belongs to this package."""
+    return file.startswith(_OURS)
+
+
+@functools.lru_cache(1_000)
+def is_users(file: str) -> bool:
+    """Say whether it belongs to the user's program, and to no library."""
+    return not file.startswith(("<", _OURS, *_LIBRARIES))
+
+
+@functools.lru_cache(1_000)
+def shown(file: str) -> str:
+    """Return the file as the user would name it: without the folder that the program runs in."""
+    try:
+        return file.removeprefix(f"{Path.cwd()}{os.sep}")
+    except OSError:  # that folder is gone
+        return file
