@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any
 
@@ -24,10 +23,11 @@ from kafka_keyshared.config import (
     starts_at_beginning,
 )
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.outsider import refused
 from kafka_keyshared.runtime.service import Hooks, KeyShared
 
-log = logging.getLogger("kafka_keyshared.cli")
+log = log_of("kafka_keyshared.cli")
 
 
 def run_verb(arguments: RunArguments) -> int:

@@ -13,7 +13,7 @@ from traceback import TracebackException
 from typing import Any
 
 from kafka_keyshared.cli.output import write_note
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.failure import text_of
 from kafka_keyshared.runtime.importing import importing
 from kafka_keyshared.runtime.places import is_users
@@ -135,7 +135,12 @@ def _named(error: BaseException) -> str:
 
 
 def _show(error: BaseException) -> None:
-    """Print where in the user's program an import failed, if it came that far."""
+    """Print where in the user's program an import failed, if it came that far.
+
+    What this package itself refuses says all there is to say.
+    """
+    if isinstance(error, KeySharedError):
+        return
     shown = TracebackException.from_exception(error)
     at = next((at for at, frame in enumerate(shown.stack) if is_users(frame.filename)), None)
     if at is not None:

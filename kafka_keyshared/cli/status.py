@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.loop import Loop
 
-log = logging.getLogger("kafka_keyshared.status")
+log = log_of("kafka_keyshared.status")
 
 LOOK_EVERY = 0.25
 LINE_EVERY = 5.0

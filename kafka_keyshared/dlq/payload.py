@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import io
 import json
-import logging
 import math
 from collections.abc import Mapping
 from datetime import date, datetime, time
@@ -23,8 +22,9 @@ from fastavro.schema import load_schema
 
 from kafka_keyshared.dlq.avro import HEAD_BYTES, MARKER, fingerprint_of
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
 
-log = logging.getLogger("kafka_keyshared.dlq")
+log = log_of("kafka_keyshared.dlq")
 
 Shown: TypeAlias = dict[str, Any] | None
 

@@ -6,16 +6,16 @@ broker may be far away; and one that is not answered costs nobody else the answe
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds
 
-log = logging.getLogger("kafka_keyshared.kafka")
+log = log_of("kafka_keyshared.kafka")
 
 
 def ask_committed(

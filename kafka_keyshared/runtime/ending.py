@@ -17,12 +17,13 @@ from queue import Empty
 from typing import Any
 
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.stopping import StopReport, stop, unfinished
 
-log = logging.getLogger("kafka_keyshared.stop")
+log = log_of("kafka_keyshared.stop")
 
 GRACE = 1.0
 """Seconds beyond the stop timeout, for the last commit, leaving the group and the final line."""

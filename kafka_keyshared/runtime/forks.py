@@ -8,7 +8,6 @@ ends by ``os._exit``, as those of ``subprocess`` and ``multiprocessing`` do, nev
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,9 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, Protocol
 from weakref import WeakSet
 
-log = logging.getLogger("kafka_keyshared.fork")
+from kafka_keyshared.logs import log_of
+
+log = log_of("kafka_keyshared.fork")
 
 
 IN_OWNER = "a callback or a key function"

@@ -8,15 +8,15 @@ the loop, with a reason; :meth:`Holds.bring` is the only place that pauses and r
 from __future__ import annotations
 
 import enum
-import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaException
 
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import Client
 
-log = logging.getLogger("kafka_keyshared.loop")
+log = log_of("kafka_keyshared.loop")
 
 
 class Hold(enum.StrEnum):

@@ -25,6 +25,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import ConfigError, TopicMissingError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
@@ -40,7 +41,7 @@ from kafka_keyshared.runtime.patterns import is_pattern, matching, visible
 from kafka_keyshared.runtime.shield import hook, in_turn, shielded
 from kafka_keyshared.runtime.statistics import read_statistics
 
-log = logging.getLogger("kafka_keyshared.kafka")
+log = log_of("kafka_keyshared.kafka")
 
 MOVE_TIMEOUT = 1.0
 """Seconds in which the client is to carry out an assignment; it takes some milliseconds."""

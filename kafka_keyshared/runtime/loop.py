@@ -7,7 +7,6 @@ simulator can run them unchanged. Rebalances are in :mod:`.rebalance`, the end i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty
 from typing import Any
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import EventKind, classify_event, told
 from kafka_keyshared.runtime.holds import Hold, Holds
@@ -27,7 +27,7 @@ from kafka_keyshared.runtime.seeking import Reseek
 from kafka_keyshared.runtime.shares import Shares
 from kafka_keyshared.runtime.watchdog import Watchdog
 
-log = logging.getLogger("kafka_keyshared.loop")
+log = log_of("kafka_keyshared.loop")
 
 CHUNK = 2_000
 """Most records of one fetch: enough that nothing per chunk matters."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import sys
 import time
@@ -13,10 +12,11 @@ from typing import Any, Self
 from kafka_keyshared.core.events import Failure, Outcome, Slice
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.headers import ask_headers
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Retry
 from kafka_keyshared.runtime.pull import Cell
 
-log = logging.getLogger("kafka_keyshared.pool")
+log = log_of("kafka_keyshared.pool")
 
 
 class PulledRecord:

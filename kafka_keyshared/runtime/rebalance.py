@@ -8,18 +8,18 @@ session timeout when the coordinator is gone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, names_of, some
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.loop import Loop
 
-log = logging.getLogger("kafka_keyshared.rebalance")
+log = log_of("kafka_keyshared.rebalance")
 
 COMMITTED_TIMEOUT = 5.0
 BOUNDS_TIMEOUT = 1.0

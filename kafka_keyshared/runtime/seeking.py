@@ -11,7 +11,6 @@ those of before may be committed again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -22,11 +21,12 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import Client, LogBounds
 from kafka_keyshared.runtime.pool import Pool
 
-log = logging.getLogger("kafka_keyshared.loop")
+log = log_of("kafka_keyshared.loop")
 
 BOUNDS_TIMEOUT = 1.0
 OUT_OF_RANGE_WAIT = 0.1

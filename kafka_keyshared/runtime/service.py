@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime import forks, garbage
 from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
@@ -44,7 +44,7 @@ from kafka_keyshared.runtime.wrap import Wrapped, take_over
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes
 
-log = logging.getLogger("kafka_keyshared")
+log = log_of("kafka_keyshared")
 
 H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-log = logging.getLogger("kafka_keyshared.kafka")
+from kafka_keyshared.logs import log_of
+
+log = log_of("kafka_keyshared.kafka")
 
 
 def in_turn(*callbacks: Callable[..., None]) -> Callable[..., None]:

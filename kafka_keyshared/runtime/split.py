@@ -7,7 +7,6 @@ to the broker is what all members have settled, without a gap.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +20,13 @@ from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.pull import Cell
 from kafka_keyshared.runtime.service import KeyShared
 
-log = logging.getLogger("kafka_keyshared.split")
+log = log_of("kafka_keyshared.split")
 
 
 class SplitMember:

@@ -6,16 +6,16 @@ draining, the loop goes on polling, or the group would throw the member out.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, names_of
 from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 
-log = logging.getLogger("kafka_keyshared.stop")
+log = log_of("kafka_keyshared.stop")
 
 ANSWER_WAIT = 2.0
 """Seconds for the last commit's answer while no broker answers anything; else up to the deadline.

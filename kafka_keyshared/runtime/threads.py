@@ -6,7 +6,6 @@ tests. Everything else is paid per slice, or where something failed.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -27,6 +26,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.failure import describe
@@ -34,7 +34,7 @@ from kafka_keyshared.runtime.handlers import deferred_work
 from kafka_keyshared.runtime.importing import handling
 from kafka_keyshared.runtime.pool import STOP, Handover
 
-log = logging.getLogger("kafka_keyshared.pool")
+log = log_of("kafka_keyshared.pool")
 
 Handle: TypeAlias = Callable[[Any], Any]
 

@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import Client
 from kafka_keyshared.runtime.holds import Holds
 from kafka_keyshared.runtime.seeking import Reseek
 
-log = logging.getLogger("kafka_keyshared.loop")
+log = log_of("kafka_keyshared.loop")
 
 STALLED_AFTER = 30.0
 LOOK_EVERY = 5.0

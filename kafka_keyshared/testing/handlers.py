@@ -7,7 +7,6 @@ there is nothing else left to run.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,12 +20,13 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, partition_of
 from kafka_keyshared.runtime.handlers import Made
 from kafka_keyshared.testing.inline import InlinePool
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
 
-log = logging.getLogger("kafka_keyshared.testing")
+log = log_of("kafka_keyshared.testing")
 
 Outcome: TypeAlias = Literal["done", "dropped", "dead_lettered", "blocked", "waiting"]
 Input: TypeAlias = "ReceivedRecord | tuple[Content, Content]"

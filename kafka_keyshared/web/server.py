@@ -7,15 +7,15 @@ this member its partitions and it is not on its way out.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from kafka_keyshared.logs import log_of
 from kafka_keyshared.web.metrics import Exposition
 
-log = logging.getLogger("kafka_keyshared.web")
+log = log_of("kafka_keyshared.web")
 
 REQUEST_TIMEOUT = 10.0
 

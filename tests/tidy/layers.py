@@ -64,7 +64,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("keys",),
     ("core",),
     ("headers",),
-    ("runtime", "model", "hashing", "errors"),
+    ("runtime", "model", "hashing", "errors", "logs"),
 )
 
 SPARK = {
@@ -84,8 +84,11 @@ ASIDE: dict[str, tuple[set[str], set[str]]] = {
 # Narrower than the layers: the console reads snapshots and sends events, and a dead letter goes
 # out through the client port; neither knows how workers run.
 NARROWED: dict[str, set[str]] = {
-    "web": {"config", "core", "model", "errors"},
-    "dlq": {"runtime.client", "config", "keys", "core", "headers", "hashing", "model", "errors"},
+    "web": {"config", "core", "model", "errors", "logs"},
+    "dlq": {
+        *("runtime.client", "config", "keys", "core", "headers", "hashing", "model", "errors"),
+        "logs",
+    },
 }
 
 # Layers may not look sideways; these may, because one extends the other.

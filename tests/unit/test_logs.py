@@ -1,0 +1,99 @@
+"""A log of the user's that raises brings nothing down, and the line is still seen."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafka_keyshared.core.events import Level, Notice
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.runtime.client import CommittedOffset
+from tests.support.ports import Stage
+from tests.support.records import P0, record
+
+
+class RaisingHandler(logging.Handler):
+    """What a handler that posts lines somewhere may do without ever calling ``handleError``."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        raise ConnectionError(record.name)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+@contextmanager
+def handled_by(handler: logging.Handler) -> Iterator[None]:
+    logger = logging.getLogger("kafka_keyshared")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_handler_that_raises_ends_nothing_and_the_line_goes_to_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with handled_by(RaisingHandler()):
+        log_of("kafka_keyshared.test").warning("%d records of %s wait", 3, "orders")
+    assert capsys.readouterr().err == (
+        "WARNING kafka_keyshared.test: 3 records of orders wait (the log raised ConnectionError)\n"
+    )
+
+
+def test_a_line_that_cannot_be_put_into_words_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with handled_by(RaisingHandler()):
+        log_of("kafka_keyshared.test").error("failed: %s", UnspeakableError())
+    assert "(a line that cannot be put into words: KeyError)" in capsys.readouterr().err
+
+
+def test_without_standard_error_nothing_is_said_and_nothing_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    with handled_by(RaisingHandler()):
+        for gone in (closed, None):
+            monkeypatch.setattr(sys, "stderr", gone)
+            log_of("kafka_keyshared.test").error("nobody hears this")
+    assert closed.closed
+
+
+def test_the_owner_goes_on_when_its_log_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(record(0))
+    stage.assign()
+    with handled_by(RaisingHandler()):
+        stage.loop._acts[Notice](Notice(Level.WARNING, "something is odd"))
+        stage.step()
+        assert stage.work() == [0]
+    assert "something is odd (the log raised ConnectionError)" in capsys.readouterr().err
+
+
+def test_a_line_names_the_code_that_wrote_it(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of("kafka_keyshared.test")
+    with caplog.at_level(logging.INFO, "kafka_keyshared.test"):
+        log.info("through a name")
+        log.log(logging.INFO, "directly")
+    assert {each.funcName for each in caplog.records} == {
+        "test_a_line_names_the_code_that_wrote_it"
+    }
+
+
+def test_a_traceback_goes_along(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        str(UnspeakableError())
+    except KeyError:
+        log_of("kafka_keyshared.test").exception("it failed")
+    assert 'raise KeyError("no text")' in caplog.text
