@@ -5,6 +5,10 @@ the stop, where there is no time for that. Requests of a client reach the coordi
 for one that met a coordinator that had moved: the client sends it again by itself, and it may then
 be stored over the later one, which is therefore sent once more. After a failed commit of several
 partitions nobody knows which of them were stored, so each is sent again alone, never lower.
+
+Nor does anybody know when: a request that the client has given up on may still wait at a
+coordinator that stood still, and be stored over a later one that was accepted meanwhile. So for a
+while after a failure what is accepted is in *doubt*; what was accepted last is sent once more then.
 """
 
 from __future__ import annotations
@@ -67,6 +71,13 @@ def encode(
     return entries, encoded
 
 
+DOUBT = 10.0
+"""Seconds in which a coordinator may still store a commit that the client has given up on.
+
+It holds one back for 5 s itself (``offsets.commit.timeout.ms``), and one that stands still loses
+its place after 9 s (``broker.session.timeout.ms``).
+"""
+
 UNANSWERED_MOST = 100
 """In a long outage more are sent; those after the first few never reach anybody."""
 
@@ -81,6 +92,8 @@ class _Committed:
     highest: int = -1
     # The last position wanted was lower than that, so the broker has been told nothing of it.
     behind: bool = False
+    # Until then one that failed may be stored over what is accepted.
+    doubt_until: float | None = None
     # Sent since the last one that was accepted; the broker may have stored any of them.
     unanswered: deque[CommitEntry] = field(default_factory=lambda: deque(maxlen=UNANSWERED_MOST))
 
@@ -103,6 +116,8 @@ class Commits:
         self._partitions: dict[TopicPartition, _Committed] = {}
         self._last_sent = float("-inf")
         self._retry_at = float("-inf")
+        # When the first of the doubts is over.
+        self._sure_at = float("inf")
         self.retrying = False
         self.sent_count = 0
         self.accepted_count = 0
@@ -116,7 +131,7 @@ class Commits:
         """
         if self.in_flight or now < self._retry_at:
             return False
-        if self.retrying:
+        if self.retrying or now >= self._sure_at:
             return True
         if not changed or now - self._last_sent < self.policy.spacing:
             return False
@@ -128,8 +143,13 @@ class Commits:
         """Say whether a failed commit is to be sent again, without regard to the back-off."""
         return self.retrying and not self.in_flight
 
-    def plan(self, entries: Mapping[TopicPartition, CommitEntry], now: float) -> list[Commit]:
-        """Return the commits that bring the broker from what it has to ``entries``."""
+    def plan(
+        self, entries: Mapping[TopicPartition, CommitEntry], now: float, *, final: bool = False
+    ) -> list[Commit]:
+        """Return the commits that bring the broker from what it has to ``entries``.
+
+        A ``final`` one leaves nothing in doubt: there is no later one.
+        """
         together: dict[TopicPartition, CommitEntry] = {}
         commits: list[Commit] = []
         for partition, wanted in entries.items():
@@ -137,8 +157,11 @@ class Commits:
             entry = replace(wanted, metadata="") if state.bare else wanted
             known = state.sent or state.accepted
             state.behind = entry.position < state.highest
-            if state.behind or (entry == known and not state.alone):
+            doubted = state.doubt_until is not None and (final or now >= state.doubt_until)
+            if state.behind or (entry == known and not (state.alone or doubted)):
                 continue
+            if doubted:
+                state.doubt_until = None
             state.sent = entry
             state.highest = entry.position
             state.unanswered.append(entry)
@@ -148,6 +171,9 @@ class Commits:
                 together[partition] = entry
         if together:
             commits.append(Commit(together))
+        if now >= self._sure_at:
+            doubts = [each.doubt_until or 0.0 for each in self._partitions.values()]
+            self._sure_at = min((at for at in doubts if at > now), default=float("inf"))
         self._last_sent = now
         self.retrying = False
         for commit in commits:
@@ -217,6 +243,9 @@ class Commits:
                 state.bare = state.bare or len(entries) == 1
         else:
             self._send_alone(states, now + self.policy.interval)
+            for state in states.values():
+                state.doubt_until = now + DOUBT
+            self._sure_at = min(self._sure_at, now + DOUBT)
         return [
             Notice(
                 Level.WARNING,

@@ -346,7 +346,7 @@ class Dispatcher:
 
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
         entries, commands = self._entries(event.progress, event.partitions, now)
-        commits = self.commits.plan(entries, now)
+        commits = self.commits.plan(entries, now, final=event.final)
         self.meters.sent(commits, now)
         commands += commits
         if event.partitions is None:

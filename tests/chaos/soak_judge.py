@@ -98,7 +98,7 @@ def judged(evidence: Evidence, *, still: float = STAND_STILL, memory: float = ME
     trace = build([*ledgers, *seen])
     _contract(verdict, trace)
     _lost(verdict, trace, evidence)
-    fell = falls(evidence.stored)
+    fell = falls(evidence.stored, all_known.given_up)
     if fell:
         verdict.violations.append(Violation("commit_sequence_falls", fell[0], count=len(fell)))
     _repeats(verdict, trace, evidence, lost, all_known.letters)

@@ -54,23 +54,29 @@ class Known:
     """What is read out of all of a soak's evidence once, for all of its ledgers.
 
     ``begun`` says when which incarnation began a record of the partition, in order; ``written`` are
-    the commits that the brokers wrote down, as positions and what was settled beyond; ``letters``
-    are the acknowledged dead letters.
+    the commits that the brokers wrote down, as positions and what was settled beyond, ``given_up``
+    those that were not accepted as far as their members know; ``letters`` are the acknowledged dead
+    letters.
     """
 
     begun: Mapping[TopicPartition, Sequence[tuple[int, str]]]
     written: Mapping[TopicPartition, Set[Written]]
+    given_up: Set[tuple[TopicPartition, int]]
     letters: Mapping[Acknowledged, Letter]
 
 
 def known(evidence: Evidence) -> Known:
     """Read it."""
     begun: defaultdict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
+    given_up: set[tuple[TopicPartition, int]] = set()
     for ledger in evidence.ledgers:
+        accepted = _accepted(ledger)
         for event in ledger.events:
             if isinstance(event, Started):
                 place = TopicPartition(event.topic, event.partition)
                 begun[place].append((event.at, ledger.incarnation))
+            elif isinstance(event, CommitSent) and event.commit not in accepted:
+                given_up.add((TopicPartition(event.topic, event.partition), event.position))
     written: defaultdict[TopicPartition, set[Written]] = defaultdict(set)
     for each in evidence.stored:
         settled = settled_in(each.metadata, each.position)
@@ -78,8 +84,13 @@ def known(evidence: Evidence) -> Known:
     return Known(
         {place: sorted(each) for place, each in begun.items()},
         written,
+        given_up,
         letters_of(evidence.ledgers),
     )
+
+
+def _accepted(ledger: MemoryLedger) -> set[int]:
+    return {e.commit for e in ledger.events if isinstance(e, CommitAnswered) and e.accepted}
 
 
 def twilights(evidence: Evidence, ledger: MemoryLedger, all_known: Known) -> list[Twilight]:
@@ -136,7 +147,7 @@ def _last_stored(
 
     It may have taken one whose answer never arrived: then it has written it down, as it was sent.
     """
-    accepted = {e.commit for e in ledger.events if isinstance(e, CommitAnswered) and e.accepted}
+    accepted = _accepted(ledger)
     written = all_known.written.get(partition, frozenset())
     sent = (
         event.at

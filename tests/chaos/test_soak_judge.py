@@ -219,6 +219,20 @@ def test_a_position_that_fell_at_the_broker_is_found(tale: Tale) -> None:
     assert_found(tale, "commit_sequence_falls", naming="4 was stored after 5")
 
 
+@pytest.mark.parametrize(
+    ("accepted", "again", "found"), [(False, True, False), (False, False, True), (True, True, True)]
+)
+def test_a_commit_that_was_given_up_may_be_stored_late_if_the_later_one_is_stored_again(
+    tale: Tale, *, accepted: bool, again: bool, found: bool
+) -> None:
+    end = steady(tale)
+    tale.commit("a", end - 1, END - 1.45, accepted=accepted)
+    tale.evidence.stored = [Stored(P0, end), Stored(P0, end - 1)]
+    if again:
+        tale.evidence.stored.append(Stored(P0, end))
+    assert ("commit_sequence_falls" in tale.verdict().rules()) is found
+
+
 # --- repeats ---
 
 

@@ -17,6 +17,7 @@ from kafka_keyshared.core import keying, subscription
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from tests.support.adversary import Adversary
+from tests.support.delaying import DelayingAdversary
 from tests.support.evicting import EvictingAdversary
 from tests.support.keyed import KeyedAdversary
 from tests.support.losing import LosingAdversary
@@ -126,6 +127,11 @@ def test_no_seed_breaks_the_contract_where_workers_are_evicted_with_one_lease_pe
 def test_no_seed_breaks_the_contract_where_partitions_are_lost_and_come_back() -> None:
     reached = live(range(60_000, 60_000 + 60 * SCALE), LosingAdversary)
     expect_reached(reached, "lost", "regained", "went on elsewhere", "revoked clean", "crashed")
+
+
+def test_no_seed_breaks_the_contract_where_commits_are_stored_late() -> None:
+    reached = live(range(70_000, 70_000 + 60 * SCALE), DelayingAdversary)
+    expect_reached(reached, "stored over a later one", "revoked clean", "stopped clean", "crashed")
 
 
 def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Set
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
@@ -63,16 +64,23 @@ def stored_commits(cluster: Cluster, group: str) -> list[Stored]:
         consumer.close()
 
 
-def falls(commits: list[Stored]) -> list[str]:
-    """Return in words each commit that was stored after one of a higher position."""
+def falls(
+    commits: list[Stored], given_up: Set[tuple[TopicPartition, int]] = frozenset()
+) -> list[str]:
+    """Return in words each commit that was stored after one of a higher position.
+
+    One that its client has given up on, as a coordinator stood still, may be stored late, if the
+    higher one is stored again after it.
+    """
     by_partition: dict[TopicPartition, list[int]] = {}
     for commit in commits:
         by_partition.setdefault(commit.partition, []).append(commit.position)
     return [
         f"{partition}: {after} was stored after {before}"
         for partition, positions in by_partition.items()
-        for before, after in itertools.pairwise(positions)
+        for at, (before, after) in enumerate(itertools.pairwise(positions))
         if after < before
+        and not ((partition, after) in given_up and max(positions[at + 1 :]) >= before)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
 from kafka_keyshared.core.events import (
     Commit,
     CommitAnswered,
@@ -122,6 +122,51 @@ def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone
         commits.answered(CommitAnswered(commit, ACCEPTED), 11.6)
     assert (commits.committed(P0), commits.committed(P1)) == (1, 2)
     assert len(commits.plan({P0: entry(3), P1: entry(3)}, 13.0)) == 1
+
+
+def test_what_is_accepted_after_a_failure_is_sent_once_more_when_nothing_can_come_late(
+    commits: Commits,
+) -> None:
+    (failed,) = commits.plan({P0: entry(5), P1: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    for commit in commits.plan({P0: entry(6), P1: entry(5)}, 13.0):
+        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1)
+    assert commits.plan({P0: entry(6), P1: entry(5)}, 14.0) == []
+    assert not commits.due(12.0 + DOUBT - 0.1, changed=False, idle_since=0.0)
+    assert commits.due(12.0 + DOUBT, changed=False, idle_since=0.0)
+    (again,) = commits.plan({P0: entry(6), P1: entry(5)}, 12.0 + DOUBT)
+    assert dict(again.entries) == {P0: entry(6), P1: entry(5)}
+    commits.answered(CommitAnswered(again, ACCEPTED), 30.0)
+    assert not commits.due(99.0, changed=False, idle_since=0.0), "once is enough"
+    assert commits.plan({P0: entry(6), P1: entry(5)}, 99.0, final=True) == []
+
+
+def test_what_moves_on_needs_no_confirmation(commits: Commits) -> None:
+    (failed,) = commits.plan({P0: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    (first,) = commits.plan({P0: entry(6)}, 13.0)
+    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    (later,) = commits.plan({P0: entry(7)}, 12.0 + DOUBT + 1.0)
+    commits.answered(CommitAnswered(later, ACCEPTED), 12.0 + DOUBT + 1.1)
+    assert not commits.due(99.0, changed=False, idle_since=0.0)
+    assert commits.plan({P0: entry(7)}, 99.0, final=True) == []
+
+
+def test_the_last_commit_leaves_nothing_in_doubt(commits: Commits) -> None:
+    (failed,) = commits.plan({P0: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    (first,) = commits.plan({P0: entry(6)}, 13.0)
+    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    assert sent(commits.plan({P0: entry(6)}, 13.5, final=True)) == [{P0: entry(6)}]
+
+
+def test_doubt_about_a_position_that_cannot_be_told_asks_for_nothing(commits: Commits) -> None:
+    (failed,) = commits.plan({P0: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    commits.plan({P0: entry(4)}, 13.0)
+    assert commits.due(12.0 + DOUBT, changed=False, idle_since=0.0)
+    assert commits.plan({P0: entry(4)}, 12.0 + DOUBT) == []
+    assert not commits.due(99.0, changed=False, idle_since=0.0)
 
 
 def test_after_too_large_each_is_sent_alone_and_the_large_one_without_its_set(
