@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.loop import Loop
 
@@ -13,15 +15,24 @@ log = log_of("kafka_keyshared.status")
 
 LOOK_EVERY = 0.25
 LINE_EVERY = 5.0
+SAME_EVERY = 60.0
+"""Seconds between two lines that say the same."""
 
 
 class Progress(NamedTuple):
-    """How far the instance is. ``lag`` is None while the end of a partition is not known."""
+    """How far the instance is. ``lag`` is None while the end of a partition is not known.
+
+    ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
+    keys are ``retrying`` or ``blocked``, and dead letters on their way are ``writing``.
+    """
 
     settled: int
     dead_lettered: int
     held: int
-    closed_keys: int
+    running: int
+    retrying: int
+    writing: int
+    blocked: int
     partitions: int
     lag: int | None
 
@@ -33,19 +44,36 @@ class Progress(NamedTuple):
     def line(self, per_second: float) -> str:
         """Return the line for a person."""
         lag = "not known yet" if self.lag is None else f"{self.lag:,}"
-        held = f", {self.held:,} held" if self.held else ""
-        closed = f", {self.closed_keys:,} keys waiting for a retry" if self.closed_keys else ""
+        parts = [
+            f"settled {self.settled:,} ({per_second:,.0f}/s)",
+            f"dead letters {self.dead_lettered:,}",
+        ]
+        if self.held:
+            parts.append(f"{self.held:,} held")
+        for count, one, many in (
+            (self.running, "record running", "records running"),
+            (self.retrying, "key waiting for a retry", "keys waiting for a retry"),
+            (self.writing, "dead letter on its way", "dead letters on their way"),
+            (self.blocked, "key blocked", "keys blocked"),
+        ):
+            if count:
+                parts.append(f"{count:,} {one if count == 1 else many}")
+        return f"{', '.join(parts)}; {self.partitions} partitions, lag {lag}"
+
+    def end_line(self, seconds: float) -> str:
+        """Return the line for the moment at which everything is done, ``seconds`` after start."""
         return (
-            f"{'caught up: ' if self.caught_up else ''}settled {self.settled:,} "
-            f"({per_second:,.0f}/s), dead letters {self.dead_lettered:,}{held}{closed}; "
-            f"{self.partitions} partitions, lag {lag}"
+            f"caught up after {seconds:,.1f} s: settled {self.settled:,} "
+            f"({self.settled / max(seconds, 0.001):,.0f}/s over all), "
+            f"dead letters {self.dead_lettered:,}; {self.partitions} partitions, lag 0"
         )
 
 
 class StatusLine:
     """A hook for every step of the loop: one line every few seconds, and one on catching up.
 
-    Nothing is written while nothing changes. The lag is what Kafka's own tools call so: the end of
+    While nothing changes there is one line a minute, as long as anything is not settled, and none
+    when all is. The lag is what Kafka's own tools call so: the end of
     the log less the committed position, over the partitions that are assigned. ``from_start`` says
     where a partition without a committed position is read from.
     """
@@ -61,6 +89,7 @@ class StatusLine:
         self._say = say
         self._clock = clock
         self._look_at = 0.0
+        self._began_at: float | None = None
         self._said_at = clock()
         self._said: Progress | None = None
 
@@ -70,26 +99,42 @@ class StatusLine:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        status = self._progress(loop)
-        if status == self._said:
-            return
+        if self._began_at is None:
+            self._began_at = now
         # A stream that trickles catches up after every record: that is worth one line in a while.
-        news = status.caught_up and not (self._said is not None and self._said.caught_up)
-        if not news and now - self._said_at < LINE_EVERY:
+        was_caught_up = self._said is not None and self._said.caught_up
+        waited = now - self._said_at
+        if waited < LINE_EVERY and (was_caught_up or _held(loop)):
             return
-        before = self._said.settled if self._said else 0
-        seconds = max(now - self._said_at, LOOK_EVERY)
+        status = self._progress(loop)
+        if waited < LINE_EVERY and not status.caught_up:
+            return
+        left = status.held or status.lag
+        if status == self._said and (not left or waited < SAME_EVERY):
+            return
+        if status.caught_up:
+            line = status.end_line(now - self._began_at)
+        else:
+            before = self._said.settled if self._said else 0
+            line = status.line((status.settled - before) / max(waited, LOOK_EVERY))
         self._said, self._said_at = status, now
-        self._say(status.line((status.settled - before) / seconds))
+        self._say(line)
 
     def _progress(self, loop: Loop) -> Progress:
         subscriptions = loop.core.subscriptions.values()
         counts = [sub.counts for sub in subscriptions]
+        states = Counter(
+            closed.state for sub in subscriptions for closed in sub.closed.lanes.values()
+        )
+        progress = loop.ports.pool.progress()
         return Progress(
             settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts),
             dead_lettered=sum(each.dead_lettered for each in counts),
-            held=max(sub.window.records for sub in subscriptions),
-            closed_keys=sum(len(sub.closed) for sub in subscriptions),
+            held=_held(loop),
+            running=sum(unstarted < len(share.records) for share, unstarted in progress.items()),
+            retrying=states[LaneState.WAITING],
+            writing=states[LaneState.DEAD_LETTERING],
+            blocked=states[LaneState.BLOCKED],
             partitions=len(loop.core.partitions),
             lag=self._lag(loop),
         )
@@ -109,3 +154,7 @@ class StatusLine:
             elif self._from_start:
                 lag += end
         return lag
+
+
+def _held(loop: Loop) -> int:
+    return max(sub.window.records for sub in loop.core.subscriptions.values())

@@ -1,4 +1,4 @@
-"""How much blocked lanes hold, by partition, and whose partition has to stop for it.
+"""What blocked lanes hold, whose partition has to stop for it, and that nobody forgets them.
 
 Together they may fill a quarter of the window. Beyond that, no more is read of a partition that has
 more than an even share of the quarter; one with less goes on, or a single poison record would stop
@@ -7,14 +7,20 @@ a partition for what another one holds. So blocked lanes never fill more than ha
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable
 
+from kafka_keyshared.core.attempts import kind_of, named_kind
+from kafka_keyshared.core.events import Level, Notice
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.model import TopicPartition
 
 BLOCKED_SHARE = 4
 """Records behind blocked lanes may fill one part in this many of the window."""
+
+REMIND_EVERY = 60.0
+NAMED_MAX = 10
 
 
 class Blocked:
@@ -25,6 +31,7 @@ class Blocked:
         self.records: Counter[TopicPartition] = Counter()
         # For each partition the lane that grew last, until that is looked at.
         self.grown: dict[TopicPartition, ClosedLane] = {}
+        self._reminded_at = float("-inf")
 
     def count(self, closed: ClosedLane, partitions: Iterable[TopicPartition]) -> None:
         """Count what a lane has come to hold, if it is blocked."""
@@ -53,3 +60,32 @@ class Blocked:
 
     def _fair(self, assigned: int) -> float:
         return self._most / max(1, assigned)
+
+    def remind(self, closed: Iterable[ClosedLane], now: float) -> list[Notice]:
+        """Name the keys that are blocked, the oldest first, once a minute for as long as they are.
+
+        One that has only just blocked was named when it did.
+        """
+        if now - self._reminded_at < REMIND_EVERY:
+            return []
+        blocked = [each for each in closed if each.state is LaneState.BLOCKED]
+        oldest = heapq.nsmallest(NAMED_MAX, blocked, key=lambda each: each.blocked_at)
+        if not oldest or now - oldest[0].blocked_at < REMIND_EVERY:
+            return []
+        self._reminded_at = now
+        minutes = (now - oldest[0].blocked_at) / 60
+        names = ", ".join(map(_named, oldest))
+        more = f" and {len(blocked) - NAMED_MAX:,} more" if len(blocked) > NAMED_MAX else ""
+        keys = "1 key is" if len(blocked) == 1 else f"{len(blocked):,} keys are"
+        text = (
+            f"{keys} blocked, the oldest for {minutes:.0f} min: {names}{more}. Mend the handler "
+            "and restart, or give a dead-letter topic (dlq=True)"
+        )
+        return [Notice(Level.ERROR, text)]
+
+
+def _named(closed: ClosedLane) -> str:
+    where = f"{closed.partition}@{closed.head.offset()}" if closed.head is not None else "nowhere"
+    why = f" ({named_kind(kind_of(closed.last))})" if closed.last is not None else ""
+    key = "no key" if closed.key is None else f"{closed.key!r:.80}"
+    return f"{key} at {where}{why}"

@@ -375,7 +375,7 @@ class Dispatcher:
             commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
-            commands += sub.bursts.due(now)
+            commands += heartbeat.tell(sub, now)
             evicted = heartbeat.eviction(sub, dead)
             evicted += heartbeat.departures(sub, [i for each, i in event.left if each == name])
             commands += evicted

@@ -183,7 +183,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     if policy == "dead_letter":
         closed.state = LaneState.DEAD_LETTERING
         return [_publish(sub, closed)]
-    closed.state = LaneState.BLOCKED
+    closed.state, closed.blocked_at = LaneState.BLOCKED, now
     sub.count_blocked(closed, (record,))
     text = (
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
@@ -320,7 +320,7 @@ def _publish(sub: Subscription, closed: ClosedLane) -> Publish:
 
 
 def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    closed.state = LaneState.BLOCKED
+    closed.state, closed.blocked_at = LaneState.BLOCKED, now
     head, last = closed.head, closed.last
     if head is None or last is None:
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")

@@ -89,7 +89,8 @@ class ClosedLane:
 
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
-    whose fence is not passed yet, and ``attempt`` the slice in which the head runs again.
+    whose fence is not passed yet, ``attempt`` the slice in which the head runs again, and
+    ``blocked_at`` since when it is blocked.
     """
 
     lane: Lane
@@ -104,6 +105,7 @@ class ClosedLane:
     first: Failure | None = None
     last: Failure | None = None
     publish_failures: int = 0
+    blocked_at: float = 0.0
     aside: list[Record] = field(default_factory=list)
     queue: deque[Record] = field(default_factory=deque)
 

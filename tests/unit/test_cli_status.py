@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, StatusLine
+import re
+
+from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, SAME_EVERY, StatusLine
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import CommittedOffset
 from tests.support.pool import Verdict
@@ -13,13 +16,15 @@ from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
 
 class Letters:
-    """A publisher whose every letter is acknowledged at once."""
+    """A publisher whose every letter is acknowledged at once, or never."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heard: bool) -> None:
         self.stage: Stage
+        self._heard = heard
 
     def publish(self, publish: ev.Publish) -> None:
-        self.stage.mailbox.put(ev.DeadLettered(publish, None))
+        if self._heard:
+            self.stage.mailbox.put(ev.DeadLettered(publish, None))
 
     def serve(self) -> None: ...
 
@@ -30,9 +35,16 @@ class Letters:
 class World:
     """An instance with two partitions, the second one empty, as a status line looks at it."""
 
-    def __init__(self, *, from_start: bool = True, committed: int | None = 0) -> None:
-        letters = Letters()
-        self.stage = letters.stage = Stage(SubscriptionSettings(dlq=True), publisher=letters)
+    def __init__(
+        self,
+        *,
+        from_start: bool = True,
+        committed: int | None = 0,
+        settings: SubscriptionSettings = SubscriptionSettings(dlq=True),  # noqa: B008 - a value
+        heard: bool = True,
+    ) -> None:
+        letters = Letters(heard=heard)
+        self.stage = letters.stage = Stage(settings, publisher=letters)
         self.stage.accept()
         self.ends: dict[TopicPartition, int] = {P0: 0, P1: 0}
         self.stage.client.log_ends = lambda: dict(self.ends)  # type: ignore[method-assign]
@@ -102,12 +114,40 @@ def test_a_line_now_and_then_while_there_is_work() -> None:
     assert len(world.after(LINE_EVERY)) == 1
 
 
-def test_nothing_is_said_while_nothing_changes() -> None:
+def test_while_nothing_changes_one_line_a_minute_says_what_is_left() -> None:
     world = World()
     world.write(10)
-    assert len(world.after(LINE_EVERY)) == 1
+    (line,) = world.after(LINE_EVERY)
     assert world.after(LINE_EVERY) == []
-    assert world.after(10 * LINE_EVERY) == []
+    assert world.after(SAME_EVERY - LINE_EVERY - 1) == []
+    (again,) = world.after(1.0)
+    assert again == line
+    assert len(world.after(SAME_EVERY)) == 1
+
+
+def test_nothing_is_said_when_nothing_is_left() -> None:
+    world = World()
+    world.write(10)
+    world.work()
+    world.commit()
+    assert len(world.after(LINE_EVERY)) == 1
+    assert world.after(10 * SAME_EVERY) == []
+
+
+def test_what_runs_waits_is_blocked_and_is_on_its_way_are_told_apart() -> None:
+    world = World(settings=SubscriptionSettings(retry=RetryPolicy(attempts=2)))
+    world.write(8)
+    world.work({0: GIVE_UP, 1: GIVE_UP, 2: GIVE_UP, 3: ERROR, 4: ERROR})
+    world.write(1)
+    world.stage.step()
+    world.stage.worker().start()
+    (line,) = world.after(LINE_EVERY)
+    assert "6 held, 1 record running, 2 keys waiting for a retry, 3 keys blocked; " in line
+    world = World(heard=False)
+    world.write(2)
+    world.work({0: GIVE_UP, 1: GIVE_UP})
+    (line,) = world.after(LINE_EVERY)
+    assert "2 held, 2 dead letters on their way; " in line
 
 
 def test_catching_up_is_said_at_once_and_once() -> None:
@@ -117,7 +157,7 @@ def test_catching_up_is_said_at_once_and_once() -> None:
     world.work()
     world.commit()
     (line,) = world.after(LOOK_EVERY)
-    assert line.startswith("caught up: settled 10 ")
+    assert re.match(r"caught up after \d+\.\d s: settled 10 \(\d+/s over all\), ", line)
     assert line.endswith("lag 0")
     world.write(1)
     world.work()
@@ -136,7 +176,7 @@ def test_it_has_not_caught_up_while_a_record_is_held() -> None:
     world.stage.worker().start()
     world.commit()
     (line,) = world.after(LINE_EVERY)
-    assert line.endswith("1 held; 2 partitions, lag 0")
+    assert line.endswith("1 held, 1 record running; 2 partitions, lag 0")
     assert "caught up" not in line
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.blocked import REMIND_EVERY
 from kafka_keyshared.core.burst import INTERVAL
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
-from tests.support.records import ERROR, record
+from tests.support.records import ERROR, P0, record
 
 ONCE = RetryPolicy(attempts=1)
 DLQ = SubscriptionSettings(poison="dead_letter", dlq=True, retry=ONCE)
@@ -72,6 +73,33 @@ def test_blocked_keys_are_told_in_few_lines_and_the_first_by_name() -> None:
     assert line.startswith("key b'key-")
     harness.beat(int(INTERVAL / 0.5) + 1)
     assert len(lines(harness, "29 more keys are blocked in 10 s")) == 1
+
+
+def test_blocked_keys_are_named_again_once_a_minute_the_oldest_first() -> None:
+    harness = failing(SubscriptionSettings(retry=ONCE), 1)
+    harness.beat(20)
+    harness.fetch(*(record(offset, f"later-{offset}") for offset in range(1, 13)))
+    harness.work({offset: [ERROR] for offset in range(1, 13)})
+    harness.beat(99)
+    assert not lines(harness, "keys are blocked, the oldest"), "it was named a minute ago"
+    harness.beat(1)
+    (line,) = lines(harness, "keys are blocked, the oldest")
+    assert line.startswith(
+        "13 keys are blocked, the oldest for 1 min: b'key-0' at orders-0@0 (ValueError), b'later-"
+    )
+    assert line.count("ValueError") == 10
+    assert "and 3 more. Mend the handler" in line
+    harness.beat(int(10 * REMIND_EVERY / 0.5))
+    assert len(lines(harness, "keys are blocked, the oldest")) == 11
+
+
+def test_a_key_that_has_just_blocked_is_not_named_twice_and_one_that_is_gone_no_more() -> None:
+    harness = failing(SubscriptionSettings(retry=ONCE), 1)
+    harness.beat(int(REMIND_EVERY / 0.5) - 1)
+    assert not lines(harness, "1 key is blocked")
+    harness.revoke(P0)
+    harness.beat(int(3 * REMIND_EVERY / 0.5))
+    assert not lines(harness, "1 key is blocked")
 
 
 def test_a_stop_holds_nothing_back() -> None:
