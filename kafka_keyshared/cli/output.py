@@ -69,10 +69,22 @@ def write_table(
 
 
 def start_logging() -> None:
-    """Send this package's log to standard error, one line each."""
+    """Send this package's log to standard error, one line each.
+
+    That is whatever ``sys.stderr`` is when a line is written: while a live line is shown, it goes
+    above that.
+    """
     import logging
 
-    handler = logging.StreamHandler(sys.stderr)
+    class ToStandardError(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                sys.stderr.write(self.format(record) + "\n")
+                sys.stderr.flush()
+            except Exception:  # noqa: BLE001 - as every handler of the standard library
+                self.handleError(record)
+
+    handler = ToStandardError()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("kafka_keyshared")
     logger.addHandler(handler)

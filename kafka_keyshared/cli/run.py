@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings, load_object
@@ -35,6 +36,7 @@ def run_verb(arguments: RunArguments) -> int:
     start_logging()
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
+    live, shown = live_on_terminal()
     if isinstance(target, KeyShared):
         refuse_flags_beside_app(arguments)
         app = target
@@ -47,14 +49,15 @@ def run_verb(arguments: RunArguments) -> int:
             )
     else:
         layers = layer(arguments)
-        app = build(layers)
+        app = build(layers, live)
         app.handler(target)
     try:
         require_broker(app.conf)
     except ConfigError as error:
         raise layers.told(error) from error
     try:
-        return app.run()
+        with shown:
+            return app.run()
     except KafkaException as error:
         if error.args[0].code() == KafkaError._INVALID_ARG:
             raise refused(error) from error
@@ -125,10 +128,10 @@ def missing(layers: Layers) -> list[Fault]:
     ]
 
 
-def build(layers: Layers) -> KeyShared:
+def build(layers: Layers, live: Live | None = None) -> KeyShared:
     """Return the app with these settings; raise :class:`ConfigError` for what is missing."""
     refuse(missing(layers))
-    status = StatusLine(from_start=starts_at_beginning(layers.conf))
+    status = StatusLine(from_start=starts_at_beginning(layers.conf), live=live)
     try:
         return KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
     except ConfigError as error:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.loop import Loop
@@ -15,6 +16,8 @@ log = log_of("kafka_keyshared.status")
 
 LOOK_EVERY = 0.25
 LINE_EVERY = 5.0
+DRAW_EVERY = 0.5
+RATE_EVERY = 1.0
 SAME_EVERY = 60.0
 """Seconds between two lines that say the same."""
 
@@ -73,19 +76,26 @@ class StatusLine:
     """A hook for every step of the loop: one line every few seconds, and one on catching up.
 
     While nothing changes there is one line a minute, as long as anything is not settled, and none
-    when all is. The lag is what Kafka's own tools call so: the end of
-    the log less the committed position, over the partitions that are assigned. ``from_start`` says
-    where a partition without a committed position is read from.
+    when all is. Where a ``live`` line is shown it says that instead, and lines are written for
+    catching up alone.
+
+    The lag is what Kafka's own tools call so: the end of the log less the committed position, over
+    the partitions that are assigned. ``from_start`` says where a partition without a committed
+    position is read from.
     """
 
     def __init__(
         self,
         *,
         from_start: bool,
+        live: Live | None = None,
         say: Callable[[str], None] = log.info,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._from_start = from_start
+        self._live = live
+        # When the rate of the live line was last taken, of how many settled records, and the rate.
+        self._rated = clock(), 0, 0.0
         self._say = say
         self._clock = clock
         self._look_at = 0.0
@@ -98,27 +108,53 @@ class StatusLine:
         now = self._clock()
         if now < self._look_at:
             return
-        self._look_at = now + LOOK_EVERY
+        self._look_at = now + (LOOK_EVERY if self._live is None else DRAW_EVERY)
         if self._began_at is None:
             self._began_at = now
-        # A stream that trickles catches up after every record: that is worth one line in a while.
-        was_caught_up = self._said is not None and self._said.caught_up
+        if self._live is not None:
+            self._draw(self._live, loop, now)
+        else:
+            self._write(loop, now)
+
+    def _draw(self, live: Live, loop: Loop, now: float) -> None:
+        """Bring the live line up to date; say when everything is done, once in a while."""
+        status = self._progress(loop)
+        live.text = status.line(self._rate(status.settled, now))
+        again = self._was_caught_up() and now - self._said_at < SAME_EVERY
+        if status.caught_up and status != self._said and not again:
+            self._tell(status, now)
+
+    def _write(self, loop: Loop, now: float) -> None:
         waited = now - self._said_at
-        if waited < LINE_EVERY and (was_caught_up or _held(loop)):
+        # A stream that trickles catches up after every record: that is worth one line in a while.
+        if waited < LINE_EVERY and (self._was_caught_up() or _held(loop)):
             return
         status = self._progress(loop)
         if waited < LINE_EVERY and not status.caught_up:
             return
         left = status.held or status.lag
-        if status == self._said and (not left or waited < SAME_EVERY):
-            return
+        if status != self._said or (left and waited >= SAME_EVERY):
+            self._tell(status, now)
+
+    def _was_caught_up(self) -> bool:
+        return self._said is not None and self._said.caught_up
+
+    def _tell(self, status: Progress, now: float) -> None:
         if status.caught_up:
-            line = status.end_line(now - self._began_at)
+            line = status.end_line(now - (self._began_at or now))
         else:
             before = self._said.settled if self._said else 0
-            line = status.line((status.settled - before) / max(waited, LOOK_EVERY))
+            line = status.line((status.settled - before) / max(now - self._said_at, LOOK_EVERY))
         self._said, self._said_at = status, now
         self._say(line)
+
+    def _rate(self, settled: int, now: float) -> float:
+        """Return how many were settled in a second, lately."""
+        since, before, rate = self._rated
+        if now - since >= RATE_EVERY:
+            rate = (settled - before) / (now - since)
+            self._rated = now, settled, rate
+        return rate
 
     def _progress(self, loop: Loop) -> Progress:
         subscriptions = loop.core.subscriptions.values()

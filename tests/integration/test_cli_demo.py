@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +14,7 @@ from kafka_keyshared.demo import run
 from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.run import Demo, count
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from tests.support.cli import KEYSHARED, Running, in_process
+from tests.support.cli import Running, in_process
 
 PART = 20_000
 FAULTS = {
@@ -96,23 +92,10 @@ def test_dead_letters_that_do_not_come_back_are_a_failure(monkeypatch: pytest.Mo
         demo.run()
 
 
-def test_on_a_terminal_there_is_live_progress_and_a_table(tmp_path: Path) -> None:
-    controller, terminal = pty.openpty()
-    transcript = tmp_path / "transcript"
-    with subprocess.Popen(
-        [*KEYSHARED, "demo", "--records", str(PART)],
-        stdin=subprocess.DEVNULL,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
-    ) as process:
-        os.close(terminal)
-        with transcript.open("wb") as file:
-            for piece in iter(lambda: _read(controller), b""):
-                file.write(piece)
-        assert process.wait(60) == 0
-    os.close(controller)
-    shown = transcript.read_text("utf-8")
+def test_on_a_terminal_there_is_live_progress_and_a_table() -> None:
+    with Running.on_terminal("demo", "--records", PART) as demo:
+        assert demo.process.wait(240) == 0
+        shown = demo.whole()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert shown.count("\x1b[2K") > 4, "the progress is drawn over itself"
     assert "a year of flights: 20,000 records" in plain
@@ -121,13 +104,6 @@ def test_on_a_terminal_there_is_live_progress_and_a_table(tmp_path: Path) -> Non
     assert re.search(r"dead letters \S+ 174 of 174", plain)
     assert re.search(r"order_violations\s+│\s+0", plain)
     assert re.search(r"oracle_match\s+│\s+True", plain)
-
-
-def _read(controller: int) -> bytes:
-    try:
-        return os.read(controller, 65_536)
-    except OSError:
-        return b""  # how Linux says that the other side has closed
 
 
 def test_a_demo_that_is_interrupted_judges_nothing() -> None:

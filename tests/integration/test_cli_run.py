@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import urllib.request
@@ -74,6 +75,50 @@ def test_ctrl_c_ends_a_run_cleanly_and_the_next_one_goes_on(
             assert run.end(signal.SIGINT) == 0, run.err
 
 
+FAILING = """\
+def handle(record):
+    print("seen", record.offset())
+    if record.offset() % 3 == 0:
+        raise KeyError("customer_id")
+"""
+
+
+def test_on_a_terminal_a_live_line_stays_below_the_log(
+    embedded_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(FAILING)
+    embedded_cluster.create_topic(topic, 1)
+    _produce(embedded_cluster, topic, 9, partitions=1)
+    arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
+    names = ("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest")
+    with Running.on_terminal(*arguments, *names) as run:
+        run.wait_for("3 keys blocked; 1 partitions, lag 9")
+        assert run.end(signal.SIGINT) == 0
+        shown = run.whole()
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert shown.count("\x1b[2K") > 4, "the line is drawn over itself"
+    assert f"KeyError at {tmp_path}/app.py:4: 'customer_id'" in plain
+    assert "Traceback (most recent call last):\n" in plain
+    assert "\nseen 8\n" in plain, "what the handler prints has lines of its own"
+    assert "stopped in" in plain
+
+
+def test_where_standard_output_is_a_file_what_a_handler_prints_goes_there(
+    embedded_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(FAILING)
+    embedded_cluster.create_topic(topic, 1)
+    _produce(embedded_cluster, topic, 1, partitions=1)
+    arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
+    names = ("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest")
+    out = tmp_path / "out"
+    with out.open("w") as file, Running.on_terminal(*arguments, *names, stdout=file) as run:
+        run.wait_for("1 key blocked; 1 partitions")
+        assert run.end(signal.SIGINT) == 0
+        assert "seen" not in run.whole()
+    assert set(out.read_text().split("\n")) == {"seen 0", ""}
+
+
 def test_a_run_serves_its_metrics_where_it_says(
     real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -97,10 +142,10 @@ def test_a_run_serves_its_metrics_where_it_says(
         assert run.end(signal.SIGTERM) == 0, run.err
 
 
-def _produce(cluster: Cluster, topic: str, count: int) -> None:
+def _produce(cluster: Cluster, topic: str, count: int, partitions: int = 2) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(count):
-        producer.produce(topic, b"value", b"key-%d" % (number % 20), number % 2)
+        producer.produce(topic, b"value", b"key-%d" % (number % 20), number % partitions)
     assert producer.flush(30) == 0
 
 

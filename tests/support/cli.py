@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import pytest
 
 from kafka_keyshared.cli import app
-from tests.support.lines import Lines
+from tests.support.lines import Lines, drawn_on
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
 
@@ -85,6 +86,27 @@ class Running:
         assert self.process.stderr is not None
         self._lines = Lines(self.process.stderr)
 
+    @classmethod
+    def on_terminal(cls, *arguments: object, stdout: IO[str] | None = None) -> Self:
+        """Run a command whose output goes to a terminal; ``err`` is all that is drawn there.
+
+        Its standard output may go elsewhere.
+        """
+        controller, terminal = pty.openpty()
+        size = {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40"}
+        running = cls.__new__(cls)
+        running.process = subprocess.Popen(
+            [*KEYSHARED, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=terminal if stdout is None else stdout,
+            stderr=terminal,
+            text=True,
+            env={**os.environ, **size},
+        )
+        os.close(terminal)
+        running._lines = Lines(drawn_on(controller))
+        return running
+
     def wait_for(self, text: str, timeout: float = 240.0) -> str:
         """Return the first line on standard error with this text in it."""
         found = self._lines.first_with(text, timeout)
@@ -95,6 +117,11 @@ class Running:
     def err(self) -> str:
         """What it wrote to standard error so far."""
         return self._lines.text
+
+    def whole(self, timeout: float = 60.0) -> str:
+        """Wait for the end of what it writes to standard error, and return all of it."""
+        self._lines.join(timeout)
+        return self.err
 
     def end(self, signal_number: int, timeout: float = 60.0) -> int:
         """Send a signal and return the exit status."""

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import IO
+from collections.abc import Iterable, Iterator
+
+
+def drawn_on(terminal: int) -> Iterator[str]:
+    """Yield what is written to a terminal, given its other end, in lines and drawn-over lines.
+
+    It ends, and closes that end, when nobody has the terminal open any more.
+    """
+    left = ""
+    while piece := _read(terminal):
+        *whole, left = (left + piece.decode("utf-8", "replace")).replace("\r", "\n").split("\n")
+        yield from (f"{line}\n" for line in whole if line)
+    os.close(terminal)
+    yield left
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""  # how Linux says that the other side has closed
 
 
 class Lines:
     """Reads a stream in a thread until its end."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: Iterable[str]) -> None:
         self._stream = stream
         self._news = threading.Condition()
         self._lines: list[str] = []

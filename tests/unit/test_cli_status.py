@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kafka_keyshared.cli.status import LINE_EVERY, LOOK_EVERY, SAME_EVERY, StatusLine
+from kafka_keyshared.cli.live import Live
+from kafka_keyshared.cli.status import DRAW_EVERY, LINE_EVERY, LOOK_EVERY, SAME_EVERY, StatusLine
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -42,6 +43,7 @@ class World:
         committed: int | None = 0,
         settings: SubscriptionSettings = SubscriptionSettings(dlq=True),  # noqa: B008 - a value
         heard: bool = True,
+        live: Live | None = None,
     ) -> None:
         letters = Letters(heard=heard)
         self.stage = letters.stage = Stage(settings, publisher=letters)
@@ -54,7 +56,7 @@ class World:
         self.stage.assign(P0, P1)
         self.said: list[str] = []
         self.line = StatusLine(
-            from_start=from_start, say=self.said.append, clock=lambda: self.stage.now
+            from_start=from_start, live=live, say=self.said.append, clock=lambda: self.stage.now
         )
 
     def write(self, count: int) -> None:
@@ -230,3 +232,25 @@ def test_without_a_committed_position_the_start_decides() -> None:
         (line,) = world.after(LINE_EVERY)
         assert line.endswith(end)
         assert line.startswith("caught up") is not from_start
+
+
+def test_a_live_line_is_always_up_to_date_and_lines_are_written_for_catching_up_alone() -> None:
+    live = Live()
+    world = World(live=live)
+    world.write(10)
+    world.work()
+    assert world.after(DRAW_EVERY) == []
+    assert live.text.startswith("settled 10 (")
+    assert live.text.endswith("lag 10")
+    world.commit()
+    (line,) = world.after(DRAW_EVERY)
+    assert line.startswith("caught up after ")
+    world.write(5)
+    world.work()
+    world.commit()
+    assert world.after(LINE_EVERY) == []
+    assert live.text.startswith("settled 15 (1/s)")
+    world.write(1)
+    world.work()
+    world.commit()
+    assert len(world.after(SAME_EVERY)) == 1
