@@ -193,7 +193,9 @@ class Node:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C in a terminal must reach this process only, which then stops the broker.
-                start_new_session=True,
+                # Not a session of its own: Linux schedules each session as one (autogroup), and was
+                # seen to let a broker wait for 15 s beside two busy loops.
+                process_group=0,
             )
         guard.watch(self._process.pid)
 

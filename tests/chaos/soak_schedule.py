@@ -94,6 +94,8 @@ class Scenario:
         strategy = {"eager": "range", "cooperative": "cooperative-sticky"}
         conf: dict[str, Any] = {
             "session.timeout.ms": int(self.session * 1000),
+            # A broker that is only slow must not be taken for one that is away.
+            "socket.timeout.ms": int(self.session * SOCKET_SHARE * 1000),
             # Added partitions are noticed within this.
             "topic.metadata.refresh.interval.ms": 5_000,
         }
@@ -115,6 +117,9 @@ class Scenario:
             "min.insync.replicas": max(1, self.copies - 1),
         }
 
+
+SOCKET_SHARE = 3 / 8
+"""For which part of a session a client waits for an answer."""
 
 MOST_IN_WINDOW = 15.0
 """Seconds of work that a window holds at most: the queue of other partitions' records must not look

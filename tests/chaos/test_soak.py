@@ -15,6 +15,10 @@ from tests.chaos.soak_table import table
 
 FEW = {MAIN: 2_500, BLOCKED: 200}
 
+PATIENT = 20.0
+"""Seconds of a session. A broker that has just been started beside two busy loops may not answer
+for 10 s, and if its clients then connect again and again, for much longer."""
+
 
 @pytest.fixture
 def directory(tmp_path: Path, kafka_parts: None) -> Path:
@@ -23,7 +27,7 @@ def directory(tmp_path: Path, kafka_parts: None) -> Path:
 
 def test_a_short_soak_is_clean(directory: Path) -> None:
     """Somebody joins, somebody stops, somebody is killed, partitions are added, all under load."""
-    scenario = scenario_of(132, 22.0)
+    scenario = replace(scenario_of(132, 22.0), session=PATIENT)
     assert {step.what for step in scenario.steps} == {"start", "stop", "kill", "grow"}
     with RealCluster(settings=scenario.broker_settings()) as cluster:
         evidence = Soak(scenario, cluster, directory, ahead=FEW).run()
@@ -37,7 +41,7 @@ def test_a_short_soak_is_clean(directory: Path) -> None:
 
 def test_a_partition_that_nobody_resumes_is_found(directory: Path) -> None:
     """Planted: the client pauses one partition on its own account, and never says so."""
-    scenario = replace(scenario_of(132, 16.0), steps=[])
+    scenario = replace(scenario_of(132, 16.0), steps=[], session=PATIENT)
     scenario.plans = {name: replace(each, pause=0.002) for name, each in scenario.plans.items()}
     with RealCluster(settings=scenario.broker_settings()) as cluster:
         soak = Soak(scenario, cluster, directory, fault="standing", ahead=FEW, drain_seconds=5.0)
