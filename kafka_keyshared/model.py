@@ -37,9 +37,14 @@ class Record(Protocol):
     def __len__(self) -> int: ...
 
 
+def name_of(record: Record) -> str:
+    """Return the record's topic, partition and offset, as the log names it."""
+    return f"{record.topic()}-{record.partition()}@{record.offset()}"
+
+
 def names_of(records: Iterable[Record]) -> list[str]:
-    """Return the records by topic, partition and offset, as the log names them."""
-    return [f"{each.topic()}-{each.partition()}@{each.offset()}" for each in records]
+    """Return the records as the log names them."""
+    return [name_of(each) for each in records]
 
 
 def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:

@@ -6,12 +6,12 @@ draining, the loop goes on polling, or the group would throw the member out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import TopicPartition, names_of
+from kafka_keyshared.model import Record, TopicPartition, name_of, names_of, some
 from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 
@@ -30,6 +30,12 @@ ASK_WAIT = 0.5
 
 HURRIED_ANSWER_WAIT = 0.5
 """Seconds for the last commit's answer after a second signal and behind the deadline."""
+
+TELL_FIRST = 1.0
+TELL_EVERY = 10.0
+"""Seconds after which a stop says what it waits for, and says it again."""
+
+NAMED_MAX = 5
 
 RETRY_AFTER = 0.05
 """Seconds until the last commit is sent again that failed; twice as long after each failure."""
@@ -105,13 +111,63 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     )
 
 
+class _Talk:
+    """Says now and then what a stop is waiting for, and for how long it will."""
+
+    def __init__(self, loop: Loop, deadline: float) -> None:
+        self._loop = loop
+        self._deadline = deadline
+        self._next = loop.ports.clock() + TELL_FIRST
+
+    def waits_for(self, running: Sequence[Record], dead_letters: int) -> None:
+        """Say so if it is time to; without either, it waits for the last commit's answer."""
+        now = self._loop.ports.clock()
+        if now < self._next:
+            return
+        self._next = now + TELL_EVERY
+        waited = []
+        if running:
+            ages = _ages(self._loop, now)
+            names = some((_told(each, ages) for each in running), NAMED_MAX)
+            waited.append(f"{len(running)} running {_plural('record', len(running))} ({names})")
+        if dead_letters:
+            waited.append(f"{dead_letters} {_plural('dead letter', dead_letters)} on the way")
+        log.info(
+            "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry",
+            max(0.0, self._deadline - now),
+            " and ".join(waited) or "the last commit's answer",
+        )
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _ages(loop: Loop, now: float) -> dict[str, float]:
+    """Return for how long each record has been running, as far as a heartbeat has seen it."""
+    return {
+        name_of(share.came[known.started - 1]): now - known.since
+        for watch in loop.core.watches.values()
+        for share, known in watch.running.items()
+    }
+
+
+def _told(record: Record, ages: Mapping[str, float]) -> str:
+    name, key = name_of(record), record.key()
+    told = "no key" if key is None else f"key {key!r:.80}"
+    since = f", {ages[name]:.0f} s so far" if name in ages else ""
+    return f"{name}, {told}{since}"
+
+
 def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:
     polled = 0.0
+    talk = _Talk(loop, deadline)
     while True:
         running, dead_letters = loop.pending(None)
         now = loop.ports.clock()
         if (not running and not dead_letters) or now >= deadline or hurried():
             return names_of(running), dead_letters
+        talk.waits_for(running, dead_letters)
         loop.serve(BUSY_WAIT)
         if now - polled >= FULL_POLL_EVERY:
             polled = now
@@ -190,10 +246,12 @@ def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[boo
     refused_before = commits.refused_count
     loop.commit(final=True)
     patience = _Patience(loop, deadline, hurried)
+    talk = _Talk(loop, deadline)
     again: float | None = None
     pause = RETRY_AFTER
     while (commits.in_flight or commits.retrying) and not patience.over():
         now = clock()
+        talk.waits_for((), 0)
         _poll(loop, 0.02)
         loop.serve(BUSY_WAIT)
         if not commits.retry_now():

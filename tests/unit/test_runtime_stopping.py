@@ -1,0 +1,89 @@
+"""A stop says what it waits for, and for how long."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.model import Record
+from kafka_keyshared.runtime.client import CommittedOffset
+from kafka_keyshared.runtime.stopping import stop
+from tests.support.ports import Stage
+from tests.support.records import P0, FakeRecord, record
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.client.stored[P0] = CommittedOffset(0, None)
+    made.fill(record(0, "slow"), *(record(offset, f"key-{offset}") for offset in range(1, 10)))
+    made.assign()
+    made.accept()
+    made.step()
+    return made
+
+
+def running_for(stage: Stage, seconds: float) -> FakeRecord:
+    """Somebody runs the first record; the heartbeat has seen it for so long."""
+    item = stage.worker().start()
+    assert isinstance(item, FakeRecord)
+    for _ in range(int(seconds / BEAT_SECONDS)):
+        stage.now += BEAT_SECONDS
+        stage.step()
+    return item
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "stopping:" in each.getMessage()]
+
+
+def test_a_stop_that_waits_names_the_record_its_key_and_how_long(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    running_for(stage, 12.0)
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 25.0, lambda: False)
+    first, second, third = said(caplog)
+    assert first == (
+        "stopping: waiting up to 24 s for 1 running record (orders-0@0, key b'slow', 13 s so far); "
+        "Ctrl-C again to hurry"
+    )
+    assert "up to 14 s" in second
+    assert "up to 4 s" in third
+
+
+def test_a_stop_that_is_soon_over_says_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.work()
+    with caplog.at_level(logging.INFO):
+        assert stop(stage.loop, 25.0, lambda: False).clean
+    assert said(caplog) == []
+
+
+def test_the_key_is_shown_as_it_came(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running_for(stage, 0.0).set_key({"id": 1})
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 5.0, lambda: False)
+    assert "1 running record (orders-0@0, key b'slow'); Ctrl-C" in said(caplog)[0]
+
+
+def test_the_last_commit_is_waited_for_aloud(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.work()
+    stage.step()
+    stage.client.answer = lambda commit: None
+    poll = stage.client.poll
+
+    def slow_poll(timeout: float) -> Record | None:
+        stage.now += timeout
+        return poll(timeout)
+
+    stage.client.poll = slow_poll  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 25.0, lambda: False)
+    assert "up to 24 s for the last commit's answer; Ctrl-C again to hurry" in said(caplog)[0]
+    assert len(said(caplog)) == 3
