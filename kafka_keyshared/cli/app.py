@@ -23,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     # Plain help: the boxes of rich would double the time that --help takes.
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -14,14 +14,17 @@ from typing import Any, TypeAlias, get_type_hints
 
 from kafka_keyshared.cli.options import (
     AppDir,
+    Attempts,
     Bootstrap,
     ClientSettings,
     ConfigFile,
     DeadLetters,
     DeadLettersCreate,
+    FromBeginning,
     Group,
     Handler,
     HttpPort,
+    Poison,
     RunKey,
     RunWorkers,
     Topics,
@@ -40,6 +43,9 @@ class RunArguments:
     key: str | None = None
     dlq: str | None = None
     dlq_create: bool = False
+    attempts: int | None = None
+    poison: str | None = None
+    from_beginning: bool = False
     http_port: int | None = None
     config: Path | None = None
     app_dir: Path = Path()
@@ -54,6 +60,9 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "key": (RunKey, None),
     "dlq": (DeadLetters, None),
     "dlq_create": (DeadLettersCreate, False),
+    "attempts": (Attempts, None),
+    "poison": (Poison, None),
+    "from_beginning": (FromBeginning, False),
     "http_port": (HttpPort, None),
     "config": (ConfigFile, None),
     "app_dir": (AppDir, Path()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,7 +12,10 @@ from kafka_keyshared.cli.output import Output
 JsonFlag = Annotated[bool, typer.Option("--json", help="Short for -o json.")]
 OutputFlag = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
 Bootstrap = Annotated[
-    str | None, typer.Option("-b", "--bootstrap-server", help="Address of a broker, host:port.")
+    str | None,
+    typer.Option(
+        "-b", "--bootstrap-server", metavar="TEXT", help="Address of a broker, host:port."
+    ),
 ]
 ClientSettings = Annotated[
     list[str] | None,
@@ -29,27 +32,59 @@ OptionalHandler = Annotated[
     str | None, typer.Argument(metavar="MODULE:ATTR", help="As for run; may be left out.")
 ]
 Topics = Annotated[
-    list[str] | None, typer.Option("-t", "--topic", help="What to read; repeatable.")
+    list[str] | None,
+    typer.Option("-t", "--topic", metavar="TEXT", help="What to read; repeatable."),
 ]
-Group = Annotated[str | None, typer.Option("-g", "--group", help="The consumer group.")]
+Group = Annotated[
+    str | None, typer.Option("-g", "--group", metavar="TEXT", help="The consumer group.")
+]
 RunKey = Annotated[
     str | None,
     typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME, json:/POINTER."),
 ]
-RunWorkers = Annotated[str | None, typer.Option(help="How many workers: 16 or thread:16.")]
+RunWorkers = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="How many workers: 16 or thread:16.")
+]
 DeadLetters = Annotated[
-    str | None, typer.Option(help="The dead-letter topic; auto means <topic>.dlq.")
+    str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")
 ]
 DeadLettersCreate = Annotated[
     bool, typer.Option("--dlq-create", help="Make the dead-letter topic when it is missing.")
 ]
+FromBeginning = Annotated[
+    bool,
+    typer.Option("--from-beginning", help="Where the group has no position, read all there is."),
+]
+Attempts = Annotated[
+    int | None,
+    typer.Option(metavar="INT", help="How often a record is tried before it counts as poison."),
+]
+Poison = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What becomes of it then: block, drop or dead_letter."),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(help="The least that is worth a line."),
+]
+LogFormat = Annotated[
+    Literal["text", "json"], typer.Option(help="A line for a person, or an object for a collector.")
+]
 HttpPort = Annotated[
     int | None,
-    typer.Option(help="Serve /metrics, /livez and /readyz on 127.0.0.1 there; 0: any port."),
+    typer.Option(
+        metavar="INT", help="Serve /metrics, /livez and /readyz on 127.0.0.1 there; 0: any port."
+    ),
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option(help="A TOML file with the same settings; else $KEYSHARED_CONFIG.")
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="A TOML file with the same settings; else $KEYSHARED_CONFIG, keyshared.toml.",
+    ),
 ]
-AppDir = Annotated[Path, typer.Option(help="First on sys.path.")]
-Workers = Annotated[int, typer.Option(min=1, max=1_000, help="How many workers.")]
-Vnodes = Annotated[int, typer.Option(min=1, max=1_000, help="Points of each worker on the ring.")]
+AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
+Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
+Vnodes = Annotated[
+    int, typer.Option(metavar="INT", min=1, max=1_000, help="Points of each worker on the ring.")
+]

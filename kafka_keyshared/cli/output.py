@@ -68,13 +68,25 @@ def write_table(
     Console(file=sys.stdout).print(table)
 
 
-def start_logging() -> None:
-    """Send this package's log to standard error, one line each.
+def start_logging(level: str = "info", form: str = "text") -> None:
+    """Send this package's log to standard error, one line each, or one JSON object.
 
     That is whatever ``sys.stderr`` is when a line is written: while a live line is shown, it goes
     above that.
     """
     import logging
+
+    class Objects(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            told = {
+                "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "message": record.getMessage(),
+            }
+            if record.exc_info:
+                told["traceback"] = self.formatException(record.exc_info)
+            return json.dumps(told)
 
     class ToStandardError(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -85,7 +97,8 @@ def start_logging() -> None:
                 self.handleError(record)
 
     handler = ToStandardError()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(Objects() if form == "json" else lines)
     logger = logging.getLogger("kafka_keyshared")
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level.upper())

@@ -11,7 +11,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.reach import require_broker
-from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.config import (
     Fault,
@@ -31,9 +31,13 @@ from kafka_keyshared.runtime.service import Hooks, KeyShared
 log = log_of("kafka_keyshared.cli")
 
 
-def run_verb(arguments: RunArguments) -> int:
+START = "auto.offset.reset"
+EARLIEST = "earliest"
+
+
+def run_verb(arguments: RunArguments, log_level: str = "info", log_format: str = "text") -> int:
     """Build the app and run it in this thread."""
-    start_logging()
+    start_logging(log_level, log_format)
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     live, shown = live_on_terminal()
@@ -49,6 +53,8 @@ def run_verb(arguments: RunArguments) -> int:
             )
     else:
         layers = layer(arguments)
+        if arguments.config is None and (here := file_here()) is not None:
+            log.info("settings of %s, which is in this folder", here)
         app = build(layers, live)
         app.handler(target)
     try:
@@ -74,6 +80,9 @@ def refuse_flags_beside_app(arguments: RunArguments) -> None:
         "--key": arguments.key,
         "--dlq": arguments.dlq,
         "--dlq-create": arguments.dlq_create,
+        "--attempts": arguments.attempts,
+        "--poison": arguments.poison,
+        "--from-beginning": arguments.from_beginning,
         "--config": arguments.config,
         "-X": arguments.client,
         "--http-port": None if arguments.http_port is None else str(arguments.http_port),
@@ -95,10 +104,18 @@ def gather(arguments: RunArguments) -> Layers:
         "key": (arguments.key, "--key"),
         "dlq": (arguments.dlq, "--dlq"),
         "dlq_create": (arguments.dlq_create or None, "--dlq-create"),
+        "retry.attempts": (arguments.attempts, "--attempts"),
+        "poison": (arguments.poison, "--poison"),
         "http_port": (arguments.http_port, "--http-port"),
     }
-    flags = from_flags(given, client_settings(arguments.client))
-    return merge([*sources(arguments.config), flags])
+    client = client_settings(arguments.client)
+    flags = [from_flags(given, client)]
+    if arguments.from_beginning:
+        if client.get(START, EARLIEST) != EARLIEST:
+            raise ConfigError(f"--from-beginning and -X {START}={client[START]}: give one of them")
+        flags.append(from_flags({}, {START: EARLIEST}, "--from-beginning"))
+    path = arguments.config or file_here()
+    return merge([*sources(path), *flags])
 
 
 def layer(arguments: RunArguments) -> Layers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from traceback import TracebackException
 from typing import Any
 
 from kafka_keyshared.cli.output import write_note
+from kafka_keyshared.config.environment import config_file
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.runtime.failure import text_of
 from kafka_keyshared.runtime.importing import importing
@@ -36,6 +38,12 @@ def client_settings(pairs: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"-X {shown}: give KEY=VALUE, such as -X security.protocol=SSL")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def file_here() -> Path | None:
+    """Return the settings file of this folder, if the environment names no other."""
+    here = Path("keyshared.toml")
+    return here if config_file(os.environ) is None and here.is_file() else None
 
 
 def typed_key(text: str) -> bytes:

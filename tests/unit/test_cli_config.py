@@ -272,6 +272,7 @@ def test_check_refuses_what_a_run_would(
     arguments: tuple[str, ...],
     said: str,
 ) -> None:
+    Path("keyshared.toml").unlink()
     ended = in_process(capsys, "config", "check", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert said in ended.err

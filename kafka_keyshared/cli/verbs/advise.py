@@ -23,12 +23,15 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: Topics = None,
     group: Annotated[
-        str | None, typer.Option("-g", "--group", help="Whose lag to reckon with; not joined.")
+        str | None,
+        typer.Option("-g", "--group", metavar="TEXT", help="Whose lag to reckon with; not joined."),
     ] = None,
     ms_per_record: Annotated[
-        float, typer.Option(help="How long your handler takes for a record.")
+        float, typer.Option(metavar="FLOAT", help="How long your handler takes for a record.")
     ] = 5.0,
-    seconds: Annotated[float, typer.Option(help="How long to read at most.")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="FLOAT", help="How long to read at most.")
+    ] = 30.0,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -54,7 +57,9 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
 def init(
     directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Made when missing.")] = Path(),
     bootstrap_server: Bootstrap = None,
-    topic: Annotated[str, typer.Option("-t", "--topic", help="What it reads.")] = "orders",
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TEXT", help="What it reads.")
+    ] = "orders",
     group: Group = None,
 ) -> int:
     """Write a handler, its configuration and a test of it that passes."""

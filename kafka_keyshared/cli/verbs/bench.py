@@ -18,6 +18,13 @@ class KeyPlace(StrEnum):
     HEADER = "header"
 
 
+Records = Annotated[int, typer.Option(metavar="INT", help="Records of a run.")]
+Partitions = Annotated[int, typer.Option(metavar="INT", help="Of the topic that is measured.")]
+Keys = Annotated[int, typer.Option(metavar="INT", help="Distinct keys.")]
+ValueBytes = Annotated[int, typer.Option(metavar="INT", help="Size of a value.")]
+BenchWorkers = Annotated[str, typer.Option(metavar="TEXT", help="As for run.")]
+Repeat = Annotated[int, typer.Option(metavar="INT", help="Pairs of runs, in turn.")]
+
 verbs = typer.Typer(
     help="Measure this package beside the bare consume loop.",
     no_args_is_help=True,
@@ -28,15 +35,21 @@ verbs = typer.Typer(
 @verbs.command("noop")
 def bench_noop(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    records: int = 2_000_000,
-    partitions: int = 8,
-    keys: int = 10_000,
-    value_bytes: int = 100,
-    workers: str = "thread:8",
-    repeat: int = 9,
-    null_share: Annotated[float, typer.Option(help="Part of the records without a key.")] = 0.0,
-    fail_every: Annotated[int, typer.Option(help="One record in so many fails once.")] = 0,
-    max_leases_per_key: Annotated[int | None, typer.Option(help="1, or no limit.")] = None,
+    records: Records = 2_000_000,
+    partitions: Partitions = 8,
+    keys: Keys = 10_000,
+    value_bytes: ValueBytes = 100,
+    workers: BenchWorkers = "thread:8",
+    repeat: Repeat = 9,
+    null_share: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Part of the records without a key.")
+    ] = 0.0,
+    fail_every: Annotated[
+        int, typer.Option(metavar="INT", help="One record in so many fails once.")
+    ] = 0,
+    max_leases_per_key: Annotated[
+        int | None, typer.Option(metavar="INT", help="1, or no limit.")
+    ] = None,
     key: Annotated[
         KeyPlace, typer.Option(help="Where the key is: the record's own, or a header.")
     ] = KeyPlace.RECORD,
@@ -69,15 +82,23 @@ def bench_noop(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("latency")
 def bench_latency(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    rate: Annotated[int, typer.Option(help="Records per second, sent by the clock.")] = 5_000,
-    seconds: Annotated[float, typer.Option(help="How long each run lasts.")] = 20.0,
-    warmup: Annotated[float, typer.Option(help="Its first seconds, not counted.")] = 3.0,
-    repeat: Annotated[int, typer.Option(help="Pairs of runs.")] = 9,
-    partitions: int = 8,
-    keys: int = 10_000,
-    value_bytes: int = 100,
-    workers: str = "thread:8",
-    handler_ms: Annotated[float, typer.Option(help="What the handler sleeps.")] = 0.0,
+    rate: Annotated[
+        int, typer.Option(metavar="INT", help="Records per second, sent by the clock.")
+    ] = 5_000,
+    seconds: Annotated[
+        float, typer.Option(metavar="FLOAT", help="How long each run lasts.")
+    ] = 20.0,
+    warmup: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Its first seconds, not counted.")
+    ] = 3.0,
+    repeat: Annotated[int, typer.Option(metavar="INT", help="Pairs of runs.")] = 9,
+    partitions: Partitions = 8,
+    keys: Keys = 10_000,
+    value_bytes: ValueBytes = 100,
+    workers: BenchWorkers = "thread:8",
+    handler_ms: Annotated[
+        float, typer.Option(metavar="FLOAT", help="What the handler sleeps.")
+    ] = 0.0,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -102,10 +123,10 @@ def bench_latency(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("memory")
 def bench_memory(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    keys: Annotated[int, typer.Option(help="One record for each.")] = 10_000_000,
-    partitions: int = 8,
-    value_bytes: int = 100,
-    workers: str = "thread:8",
+    keys: Annotated[int, typer.Option(metavar="INT", help="One record for each.")] = 10_000_000,
+    partitions: Partitions = 8,
+    value_bytes: ValueBytes = 100,
+    workers: BenchWorkers = "thread:8",
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -120,8 +141,8 @@ def bench_memory(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("idle")
 def bench_idle(
     bootstrap_server: Bootstrap = None,
-    seconds: Annotated[float, typer.Option(help="How long they wait.")] = 20.0,
-    workers: str = "thread:8",
+    seconds: Annotated[float, typer.Option(metavar="FLOAT", help="How long they wait.")] = 20.0,
+    workers: BenchWorkers = "thread:8",
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:

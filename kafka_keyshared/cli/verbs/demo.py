@@ -20,8 +20,8 @@ def demo(
     context: typer.Context,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
-    sabotage: Annotated[str | None, typer.Option(hidden=True)] = None,
-    records: Annotated[int | None, typer.Option(hidden=True)] = None,
+    sabotage: Annotated[str | None, typer.Option(metavar="TEXT", hidden=True)] = None,
+    records: Annotated[int | None, typer.Option(metavar="INT", hidden=True)] = None,
 ) -> int:
     """Send a year of flights through an embedded cluster and judge what happened.
 
@@ -38,9 +38,11 @@ def demo(
 @verbs.command("load")
 def demo_load(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    topic: Annotated[str, typer.Option("-t", "--topic", help="Made when missing.")] = "flights",
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TEXT", help="Made when missing.")
+    ] = "flights",
     partitions: Annotated[
-        int, typer.Option(min=1, help="Partitions of a topic that is made.")
+        int, typer.Option(metavar="INT", min=1, help="Partitions of a topic that is made.")
     ] = 16,
     x: ClientSettings = None,
     json: JsonFlag = False,

@@ -22,22 +22,36 @@ verbs = typer.Typer(
     rich_markup_mode=None,
 )
 
-DlqTopic = Annotated[str | None, typer.Option("-t", "--topic", help="The dead-letter topic.")]
-SourceTopic = Annotated[str | None, typer.Option(help="Only letters of records of this topic.")]
-SourceGroup = Annotated[str | None, typer.Option(help="Only letters that this group wrote.")]
+DlqTopic = Annotated[
+    str | None, typer.Option("-t", "--topic", metavar="TEXT", help="The dead-letter topic.")
+]
+SourceTopic = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only letters of records of this topic.")
+]
+SourceGroup = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only letters that this group wrote.")
+]
 Error = Annotated[
     str | None, typer.Option(metavar="REGEX", help="Only where TYPE: MESSAGE matches somewhere.")
 ]
-Key = Annotated[str | None, typer.Option(help="Only of this key: text, or bytes as hex:00ff.")]
-Since = Annotated[
-    str | None, typer.Option(help="Only letters written since: 2026-01-31T12:00Z, or 2h ago.")
+Key = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only of this key: text, or bytes as hex:00ff.")
 ]
-Until = Annotated[str | None, typer.Option(help="Only letters written before.")]
-Partition = Annotated[int | None, typer.Option(min=0, help="Only of this partition of the DLQ.")]
-Offset = Annotated[int | None, typer.Option(min=0, help="Only at this offset of the DLQ.")]
-PayloadForm = Annotated[str, typer.Option(help="auto, text, json, avro or hex.")]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Only letters written since: 2026-01-31T12:00Z, or 2h ago."),
+]
+Until = Annotated[str | None, typer.Option(metavar="TEXT", help="Only letters written before.")]
+Partition = Annotated[
+    int | None, typer.Option(metavar="INT", min=0, help="Only of this partition of the DLQ.")
+]
+Offset = Annotated[
+    int | None, typer.Option(metavar="INT", min=0, help="Only at this offset of the DLQ.")
+]
+PayloadForm = Annotated[str, typer.Option(metavar="TEXT", help="auto, text, json, avro or hex.")]
 SchemaFile = Annotated[
-    Path | None, typer.Option(help="The Avro schema of the values, for auto and avro.")
+    Path | None,
+    typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
 ]
 
 
@@ -45,7 +59,9 @@ SchemaFile = Annotated[
 def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: DlqTopic = None,
-    limit: Annotated[int, typer.Option(min=0, max=10_000, help="Newest letters to list.")] = 10,
+    limit: Annotated[
+        int, typer.Option(metavar="INT", min=0, max=10_000, help="Newest letters to list.")
+    ] = 10,
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,
     error: Error = None,
@@ -95,10 +111,11 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
     topic: DlqTopic = None,
     file: Annotated[
-        Path | None, typer.Option(help="Where to; without it, to standard output.")
+        Path | None, typer.Option(metavar="PATH", help="Where to; without it, to standard output.")
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="jsonl, or avro: a file of whole letters.")
+        str,
+        typer.Option("--format", metavar="TEXT", help="jsonl, or avro: a file of whole letters."),
     ] = "jsonl",
     payload: PayloadForm = "auto",
     schema: SchemaFile = None,
@@ -128,25 +145,38 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     topic: DlqTopic = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it, not only say it.")] = False,
     to: Annotated[
-        str | None, typer.Option(help="Another topic than the one each record came from.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Another topic than the one each record came from."),
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Where progress is kept; else TOPIC.replay in this directory."),
+        typer.Option(
+            metavar="PATH", help="Where progress is kept; else TOPIC.replay in this directory."
+        ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Letters a second.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="FLOAT", min=0.001, help="Letters a second.")
+    ] = None,
     max_replays: Annotated[
-        int, typer.Option(min=1, help="Refuse what was replayed so often before.")
+        int, typer.Option(metavar="INT", min=1, help="Refuse what was replayed so often before.")
     ] = 3,
     order: Annotated[
-        str, typer.Option(help="key, or partition: one letter of a source partition at a time.")
+        str,
+        typer.Option(
+            metavar="TEXT", help="key, or partition: one letter of a source partition at a time."
+        ),
     ] = "key",
     partitioner: Annotated[
         str | None,
-        typer.Option(help="Let the key choose the partition: murmur2_random, as Java does, …"),
+        typer.Option(
+            metavar="TEXT", help="Let the key choose the partition: murmur2_random, as Java does, …"
+        ),
     ] = None,
     max_letters: Annotated[
-        int, typer.Option(min=1, help="Refuse to plan more: each takes about 200 bytes of memory.")
+        int,
+        typer.Option(
+            metavar="INT", min=1, help="Refuse to plan more: each takes about 200 bytes of memory."
+        ),
     ] = 1_000_000,
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,

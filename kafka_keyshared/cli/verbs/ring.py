@@ -24,7 +24,9 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     null: Annotated[bool, typer.Option("--null", help="Ask for records without a key.")] = False,
     workers: Workers = 16,
     vnodes: Vnodes = 200,
-    slot_function: Annotated[str, typer.Option(help="mmh3, fnv1a or pulsar.")] = "mmh3",
+    slot_function: Annotated[
+        str, typer.Option(metavar="TEXT", help="mmh3, fnv1a or pulsar.")
+    ] = "mmh3",
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -58,12 +60,21 @@ def ring_show(
 def ring_simulate(  # noqa: PLR0917 - each is an option of the command line
     workers: Workers = 16,
     vnodes: Vnodes = 200,
-    add: Annotated[int, typer.Option(min=0, max=1_000, help="Workers that join.")] = 0,
-    remove: Annotated[
-        int, typer.Option(min=0, max=1_000, help="Workers that leave, the last ones first.")
+    add: Annotated[
+        int, typer.Option(metavar="INT", min=0, max=1_000, help="Workers that join.")
     ] = 0,
-    keys: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many random keys.")] = 1_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same keys.")] = 1,
+    remove: Annotated[
+        int,
+        typer.Option(
+            metavar="INT", min=0, max=1_000, help="Workers that leave, the last ones first."
+        ),
+    ] = 0,
+    keys: Annotated[
+        int, typer.Option(metavar="INT", min=1, max=10_000_000, help="How many random keys.")
+    ] = 1_000,
+    seed: Annotated[
+        int, typer.Option(metavar="INT", help="The same seed gives the same keys.")
+    ] = 1,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:

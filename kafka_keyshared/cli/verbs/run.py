@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
-from kafka_keyshared.cli.options import Handler, JsonFlag, OptionalHandler, OutputFlag
+from kafka_keyshared.cli.options import (
+    Handler,
+    JsonFlag,
+    LogFormat,
+    LogLevel,
+    OptionalHandler,
+    OutputFlag,
+)
 from kafka_keyshared.cli.output import Output
 
 
 @takes_settings(Handler)
-def run_command(arguments: RunArguments) -> int:
+def run_command(
+    arguments: RunArguments, log_level: LogLevel = "info", log_format: LogFormat = "text"
+) -> int:
     """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
     from kafka_keyshared.cli.run import run_verb
 
-    return run_verb(arguments)
+    return run_verb(arguments, log_level, log_format)
 
 
 @takes_settings(OptionalHandler)
