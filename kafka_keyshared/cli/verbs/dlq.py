@@ -16,6 +16,25 @@ from kafka_keyshared.cli.options import (
 )
 from kafka_keyshared.cli.output import Output
 
+ReplayState = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH", help="Where progress is kept; else TOPIC.replay in this directory."
+    ),
+]
+Partitioner = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="Let the key choose the partition: murmur2_random, as Java does, …"
+    ),
+]
+MaxLetters = Annotated[
+    int,
+    typer.Option(
+        metavar="INT", min=1, help="Refuse to plan more: each takes about 200 bytes of memory."
+    ),
+]
+
 verbs = typer.Typer(
     help="Look at dead letters, and replay them.",
     no_args_is_help=True,
@@ -148,12 +167,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
         str | None,
         typer.Option(metavar="TEXT", help="Another topic than the one each record came from."),
     ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="Where progress is kept; else TOPIC.replay in this directory."
-        ),
-    ] = None,
+    state: ReplayState = None,
     rate: Annotated[
         float | None, typer.Option(metavar="FLOAT", min=0.001, help="Letters a second.")
     ] = None,
@@ -166,18 +180,8 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
             metavar="TEXT", help="key, or partition: one letter of a source partition at a time."
         ),
     ] = "key",
-    partitioner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Let the key choose the partition: murmur2_random, as Java does, …"
-        ),
-    ] = None,
-    max_letters: Annotated[
-        int,
-        typer.Option(
-            metavar="INT", min=1, help="Refuse to plan more: each takes about 200 bytes of memory."
-        ),
-    ] = 1_000_000,
+    partitioner: Partitioner = None,
+    max_letters: MaxLetters = 1_000_000,
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,
     error: Error = None,
