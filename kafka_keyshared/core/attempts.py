@@ -8,10 +8,11 @@ while says how many of which kind there were.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kafka_keyshared.core.burst import Burst
 from kafka_keyshared.core.events import Failure, Level, Notice
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.model import TopicPartition
 
 KINDS_MAX = 50
@@ -57,32 +58,37 @@ def traceback_of(failure: Failure) -> str:
     return _printable(f"\nTraceback (most recent call last):\n{failure.stack}{text}")
 
 
-class Attempt(NamedTuple):
-    """A failed attempt, put into words only if it is told: ``str(attempt)`` is its line."""
-
-    partition: TopicPartition
-    offset: int
-    key: bytes | None
-    number: int
-    most: int
-    failure: Failure
-    follows: str
-
-    def __str__(self) -> str:
-        key = "no key" if self.key is None else f"key {self.key!r:.80}"
-        failure = self.failure
-        text = f": {one_line(failure.message)}" if failure.message else ""
-        return (
-            f"{self.partition}@{self.offset} ({key}), attempt {self.number} of {self.most}: "
-            f"{named_kind(kind_of(failure))}{text}; {self.follows}"
-        )
+Attempt: TypeAlias = tuple[
+    TopicPartition, int, bytes | None, int, int, Failure, LaneState, float | None
+]
+"""Where the record stands and its key; the attempt's number and how many there are; how it failed;
+what becomes of its lane, and when it runs again, in seconds."""
 
 
-class Attempts(Burst):
+def _line(attempt: Attempt) -> str:
+    partition, offset, key, number, most, failure, state, delay = attempt
+    follows = _FOLLOWS.get(state, "it is dropped")
+    if delay is not None:
+        follows = f"it runs again in {delay:.3g} s"
+    named = "no key" if key is None else f"key {key!r:.80}"
+    text = f": {one_line(failure.message)}" if failure.message else ""
+    return (
+        f"{partition}@{offset} ({named}), attempt {number} of {most}: "
+        f"{named_kind(kind_of(failure))}{text}; {follows}"
+    )
+
+
+_FOLLOWS = {
+    LaneState.DEAD_LETTERING: "it goes to the dead-letter topic",
+    LaneState.BLOCKED: "its key is blocked",
+}
+
+
+class Attempts(Burst[Attempt]):
     """Failed attempts of a subscription; ``whole``: with the traceback of the first of a kind."""
 
     def __init__(self, level: Level, plural: str, *, whole: bool = True) -> None:
-        super().__init__(level, plural)
+        super().__init__(level, plural, _line)
         self._whole = whole
         self._known: set[Kind] = set()
         self._counts: Counter[Kind] = Counter()
@@ -90,21 +96,24 @@ class Attempts(Burst):
 
     def note(self, attempt: Attempt, now: float) -> list[Notice]:
         """Take a failed attempt; return what is to be told of it at once."""
-        kind = kind_of(attempt.failure)
+        kind = kind_of(attempt[5])
         if kind not in self._known:
             if len(self._known) < KINDS_MAX:
-                self._known.add(kind)
-                text = str(attempt)
-                if len(self._known) == KINDS_MAX:
-                    text += f" (the last of {KINDS_MAX} kinds that are told whole)"
-                if self._whole:
-                    text += traceback_of(attempt.failure)
-                return self.at_once(text, now)
+                return self._first(kind, attempt, now)
             kind = OTHERS
         told = self.add(attempt, now)
         if not told:
             self._counts[kind] += 1
         return told
+
+    def _first(self, kind: Kind, attempt: Attempt, now: float) -> list[Notice]:
+        self._known.add(kind)
+        text = _line(attempt)
+        if len(self._known) == KINDS_MAX:
+            text += f" (the last of {KINDS_MAX} kinds that are told whole)"
+        if self._whole:
+            text += traceback_of(attempt[5])
+        return self.at_once(text, now)
 
     def first_block(self, failure: Failure) -> str:
         """Return the traceback if this kind of failure blocks a key for the first time."""

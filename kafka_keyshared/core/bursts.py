@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.burst import Burst
@@ -19,20 +20,20 @@ class Bursts:
     asked: Attempts = field(
         default_factory=lambda: Attempts(Level.INFO, "attempts asked to be made again", whole=False)
     )
-    dead_letters: Burst = field(
+    dead_letters: Burst[str] = field(
         default_factory=lambda: Burst(Level.WARNING, "records went to the dead-letter topic")
     )
-    refusals: Burst = field(
+    refusals: Burst[str] = field(
         default_factory=lambda: Burst(Level.ERROR, "dead letters were not written")
     )
-    undecodable: Burst = field(
+    undecodable: Burst[str] = field(
         default_factory=lambda: Burst(Level.WARNING, "records had no readable key")
     )
-    unread: Burst = field(
+    unread: Burst[str] = field(
         default_factory=lambda: Burst(Level.ERROR, "times a key could not be read yet")
     )
-    blocks: Burst = field(default_factory=lambda: Burst(Level.ERROR, "keys are blocked"))
-    held_back: Burst = field(
+    blocks: Burst[str] = field(default_factory=lambda: Burst(Level.ERROR, "keys are blocked"))
+    held_back: Burst[str] = field(
         default_factory=lambda: Burst(Level.INFO, "times a partition was held back")
     )
 
@@ -46,7 +47,7 @@ class Bursts:
             burst.interval = 0.0
         return self.due(now)
 
-    def _all(self) -> tuple[Burst, ...]:
+    def _all(self) -> tuple[Burst[Any], ...]:
         return (
             self.attempts,
             self.asked,

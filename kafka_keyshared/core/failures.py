@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core.attempts import Attempt, kind_of, named_kind, one_line
+from kafka_keyshared.core.attempts import kind_of, named_kind, one_line
 from kafka_keyshared.core.events import (
     Command,
     Ended,
@@ -122,23 +122,12 @@ def _told(
 ) -> list[Notice]:
     """Return what the log is to say of a failed attempt whose consequence is decided."""
     asked = failure.outcome is Outcome.RETRY and closed.due is not None
-    follows = "it is dropped"
-    if closed.due is not None:
-        follows = f"it runs again in {closed.due - now:.3g} s"
-    elif closed.state is LaneState.DEAD_LETTERING:
-        follows = "it goes to the dead-letter topic"
-    elif closed.state is LaneState.BLOCKED:
-        follows = "its key is blocked"
-    attempt = Attempt(
-        partition_of(record),
-        record.offset(),
-        closed.key,
-        closed.failures,
-        sub.settings.retry.attempts,
-        failure,
-        follows,
-    )
-    return (sub.bursts.asked if asked else sub.bursts.attempts).note(attempt, now)
+    told = sub.bursts.asked if asked else sub.bursts.attempts
+    most = sub.settings.retry.attempts
+    delay = None if closed.due is None else closed.due - now
+    # A plain tuple, as most are only counted.
+    attempt = closed.partition, record.offset(), closed.key, closed.failures, most, failure
+    return told.note((*attempt, closed.state, delay), now)
 
 
 def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:

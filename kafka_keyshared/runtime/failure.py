@@ -7,6 +7,7 @@ import random
 import time
 import traceback
 from types import FrameType
+from typing import Any
 
 from kafka_keyshared.core.events import Failure, Outcome
 from kafka_keyshared.model import DeadLetter, Retry
@@ -16,6 +17,9 @@ STACK_FRAMES_MAX = 20
 STACK_CHARS_MAX = 8_000
 MESSAGE_CHARS_MAX = 2_000
 CAUSES_MAX = 3
+
+TEXTS_MAX = 2_000
+"""Frames whose text is kept: what fails once mostly fails again, in the same place."""
 
 Frames = list[tuple[FrameType, int]]
 
@@ -53,10 +57,22 @@ def _stack_of(frames: Frames) -> str:
     lines = []
     for frame, number in frames[-STACK_FRAMES_MAX:]:
         code = frame.f_code
-        lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
-        if source := linecache.getline(code.co_filename, number, frame.f_globals).strip():
-            lines.append(f"    {source}\n")
+        place = code.co_filename, number, code.co_name
+        text = _texts.get(place)
+        if text is None:
+            if len(_texts) >= TEXTS_MAX:
+                _texts.clear()
+            _texts[place] = text = _text_at(*place, frame.f_globals)
+        lines.append(text)
     return "".join(lines)[-STACK_CHARS_MAX:]
+
+
+_texts: dict[tuple[str, int, str], str] = {}
+
+
+def _text_at(file: str, number: int, name: str, names: dict[str, Any]) -> str:
+    source = linecache.getline(file, number, names).strip()
+    return f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
 
 
 def _causes_of(error: BaseException) -> str:
