@@ -73,7 +73,8 @@ LogFormat = Annotated[
 HttpPort = Annotated[
     int | None,
     typer.Option(
-        metavar="INT", help="Serve /metrics, /livez and /readyz on 127.0.0.1 there; 0: any port."
+        metavar="INT",
+        help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
     ),
 ]
 ConfigFile = Annotated[

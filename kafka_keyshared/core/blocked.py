@@ -68,20 +68,25 @@ class Blocked:
         """
         if now - self._reminded_at < REMIND_EVERY:
             return []
-        blocked = [each for each in closed if each.state is LaneState.BLOCKED]
-        oldest = heapq.nsmallest(NAMED_MAX, blocked, key=lambda each: each.blocked_at)
+        oldest, count = oldest_blocked(closed)
         if not oldest or now - oldest[0].blocked_at < REMIND_EVERY:
             return []
         self._reminded_at = now
         minutes = (now - oldest[0].blocked_at) / 60
         names = ", ".join(map(_named, oldest))
-        more = f" and {len(blocked) - NAMED_MAX:,} more" if len(blocked) > NAMED_MAX else ""
-        keys = "1 key is" if len(blocked) == 1 else f"{len(blocked):,} keys are"
+        more = f" and {count - NAMED_MAX:,} more" if count > NAMED_MAX else ""
+        keys = "1 key is" if count == 1 else f"{count:,} keys are"
         text = (
             f"{keys} blocked, the oldest for {minutes:.0f} min: {names}{more}. Mend the handler "
             "and restart, or give a dead-letter topic (dlq=True)"
         )
         return [Notice(Level.ERROR, text)]
+
+
+def oldest_blocked(closed: Iterable[ClosedLane]) -> tuple[list[ClosedLane], int]:
+    """Return the lanes that have been blocked for longest, and how many are blocked."""
+    blocked = [each for each in closed if each.state is LaneState.BLOCKED]
+    return heapq.nsmallest(NAMED_MAX, blocked, key=lambda each: each.blocked_at), len(blocked)
 
 
 def _named(closed: ClosedLane) -> str:

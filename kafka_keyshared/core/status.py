@@ -13,15 +13,20 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from kafka_keyshared.core.attempts import kind_of, named_kind, one_line
+from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.heartbeat import Watch
+from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import Histogram
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, partition_of
 
 VERSION = 1
+
+KEY_CHARS = 80
 
 Phase: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
 
@@ -82,12 +87,27 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that is blocked, the record that blocks it, for how long, and why.
+
+    ``key`` is its text, cut, with what is no text as ``\\x…``; None for a record without a key.
+    """
+
+    key: str | None
+    topic: str
+    partition: int
+    offset: int
+    seconds: float
+    attempts: int
+    error: str
+
+
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
     ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
-    the closed ones by state. ``keys`` and ``hottest`` say how many keys have unsettled records, and
-    how many the one with the most has.
+    the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
+    ``hottest`` say how many keys have unsettled records, and how many the one with the most has.
     """
 
     name: str
@@ -103,6 +123,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     stale: int
     lanes: dict[str, int]
     lane_records: int
+    blocked: tuple[BlockedKey, ...] = ()
     keys: int
     hottest: int
     process_seconds: Distribution
@@ -258,11 +279,25 @@ def _subscription(
         stale=counts.stale,
         lanes=dict(Counter(closed.state.value for closed in sub.closed.lanes.values())),
         lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
+        blocked=tuple(_blocked(each, now) for each in oldest_blocked(sub.closed.lanes.values())[0]),
         keys=len(keys),
         hottest=max(keys.values(), default=0),
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
         age_seconds=_distribution(counts.age_seconds),
+    )
+
+
+def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
+    key, last = closed.key, closed.last
+    return BlockedKey(
+        key=None if key is None else key.decode("utf-8", "backslashreplace")[:KEY_CHARS],
+        topic=closed.partition.topic,
+        partition=closed.partition.partition,
+        offset=-1 if closed.head is None else closed.head.offset(),
+        seconds=now - closed.blocked_at,
+        attempts=closed.failures,
+        error="" if last is None else f"{named_kind(kind_of(last))}: {one_line(last.message)}",
     )
 
 

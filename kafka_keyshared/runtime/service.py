@@ -354,7 +354,7 @@ class KeyShared:
         if self.options.http_port is None:
             return
         exposition = Exposition(self.status, partitions=self.options.partition_metrics)
-        probes = Probes(self._board.live, self._board.ready)
+        probes = Probes(self._board.live, self._board.ready, self._board.read)
         server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
         if server.start():
             self.http = server

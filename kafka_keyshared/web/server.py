@@ -1,8 +1,8 @@
-"""``/metrics``, ``/livez`` and ``/readyz`` on a thread of their own.
+"""``/metrics``, ``/livez``, ``/readyz`` and ``/status`` on a thread of their own.
 
 ``/livez`` says whether the control loop still beats; it does not look at lag or at how long a
 handler takes, because a restart helps with neither. ``/readyz`` says whether the group has given
-this member its partitions and it is not on its way out.
+this member its partitions and it is not on its way out. ``/status`` is the status value as JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+import msgspec
+
+from kafka_keyshared.core.status import Status
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.web.metrics import Exposition
 
@@ -32,6 +35,7 @@ class Probes(NamedTuple):
 
     live: Callable[[], Health]
     ready: Callable[[], Health]
+    status: Callable[[], Status | None]
 
 
 class HttpServer:
@@ -71,7 +75,7 @@ class HttpServer:
         threading.Thread(
             target=self._server.serve_forever, name="keyshared-http", daemon=True
         ).start()
-        log.info("metrics and health checks at %s (/metrics /livez /readyz)", self.url)
+        log.info("metrics and health checks at %s (/metrics /livez /readyz /status)", self.url)
         return True
 
     def close(self) -> None:
@@ -110,10 +114,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._health(self.server.probes.live())
         elif path == "/readyz":
             self._health(self.server.probes.ready())
+        elif path == "/status":
+            self._status()
         else:
-            self._answer(404, b"there are /metrics, /livez and /readyz\n")
+            self._answer(404, b"there are /metrics, /livez, /readyz and /status\n")
 
     do_HEAD = do_GET  # noqa: N815 - as above
+
+    def _status(self) -> None:
+        status = self.server.probes.status()
+        if status is None:
+            self._answer(503, b"it has only just begun: no status yet\n")
+        else:
+            self._answer(200, msgspec.json.encode(status), "application/json")
 
     def _health(self, health: Health) -> None:
         self._answer(200 if health.ok else 503, f"{health.reason}\n".encode())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.core.status import Status
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.runtime.observe import SILENT_MAX, Board
 from kafka_keyshared.web.families import FAMILIES
@@ -123,6 +126,42 @@ def test_the_metrics_of_a_run_tell_what_happened(
     lags = sum(v for (name, _), v in found.items() if name == "keyshared_lag_records")
     assert lags >= 10, "the lag counts from the committed position, over what is settled beyond it"
     assert ("process_resident_memory_bytes", ()) in found
+
+
+def test_the_status_names_the_blocked_key_and_what_blocks_it(
+    app: KeyShared, topic: str, eventually: Eventually
+) -> None:
+    with running(app) as url:
+
+        def blocked() -> Any:
+            code, content_type, text = get(f"{url}/status")
+            if code == 503:  # before the first heartbeat
+                return []
+            assert (code, content_type) == (200, "application/json")
+            return json.loads(text)["subscriptions"][0]["blocked"]
+
+        eventually(lambda: blocked() != [], 60)
+        (found,) = blocked()
+        status = msgspec.json.decode(get(f"{url}/status")[2], type=Status)
+    assert found["topic"] == topic
+    assert found["key"].startswith("key-")
+    assert found["attempts"] == 2
+    assert re.fullmatch(r"\w+ at tests/web/test_server\.py:\d+: .+", found["error"])
+    assert found["seconds"] >= 0
+    assert status.version == 1
+    assert status.phase == "running"
+
+
+def test_before_the_first_heartbeat_there_is_no_status() -> None:
+    board = Board()
+    server = HttpServer(
+        "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
+    )
+    assert server.start()
+    try:
+        assert get(f"{server.url}/status")[0] == 503
+    finally:
+        server.close()
 
 
 def test_every_metric_of_the_table_is_exposed(
@@ -248,11 +287,13 @@ def test_a_taken_port_is_said_and_the_records_are_consumed(
 
 def test_other_paths_are_told_what_there_is() -> None:
     board = Board()
-    server = HttpServer("127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready))
+    server = HttpServer(
+        "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
+    )
     assert server.start()
     try:
         status, _, text = get(f"{server.url}/")
-        assert (status, text) == (404, "there are /metrics, /livez and /readyz\n")
+        assert (status, text) == (404, "there are /metrics, /livez, /readyz and /status\n")
         status, _, text = get(f"{server.url}/metrics?x=1")
         assert status == 200
         assert "keyshared_build_info{" in text, "before the first status there is this at least"
