@@ -9,8 +9,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import MutableMapping
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
+
+CONNECTIONS = frozenset({"FAIL", "REQTMOUT"})
+"""Lines of the Kafka client about requests and connections that came to nothing."""
+
+CLIENT_LINES = 3
+CLIENT_EVERY = 60.0
+"""So many lines of a kind are written in so many seconds."""
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
@@ -33,6 +42,44 @@ class Log(logging.LoggerAdapter[logging.Logger]):
             # Where there is no standard error either, nobody can be told.
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 sys.stderr.write(line)
+
+
+class ClientLog:
+    """Where a Kafka client's own lines go: to our log, a few of each kind in a minute.
+
+    A client whose broker is away writes several a second, each with the address of a thread. That
+    it is away is told by :mod:`kafka_keyshared.runtime.outage`, so lines about that are for those
+    who look for them.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._counts: Counter[str] = Counter()
+
+    def log(self, level: int, text: str, *words: object) -> None:
+        """Take a line of the client's; the first of the ``words`` is its kind."""
+        kind = str(words[0]) if words else ""
+        if kind in CONNECTIONS:
+            self._log.debug(text, *words)
+            return
+        now = self._clock()
+        if now - self._since.get(kind, float("-inf")) >= CLIENT_EVERY:
+            left = self._counts[kind] - CLIENT_LINES
+            if left > 0:
+                self._log.log(level, "%s more lines of the Kafka client like this: %s", left, kind)
+            self._since[kind], self._counts[kind] = now, 0
+        self._counts[kind] += 1
+        if self._counts[kind] <= CLIENT_LINES:
+            self._log.log(level, text, *words)
+
+
+def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a client's settings with its lines in our log, where the user wants nothing else."""
+    if "logger" in conf or "debug" in conf:
+        return dict(conf)
+    return {**conf, "logger": ClientLog(log_of("kafka_keyshared.client"))}
 
 
 def _text(msg: object, args: tuple[object, ...]) -> str:

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq import envelope
+from kafka_keyshared.logs import quietly
 
 Form: TypeAlias = Literal["headers", "avro"]
 """How a dead letter says what happened: in headers beside the record, or in an Avro envelope."""
@@ -40,7 +41,7 @@ class _Line:
         self.alone = alone
         self.pending = 0
         self.fatal: KafkaError | None = None
-        self.producer = Producer({**conf, **(_ALONE if alone else {})})
+        self.producer = Producer(quietly({**conf, **(_ALONE if alone else {})}))
 
     def serve(self, act: Callable[[], object]) -> None:
         """Let answers in by ``act``, out of which the client raises what is fatal."""

@@ -41,13 +41,15 @@ class Client(Protocol):
 
     ``halts_out_of_range`` says that the user wants no record skipped in any case
     (``auto.offset.reset=error``); ``starts_at_end`` that a partition without a committed position
-    starts at the end of its log (``latest``). ``last_error`` is what the client told last, '' for
-    nothing.
+    starts at the end of its log (``latest``).
     """
 
     halts_out_of_range: bool
     starts_at_end: bool
-    last_error: str
+
+    @property
+    def last_error(self) -> str:
+        """What the client told last, empty for nothing."""
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group; the callbacks run inside poll, consume and close only."""

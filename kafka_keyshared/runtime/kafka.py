@@ -7,7 +7,6 @@ were already taken off the client's queue), and nothing here commits synchronous
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -25,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import ConfigError, TopicMissingError
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
@@ -37,6 +36,7 @@ from kafka_keyshared.runtime.client import (
     is_cooperative,
     unreachable,
 )
+from kafka_keyshared.runtime.outage import Outages
 from kafka_keyshared.runtime.patterns import is_pattern, matching, visible
 from kafka_keyshared.runtime.shield import hook, in_turn, shielded
 from kafka_keyshared.runtime.statistics import read_statistics
@@ -45,9 +45,6 @@ log = log_of("kafka_keyshared.kafka")
 
 MOVE_TIMEOUT = 1.0
 """Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
-
-SAME_ERROR_EVERY = 10.0
-"""Seconds after which an error of the same name is logged again."""
 
 
 class KafkaClient:
@@ -73,8 +70,7 @@ class KafkaClient:
         self._epochs: dict[TopicPartition, int] = {}
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
-        self._said: dict[str, float] = {}
-        self.last_error = ""
+        self._outages = Outages(self.answers)
         own = dict(conf)
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
@@ -88,13 +84,13 @@ class KafkaClient:
         self._statistics: ClientStatus | None = None
         ours: dict[str, Callable[..., None]] = {
             "on_commit": self._on_commit,
-            "error_cb": self._on_error,
+            "error_cb": self._outages.heard,
             "stats_cb": self._on_statistics,
         }
         # What a callback of the user's wanted to end the program with.
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
-        self.consumer = Consumer(own)
+        self.consumer = Consumer(quietly(own))
         forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
 
@@ -103,6 +99,11 @@ class KafkaClient:
         # Kept, or its destructor would wait for threads that the child does not have.
         self._parents = self.consumer
         self.consumer = cast("Consumer", forks.StaysWithParent(forks.IN_OWNER, lambda: self.ending))
+
+    @property
+    def last_error(self) -> str:
+        """What the client told last."""
+        return self._outages.last_error
 
     # --- before the start ---
 
@@ -174,6 +175,7 @@ class KafkaClient:
 
     def poll(self, timeout: float) -> Record | None:
         """Wait for one message or event."""
+        self._outages.look()
         return self.consumer.poll(timeout)  # type: ignore[return-value]
 
     def consume(self, count: int) -> list[Record]:
@@ -384,12 +386,3 @@ class KafkaClient:
 
     def _on_statistics(self, text: str) -> None:
         self._statistics = read_statistics(text)
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # follows the reason, and is none
-            self.last_error = error.str()
-        # While a broker is away the same words come several times a second.
-        now = time.monotonic()
-        if now - self._said.get(error.name(), float("-inf")) >= SAME_ERROR_EVERY:
-            self._said[error.name()] = now
-            log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.demo.data import CANCELLED, RECORDS
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.cli import Running, as_user, in_process
 
@@ -190,3 +191,26 @@ def test_a_topic_name_that_the_broker_refuses_is_named(
     assert ended.status == 2
     assert "topic 'no good/name' could not be created" in ended.err
     assert ended.out == ""
+
+
+def test_an_outage_is_told_in_a_few_lines_and_when_it_is_over(topic: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("def handle(record):\n    record.value().decode()\n")
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 1)
+        cluster.create_topic(f"{topic}.dlq", 1)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+        for number in range(20):
+            producer.produce(topic, b"\xff" if number == 7 else b"v", b"key-%d" % number)
+        assert producer.flush(30) == 0
+        arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", cluster.bootstrap)
+        names = ("-t", topic, "-g", topic, "--dlq", "auto", "--from-beginning", "--attempts", "1")
+        with Running(*arguments, *names) as run:
+            run.wait_for("caught up")
+            cluster.broker_down()
+            run.wait_for("no broker answers (")
+            cluster.broker_up()
+            run.wait_for("a broker answers again, after ")
+            assert run.end(signal.SIGTERM) == 0, run.err
+    assert "rdkafka#" not in run.err, "no line of the client's own"
+    told = [line for line in run.err.splitlines() if "kafka_keyshared.kafka" in line]
+    assert len(told) <= 4, run.err

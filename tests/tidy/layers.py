@@ -58,6 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.statistics",
         "runtime.patterns",
         "runtime.places",
+        "runtime.outage",
         "runtime.aside",
     ),
     ("config",),

@@ -217,19 +217,11 @@ def test_a_pattern_that_matches_nothing_yet_is_said_and_waited_for(
 # --- what the client says of itself ---
 
 
-def test_the_same_error_is_logged_once_in_a_while_and_the_last_reason_is_kept(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    client, _ = make()
-    away = KafkaError(KafkaError._TRANSPORT, "connection refused")
-    for _ in range(3):
-        client._on_error(away)
-    client._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    client._on_error(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
-    lines = [(each.levelname, each.getMessage()) for each in caplog.records]
-    assert lines == [
-        ("WARNING", "connection refused"),
-        ("WARNING", "1/1 brokers are down"),
-        ("ERROR", "fenced"),
-    ]
+def test_a_poll_looks_after_an_outage_and_the_last_reason_is_kept(make: Make) -> None:
+    client, scripted = make()
+    client._outages.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    client._outages._ask_at = 0.0
+    client.poll(0.0)
+    assert scripted.of("list_topics") == [("orders",)], "it asks whether a broker is back"
+    client._outages.heard(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
     assert client.last_error == "fenced"
