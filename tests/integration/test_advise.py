@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -340,6 +340,18 @@ def test_arrivals_are_told_from_the_ends_when_it_watched_for_long(
     assert found.arrivals[TopicPartition(topic, 0)] == pytest.approx(50, rel=0.25)
 
 
+def await_silence(cluster: Cluster) -> None:
+    """A broker that was told to go goes in a thread of its own, and may answer once more before."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        try:
+            admin.list_topics(timeout=0.5)
+        except KafkaException:
+            return
+    raise AssertionError("the broker still answers")
+
+
 def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
     topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +365,7 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
             def close(self) -> None:
                 super().close()
                 cluster.broker_down()
+                await_silence(cluster)
 
         tally = Last()
         began = time.monotonic()
