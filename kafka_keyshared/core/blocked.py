@@ -31,7 +31,7 @@ class Blocked:
         self.records: Counter[TopicPartition] = Counter()
         # For each partition the lane that grew last, until that is looked at.
         self.grown: dict[TopicPartition, ClosedLane] = {}
-        self._reminded_at = float("-inf")
+        self._remind_at = float("-inf")
 
     def count(self, closed: ClosedLane, partitions: Iterable[TopicPartition]) -> None:
         """Count what a lane has come to hold, if it is blocked."""
@@ -66,13 +66,16 @@ class Blocked:
 
         One that has only just blocked was named when it did.
         """
-        if now - self._reminded_at < REMIND_EVERY:
+        # There may be very many lanes that only wait for a retry.
+        if now < self._remind_at or not self.records:
             return []
         oldest, count = oldest_blocked(closed)
-        if not oldest or now - oldest[0].blocked_at < REMIND_EVERY:
+        since = min((each.blocked_at for each in oldest), default=now)
+        if now - since < REMIND_EVERY:
+            self._remind_at = since + REMIND_EVERY
             return []
-        self._reminded_at = now
-        minutes = (now - oldest[0].blocked_at) / 60
+        self._remind_at = now + REMIND_EVERY
+        minutes = (now - since) / 60
         names = ", ".join(map(_named, oldest))
         more = f" and {count - NAMED_MAX:,} more" if count > NAMED_MAX else ""
         keys = "1 key is" if count == 1 else f"{count:,} keys are"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.blocked import REMIND_EVERY
 from kafka_keyshared.core.burst import INTERVAL
+from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
@@ -91,6 +94,25 @@ def test_blocked_keys_are_named_again_once_a_minute_the_oldest_first() -> None:
     assert "and 3 more. Mend the handler" in line
     harness.beat(int(10 * REMIND_EVERY / 0.5))
     assert len(lines(harness, "keys are blocked, the oldest")) == 11
+
+
+def test_lanes_are_walked_for_it_once_a_minute_and_not_while_none_is_blocked() -> None:
+    walks: list[float] = []
+
+    def lanes(at: float) -> Iterator[ClosedLane]:
+        walks.append(at)
+        yield from harness.sub().closed.lanes.values()
+
+    harness = failing(SubscriptionSettings(), 5)
+    blocked = harness.sub().blocked
+    for at in range(1_000):
+        assert blocked.remind(lanes(at), harness.now + at) == []
+    assert walks == [], "what waits for a retry is no reason to look"
+    harness = failing(SubscriptionSettings(retry=ONCE), 5)
+    blocked = harness.sub().blocked
+    told = [at for at in range(600) if blocked.remind(lanes(at), harness.now + at)]
+    assert told == [60 * minute for minute in range(1, 10)]
+    assert len(walks) <= len(told) + 1
 
 
 def test_a_key_that_has_just_blocked_is_not_named_twice_and_one_that_is_gone_no_more() -> None:
