@@ -61,6 +61,8 @@ class ClientLog:
     def log(self, level: int, text: str, *words: object) -> None:
         """Take a line of the client's; the first of the ``words`` is its kind."""
         kind = str(words[0]) if words else ""
+        # What is an error for whoever reads this, the package tells in its own words.
+        level = min(level, logging.WARNING)
         if kind in CONNECTIONS:
             self._log.debug(text, *words)
             return

@@ -126,7 +126,10 @@ def test_of_the_clients_own_lines_a_few_of_each_kind_are_written_in_a_minute(
         log.log(30, "%s [%s] %s", "GETPID", "rdkafka#producer-1", "another kind")
         now[0] = CLIENT_EVERY
         log.log(30, "%s [%s] %s", "SESSTMOUT", "rdkafka#consumer-1", "a minute later")
-    said = lines(caplog)
+        log.log(40, "%s [%s] %s", "FATAL", "rdkafka#producer-1", "what the package tells itself")
+    *records, fatal = caplog.records
+    assert fatal.levelno == logging.WARNING
+    said = [each.getMessage() for each in records]
     assert said[:CLIENT_LINES] == [
         f"SESSTMOUT [rdkafka#consumer-1] line {number}" for number in range(CLIENT_LINES)
     ]
