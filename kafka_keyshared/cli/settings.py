@@ -14,9 +14,7 @@ from traceback import TracebackException
 from typing import Any
 
 from kafka_keyshared.cli.output import write_note
-from kafka_keyshared.config.environment import config_file
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.runtime.failure import text_of
 from kafka_keyshared.runtime.importing import importing
 from kafka_keyshared.runtime.places import is_users
 
@@ -42,6 +40,8 @@ def client_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 def file_here() -> Path | None:
     """Return the settings file of this folder, if the environment names no other."""
+    from kafka_keyshared.config.environment import config_file
+
     here = Path("keyshared.toml")
     return here if config_file(os.environ) is None and here.is_file() else None
 
@@ -139,6 +139,8 @@ def _load_file(place: str, spec: str) -> Any:
 
 
 def _named(error: BaseException) -> str:
+    from kafka_keyshared.runtime.failure import text_of
+
     return f"{type(error).__name__}: {text_of(error)}"
 
 

@@ -39,7 +39,10 @@ class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     attempts: Annotated[
         Annotated[int, Meta(ge=1)],
-        Meta(description="How often a record is tried, the first time included."),
+        Meta(
+            description="How often a record is tried, the first time included.",
+            extra={"flag": "--attempts"},
+        ),
     ] = 5
     backoff: Annotated[
         Annotated[float, Meta(ge=0, le=_WEEK)],
@@ -100,7 +103,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         PoisonPolicy | None,
         Meta(
             description="What becomes of a record whose attempts are used up. Not set: "
-            "dead_letter with a dead-letter topic, block without."
+            "dead_letter with a dead-letter topic, block without.",
+            extra={"flag": "--poison"},
         ),
     ] = None
     retry: Annotated[RetryOptions, Meta(description="When a failed record runs again.")] = (

@@ -16,7 +16,11 @@ def test_every_option_is_in_the_table_of_its_verb() -> None:
     verbs = cli_page.verbs()
     shown = cli_page.table(verbs["run"])
     assert {"run", "doctor", "demo", "demo load", "ring where"} <= set(verbs)
-    for option in ("`MODULE:ATTR` | required", "`-b`, `--bootstrap-server`", "`-X` `KEY=VALUE`"):
+    for option in (
+        "`MODULE:ATTR` | required",
+        "`-b`, `--bootstrap-server` `TEXT`",
+        "`-X` `KEY=VALUE`",
+    ):
         assert f"| {option} |" in shown
     assert "| `-o`, `--output` | `table` | How to print the result. One of `table`, `json`, " in (
         cli_page.table(verbs["doctor"])
@@ -38,7 +42,7 @@ def test_a_verb_without_a_place_gets_one() -> None:
     verbs = {"ring show": cli_page.verbs()["ring show"]}
     text = cli_page.updated("# Page\n", verbs)
     assert "## ring show\n\nShow each worker's part of the 65,536 slots.\n" in text
-    assert "| `--vnodes` | `200` |" in text
+    assert "| `--vnodes` `INT` | `200` |" in text
 
 
 def test_the_place_of_a_verb_that_is_gone_is_named() -> None:

@@ -118,7 +118,8 @@ def test_every_flag_of_the_page_is_one_of_run_and_no_other_says_a_setting() -> N
     options = {name for each in cli_page.verbs()["run"].params for name in each.opts}
     named = {field.flag for field in fields().values() if field.flag is not None}
     assert named <= options
-    others = {"--app-dir", "--config", "--help", "handler"}
+    others = {"--app-dir", "--config", "--help", "handler", "--log-level", "--log-format"}
+    others.add("--from-beginning")  # the client's setting by a name of ours
     both = {"--bootstrap-server": "-b", "--topic": "-t", "--group": "-g"}
     assert {both.get(name, name) for name in options} - others == named
 
