@@ -203,7 +203,8 @@ def test_what_is_set_aside_of_the_old_epoch_is_dropped_and_of_the_new_one_kept()
     worker.start()
     worker.finish(ERROR)
     worker.step()  # 1 is set aside; none of it has been reported yet
-    harness.revoke(P0, commit=False)
+    harness.tell(ev.Revoking([P0]))
+    harness.tell(ev.Forget([P0], lost=True))
     harness.assign(P0)
     harness.fetch(record(0), record(1))
     assert harness.work() == [0, 1]
