@@ -96,7 +96,14 @@ class Attempts(Burst[Attempt]):
 
     def note(self, attempt: Attempt, now: float) -> list[Notice]:
         """Take a failed attempt; return what is to be told of it at once."""
-        kind = kind_of(attempt[5])
+        failure = attempt[5]
+        kind = failure.error_type, failure.place
+        if self._count and kind in self._counts:
+            # So it goes for nearly all where many fail.
+            self._counts[kind] += 1
+            self._count += 1
+            self._last = attempt
+            return []
         if kind not in self._known:
             if len(self._known) < KINDS_MAX:
                 return self._first(kind, attempt, now)

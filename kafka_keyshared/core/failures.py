@@ -123,11 +123,18 @@ def _told(
     """Return what the log is to say of a failed attempt whose consequence is decided."""
     asked = failure.outcome is Outcome.RETRY and closed.due is not None
     told = sub.bursts.asked if asked else sub.bursts.attempts
-    most = sub.settings.retry.attempts
-    delay = None if closed.due is None else closed.due - now
     # A plain tuple, as most are only counted.
-    attempt = closed.partition, record.offset(), closed.key, closed.failures, most, failure
-    return told.note((*attempt, closed.state, delay), now)
+    attempt = (
+        closed.partition,
+        record.offset(),
+        closed.key,
+        closed.failures,
+        sub.settings.retry.attempts,
+        failure,
+        closed.state,
+        None if closed.due is None else closed.due - now,
+    )
+    return told.note(attempt, now)
 
 
 def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
