@@ -47,6 +47,16 @@ def names_of(records: Iterable[Record]) -> list[str]:
     return [name_of(each) for each in records]
 
 
+def named_key(key: object) -> str:
+    """Return a key in words, cut; None for a record without one."""
+    return "no key" if key is None else f"key {key!r:.80}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
 def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:
     """Return the first few names, and how many there are beyond."""
     every = [str(each) for each in names]

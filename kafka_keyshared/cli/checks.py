@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude, counted
+from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.config import starts_at_beginning
-from kafka_keyshared.model import some
+from kafka_keyshared.model import counted, some
 from kafka_keyshared.runtime.patterns import BadPatternError, is_pattern, matching
 
 METADATA_BYTES = 4_096

@@ -12,9 +12,8 @@ from kafka_keyshared.cli.findings import (
     Kind,
     Status,
     conclude,
-    counted,
 )
-from kafka_keyshared.model import some
+from kafka_keyshared.model import counted, some
 
 _YES = ("true", "1", "t")
 

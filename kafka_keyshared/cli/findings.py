@@ -123,8 +123,3 @@ def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
 def is_healthy(checks: Iterable[Check]) -> bool:
     """Say whether no check failed."""
     return all(check.status is not Status.FAIL for check in checks)
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -53,8 +53,6 @@ def run_verb(arguments: RunArguments, log_level: str = "info", log_format: str =
             )
     else:
         layers = layer(arguments)
-        if arguments.config is None and (here := file_here()) is not None:
-            log.info("settings of %s, which is in this folder", here)
         app = build(layers, live)
         app.handler(target)
     try:
@@ -114,7 +112,9 @@ def gather(arguments: RunArguments) -> Layers:
         if client.get(START, EARLIEST) != EARLIEST:
             raise ConfigError(f"--from-beginning and -X {START}={client[START]}: give one of them")
         flags.append(from_flags({}, {START: EARLIEST}, "--from-beginning"))
-    path = arguments.config or file_here()
+    path = arguments.config
+    if path is None and (path := file_here()) is not None:
+        log.info("settings of %s, which is in this folder", path)
     return merge([*sources(path), *flags])
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import counted
 from kafka_keyshared.runtime.loop import Loop
 
 log = log_of("kafka_keyshared.status")
@@ -53,14 +54,14 @@ class Progress(NamedTuple):
         ]
         if self.held:
             parts.append(f"{self.held:,} held")
-        for count, one, many in (
-            (self.running, "record running", "records running"),
-            (self.retrying, "key waiting for a retry", "keys waiting for a retry"),
-            (self.writing, "dead letter on its way", "dead letters on their way"),
-            (self.blocked, "key blocked", "keys blocked"),
+        for count, what, how in (
+            (self.running, "record", "running"),
+            (self.retrying, "key", "waiting for a retry"),
+            (self.writing, "dead letter", f"on {'its' if self.writing == 1 else 'their'} way"),
+            (self.blocked, "key", "blocked"),
         ):
             if count:
-                parts.append(f"{count:,} {one if count == 1 else many}")
+                parts.append(f"{counted(count, what)} {how}")
         return f"{', '.join(parts)}; {self.partitions} partitions, lag {lag}"
 
     def end_line(self, seconds: float) -> str:

@@ -11,7 +11,7 @@ from kafka_keyshared.core import failures
 from kafka_keyshared.core.events import Command
 from kafka_keyshared.core.pressure import Pressure, Reason
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record, partition_of
+from kafka_keyshared.model import Record, name_of
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, where the key function does not say."""
@@ -63,6 +63,6 @@ def read_again(
 def _told(record: Record, cause: Exception, after: float) -> str:
     why = cause.__cause__ or cause
     return (
-        f"the key of {partition_of(record)}@{record.offset()} cannot be read yet: "
+        f"the key of {name_of(record)} cannot be read yet: "
         f"{type(why).__name__}: {why}; its partition waits, next try in {after:.1f} s"
     )

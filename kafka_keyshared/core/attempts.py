@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kafka_keyshared.core.burst import Burst
 from kafka_keyshared.core.events import Failure, Level, Notice
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, named_key
 
 KINDS_MAX = 50
 """Kinds that are told whole and counted apart. A program may make up error types as it goes."""
@@ -50,6 +50,11 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 
 
+def in_short(failure: Failure) -> str:
+    """Return how and where it failed, and what the error says, in one line."""
+    return f"{named_kind(kind_of(failure))}: {one_line(failure.message)}"
+
+
 def traceback_of(failure: Failure) -> str:
     """Return the lines that follow a line about the failure; none where there is nothing to see."""
     if not failure.place:
@@ -70,10 +75,9 @@ def _line(attempt: Attempt) -> str:
     follows = _FOLLOWS.get(state, "it is dropped")
     if delay is not None:
         follows = f"it runs again in {delay:.3g} s"
-    named = "no key" if key is None else f"key {key!r:.80}"
     text = f": {one_line(failure.message)}" if failure.message else ""
     return (
-        f"{partition}@{offset} ({named}), attempt {number} of {most}: "
+        f"{partition}@{offset} ({named_key(key)}), attempt {number} of {most}: "
         f"{named_kind(kind_of(failure))}{text}; {follows}"
     )
 
@@ -138,6 +142,7 @@ class Attempts(Burst[Attempt]):
         return told
 
     def _more(self) -> str:
-        kinds = [f"{named_kind(each)} {n:,}" for each, n in self._counts.most_common(NAMED_MAX)]
-        left = self._counts.total() - sum(n for _, n in self._counts.most_common(NAMED_MAX))
+        most = self._counts.most_common(NAMED_MAX)
+        kinds = [f"{named_kind(each)} {n:,}" for each, n in most]
+        left = self._counts.total() - sum(n for _, n in most)
         return f" ({', '.join([*kinds, f'others {left:,}'] if left else kinds)})"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core.attempts import kind_of, named_kind, one_line
+from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.events import (
     Command,
     Ended,
@@ -37,7 +37,7 @@ from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, partition_of
+from kafka_keyshared.model import Record, name_of, partition_of
 
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
@@ -96,8 +96,7 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
     closed = sub.closed.get(lane) or _close(sub, lane, record)
     if closed.head is not record:
         raise InvariantError(
-            f"{partition_of(record)}@{record.offset()} failed while its lane {lane} is closed by "
-            "another record"
+            f"{name_of(record)} failed while its lane {lane} is closed by another record"
         )
     closed.attempt = None
     tried = failure.outcome is not Outcome.GIVEN_BACK
@@ -166,7 +165,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     record, reason = refused
     policy = sub.settings.when_undecodable()
     sub.counts.processed.add(record.topic(), "undecodable")
-    where = f"{partition_of(record)}@{record.offset()}"
+    where = name_of(record)
     if policy == "null_key":
         return [*sub.bursts.undecodable.add(f"{where} counts as without a key: {reason}", now)]
     if policy == "drop":
@@ -199,9 +198,7 @@ def set_aside(sub: Subscription, report: SetAside) -> None:
     lane = sub.keys.lane(record)
     closed = sub.closed.get(lane)
     if closed is None:
-        raise InvariantError(
-            f"{partition_of(record)}@{record.offset()} was set aside although its lane is open"
-        )
+        raise InvariantError(f"{name_of(record)} was set aside although its lane is open")
     closed.aside.append(record)
     sub.count_blocked(closed, (record,))
 
@@ -236,7 +233,7 @@ def dead_lettered(
     if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
         return []  # forgotten with its partition: the record runs again at its next owner
     sub.counts.letters.add(head.topic(), "acknowledged" if error is None else "failed")
-    where = f"{partition_of(head)}@{head.offset()}"
+    where = name_of(head)
     if error is None:
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), "dead_lettered")
@@ -328,7 +325,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     )
     return [
         *sub.bursts.blocks.add(
-            f"key {closed.key!r:.80} is blocked at {partition_of(head)}@{head.offset()}: {why} "
+            f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
             f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
             f"dead-letter topic (dlq=True){sub.bursts.attempts.first_block(last)}",
             now,
@@ -339,7 +336,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
 def _failures(closed: ClosedLane) -> str:
     """Return in words how often the lane's head failed, and how at last."""
     last = closed.last
-    error = "" if last is None else f", last: {named_kind(kind_of(last))}: {one_line(last.message)}"
+    error = "" if last is None else f", last: {in_short(last)}"
     return f"{closed.failures} attempts{error}"
 
 

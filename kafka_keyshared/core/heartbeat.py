@@ -23,7 +23,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record, partition_of
+from kafka_keyshared.model import Record, name_of
 
 BEAT_SECONDS = 0.5
 EVICT_AFTER = 6
@@ -84,7 +84,7 @@ def ack_timeouts(
 
 
 def _where(record: Record) -> str:
-    return f"{partition_of(record)}@{record.offset()} (key {record.key()!r:.80})"
+    return f"{name_of(record)} (key {record.key()!r:.80})"
 
 
 def _judge_age(

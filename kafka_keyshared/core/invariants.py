@@ -14,7 +14,7 @@ from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
 
 
 def check_subscription(
@@ -62,12 +62,10 @@ def _assigned(
     for record in waiting:
         state = partitions.get(partition_of(record))
         if state is None:
-            raise InvariantError(
-                f"{sub.name}: {partition_of(record)}@{record.offset()} is held without assignment"
-            )
+            raise InvariantError(f"{sub.name}: {name_of(record)} is held without assignment")
         if state.received_end is not None and record.offset() >= state.received_end:
             raise InvariantError(
-                f"{sub.name}: {partition_of(record)}@{record.offset()} is held, but the received "
+                f"{sub.name}: {name_of(record)} is held, but the received "
                 f"end is {state.received_end}"
             )
 
@@ -78,8 +76,7 @@ def _keys_known(sub: Subscription) -> None:
     for record in sub.held():
         if id(record) not in unrouted and not sub.keys.knows(record):
             raise InvariantError(
-                f"{sub.name}: {partition_of(record)}@{record.offset()} is held and its key is not "
-                "known any more"
+                f"{sub.name}: {name_of(record)} is held and its key is not known any more"
             )
 
 

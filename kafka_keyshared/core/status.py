@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kafka_keyshared.core.attempts import kind_of, named_kind, one_line
+from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import Slice
@@ -297,7 +297,7 @@ def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
         offset=-1 if closed.head is None else closed.head.offset(),
         seconds=now - closed.blocked_at,
         attempts=closed.failures,
-        error="" if last is None else f"{named_kind(kind_of(last))}: {one_line(last.message)}",
+        error="" if last is None else in_short(last),
     )
 
 

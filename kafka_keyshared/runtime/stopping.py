@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Record, TopicPartition, name_of, names_of, some
+from kafka_keyshared.model import (
+    Record,
+    TopicPartition,
+    counted,
+    name_of,
+    named_key,
+    names_of,
+    some,
+)
 from kafka_keyshared.runtime.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.runtime.room import FULL_POLL_EVERY
 
@@ -129,18 +137,14 @@ class _Talk:
         if running:
             ages = _ages(self._loop, now)
             names = some((_told(each, ages) for each in running), NAMED_MAX)
-            waited.append(f"{len(running)} running {_plural('record', len(running))} ({names})")
+            waited.append(f"{counted(len(running), 'running record')} ({names})")
         if dead_letters:
-            waited.append(f"{dead_letters} {_plural('dead letter', dead_letters)} on the way")
+            waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
         log.info(
             "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry",
             max(0.0, self._deadline - now),
             " and ".join(waited) or "the last commit's answer",
         )
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _ages(loop: Loop, now: float) -> dict[str, float]:
@@ -153,10 +157,9 @@ def _ages(loop: Loop, now: float) -> dict[str, float]:
 
 
 def _told(record: Record, ages: Mapping[str, float]) -> str:
-    name, key = name_of(record), record.key()
-    told = "no key" if key is None else f"key {key!r:.80}"
+    name = name_of(record)
     since = f", {ages[name]:.0f} s so far" if name in ages else ""
-    return f"{name}, {told}{since}"
+    return f"{name}, {named_key(record.key())}{since}"
 
 
 def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:
