@@ -7,7 +7,7 @@ examples/before do the same orders, give each a GROUP and an OUT of its own.
 
 import os
 import signal
-import threading
+import sys
 import time
 
 from kafka_keyshared import Consumer, split
@@ -50,14 +50,11 @@ def main():
         }
     )
     consumer.subscribe([os.environ["TOPIC"]])
-    with open(os.environ["OUT"], "a") as out, split(consumer, 16) as members:
-        threads = [threading.Thread(target=loop, args=(member, out)) for member in members]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with open(os.environ["OUT"], "a") as out:
+        status = split(consumer, 16).run(lambda member: loop(member, out))
     consumer.close()
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -102,13 +102,14 @@ def _judge_age(
         return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason)]
     if age >= settings.warn_after and not known.warned:
         known.warned = True
-        return [
-            Notice(
-                Level.WARNING,
+        if settings.individually:
+            text = f"{worker} has had {_where(record)} for {age:.0f} s, unsettled; its key waits"
+        else:
+            text = (
                 f"{_where(record)} has been running on {worker} for {age:.0f} s; its key and the "
-                "others of that worker wait",
+                "others of that worker wait"
             )
-        ]
+        return [Notice(Level.WARNING, text)]
     return []
 
 

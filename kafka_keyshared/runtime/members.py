@@ -14,7 +14,7 @@ from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Retry
-from kafka_keyshared.runtime.pull import Cell
+from kafka_keyshared.runtime.cell import Cell
 
 log = log_of("kafka_keyshared.pool")
 

@@ -22,6 +22,8 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime import forks, garbage
 from kafka_keyshared.runtime.aside import Aside
+from kafka_keyshared.runtime.banner import banner
+from kafka_keyshared.runtime.cell import Cell
 from kafka_keyshared.runtime.consumer import Callback, Subscribed
 from kafka_keyshared.runtime.decoding import Deserializer, decoding
 from kafka_keyshared.runtime.ending import Ending
@@ -35,7 +37,7 @@ from kafka_keyshared.runtime.observe import MAX_POLL_INTERVAL_MS, Board, Observe
 from kafka_keyshared.runtime.patterns import topics_meant
 from kafka_keyshared.runtime.pool import Pool
 from kafka_keyshared.runtime.ports import Mail, Ports
-from kafka_keyshared.runtime.pull import Cell, PullPool
+from kafka_keyshared.runtime.pull import PullPool
 from kafka_keyshared.runtime.rebalance import Rebalancer
 from kafka_keyshared.runtime.signals import stop_signals
 from kafka_keyshared.runtime.stopping import StopReport
@@ -48,7 +50,6 @@ log = log_of("kafka_keyshared")
 
 H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0
-WORKERS_ARE = {"thread": "threads", "pull": "members", "split": "members"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +241,8 @@ class KeyShared:
 
     def banner(self) -> str:
         """Return one line that says what runs."""
-        options = self.options
-        dlq = ", ".join(sorted({options.dlq_topic(topic) for topic in self.topics}))
-        return (
-            f"group {self.conf['group.id']} · topics {', '.join(self.topics)} · "
-            f"{len(self.subscription.workers)} {WORKERS_ARE[options.pool]} · "
-            f"order per key and {options.order_scope} · "
-            f"commit every {options.commit_interval:g} s · "
-            f"{options.retry.attempts} attempts, then {self.subscription.poison}"
-            + (f" to {dlq}" if self.subscription.dlq else "")
-        )
+        group = str(self.conf["group.id"])
+        return banner(group, self.topics, self.options, self.subscription)
 
     def run(self) -> int:
         """Run until stopped (SIGTERM, SIGINT or :meth:`stop`); return the exit status.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, Unpack, overload
 
 import confluent_kafka
@@ -22,8 +23,9 @@ from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime import forks
+from kafka_keyshared.runtime.cell import Cell
 from kafka_keyshared.runtime.importing import refuse_while_imported
-from kafka_keyshared.runtime.pull import Cell
+from kafka_keyshared.runtime.loops import Loops
 from kafka_keyshared.runtime.service import KeyShared
 
 log = log_of("kafka_keyshared.split")
@@ -45,12 +47,14 @@ class SplitMember:
         self._cell = cell
         self._fate = fate
         self._auto_ack = auto_ack
+        self._told_to_end = False
 
     def poll(self, timeout: float | None = None) -> Message | None:
         """Return the next record, or None after ``timeout`` seconds (None or below 0: no end).
 
         Raises :class:`KeySharedError` when the instance behind the members has failed. After the
-        end of a clean stop it returns None at once.
+        end of a clean stop it returns None at once. In a loop of :meth:`Split.run` that is to end,
+        it returns None once, and raises :class:`KeyboardInterrupt` if it is called again.
         """
         found = self._take(1, timeout)
         return found[0] if found else None
@@ -67,9 +71,17 @@ class SplitMember:
             self.commit()
         waits = None if timeout is None or timeout < 0 else timeout
         shares = self._cell.take(count, waits)
-        if not shares and self._cell.over and (error := self._fate(waits)) is not None:
+        if self._cell.dismissed and not shares:
+            self._end_loop()
+        elif not shares and self._cell.over and (error := self._fate(waits)) is not None:
             raise KeySharedError(f"{self.name}: the instance has failed: {error}") from error
         return [share.records[0] for share in shares]  # type: ignore[misc]
+
+    def _end_loop(self) -> None:
+        """Leave a loop that looks at a flag the time to end by it; end any other as Ctrl-C does."""
+        if self._told_to_end:
+            raise KeyboardInterrupt
+        self._told_to_end = True
 
     def commit(
         self,
@@ -162,6 +174,7 @@ class Split(Sequence[SplitMember]):
         self._ended = threading.Event()
         self._cells = [app.join_cell(name) for name in worker_names(members)]
         self._members = [SplitMember(cell, self._fate, auto_ack=auto_ack) for cell in self._cells]
+        self._loops: Loops | None = None
         self._thread = threading.Thread(target=self._run, name="keyshared-owner", daemon=True)
         self._thread.start()
         forks.watch(self)
@@ -183,6 +196,40 @@ class Split(Sequence[SplitMember]):
             for cell in self._cells:
                 cell.end()
             self._ended.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the instance behind the members has ended."""
+        return self._ended.is_set()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the instance has failed with."""
+        return self._error
+
+    def run(self, loop: Callable[[SplitMember], object]) -> int:
+        """Run ``loop(member)`` for each member, on threads of their own; return the exit status.
+
+        It ends when every loop has returned, at SIGTERM and SIGINT, or when one of them raises:
+        that exception comes out of here, so that the program ends as it did with one loop. Each
+        time the others get up to the stop timeout to settle what they have in hand; then what is
+        settled is committed and the group is left. Loops are ended in their next ``poll``, which
+        returns None and then raises :class:`KeyboardInterrupt`, as Ctrl-C does in a plain loop.
+
+        0: everything received was settled and committed, or handed back. 1: see
+        :meth:`KeyShared.run`, or a loop did not end. Raises :class:`ConfigError` the second time.
+        """
+        if self._loops is not None:
+            raise ConfigError("run(): the members of a split consumer run once; split another one")
+        pairs = zip(self._cells, self._members, strict=True)
+        work = {cell: partial(loop, member) for cell, member in pairs}
+        self._loops = Loops(work, self)
+        return self._loops.run()
+
+    def stop(self) -> float:
+        """Ask for the stop, from any thread; return how many seconds it has. Again: hurry."""
+        self.app.stop()
+        return self.app.options.stop_timeout
 
     def _fate(self, timeout: float | None) -> BaseException | None:
         """Wait for the end of the instance, which members notice first, and return its error."""
@@ -213,6 +260,10 @@ class Split(Sequence[SplitMember]):
         for cell in self._cells:
             cell.leave()
         self.app.stop()
+        return self.result(timeout)
+
+    def result(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status, or raise what the instance failed with."""
         self._thread.join(timeout)
         if self._error is not None:
             raise self._error
@@ -246,8 +297,8 @@ def split(
 
     Example::
 
-        with split(consumer, 16) as members:
-            threads = [Thread(target=my_loop, args=(member,)) for member in members]
+        if __name__ == "__main__":
+            sys.exit(split(consumer, 16).run(my_loop))
     """
     refuse_while_imported("split()")
     if members < 1:

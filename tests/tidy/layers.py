@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("testing", "demo", "bench", "advise"),
     (ROOT_PART,),
     ("sim", "runtime.split", "runtime.reader"),
-    ("runtime.service",),
+    ("runtime.service", "runtime.loops"),
     ("runtime.ending",),
     ("runtime.rebalance", "runtime.stopping", "runtime.observe", "runtime.members"),
     (
@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.pull",
         "runtime.decoding",
     ),
-    ("runtime.watchdog", "runtime.ports"),
+    ("runtime.watchdog", "runtime.ports", "runtime.cell", "runtime.banner"),
     ("runtime.seeking",),
     (
         "runtime.kafka",

@@ -44,6 +44,15 @@ def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker_once() -> 
     assert "orders-0@0 (key b'k') has been running on worker-0 for 30 s" in notice.text
 
 
+def test_a_member_is_not_said_to_run_what_it_has_not_settled() -> None:
+    """It may have lost it: its thread may have ended."""
+    harness = running(SubscriptionSettings(individually=True), 0)
+    harness.beat(90)
+    (notice,) = harness.notices
+    name = "orders-0@0 (key b'k')"
+    assert notice.text == f"worker-0 has had {name} for 30 s, unsettled; its key waits"
+
+
 def test_a_record_that_was_named_is_named_again_when_it_ends_with_its_time() -> None:
     harness = running(SubscriptionSettings(), 0, 1)
     harness.beat(90)

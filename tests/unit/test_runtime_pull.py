@@ -13,9 +13,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
 from kafka_keyshared.core.events import Ended, Failed, Outcome, Report, SetAside, Slice
 from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.runtime.cell import Cell
 from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.members import PullMember
-from kafka_keyshared.runtime.pull import Cell, PullPool
+from kafka_keyshared.runtime.pull import PullPool
 from kafka_keyshared.runtime.split import SplitMember
 from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
 
@@ -528,7 +529,7 @@ def test_a_member_of_an_app_has_a_record_for_its_ack_timeout(
     monkeypatch: pytest.MonkeyPatch, workers: str, given: dict[str, Any], seconds: float
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("kafka_keyshared.runtime.pull.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("kafka_keyshared.runtime.cell.time.monotonic", lambda: now[0])
     app = KeyShared(CONF, ["orders"], workers=workers, **given)
     pool = app._pull
     assert pool is not None

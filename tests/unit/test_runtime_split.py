@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import ConfigError, Consumer, KeyShared, KeySharedError, split
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record
 from kafka_keyshared.runtime import split as module
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.split import Split, SplitMember
@@ -172,6 +178,285 @@ def test_an_instance_that_does_not_even_start_lets_no_member_wait(broker: Offlin
         members[0].poll(WAIT)
     with pytest.raises(ConfigError):
         members.close(WAIT)
+
+
+# --- run(): the loops on threads of their own ---
+
+
+def looping(*records: Record, members: int = 2, **options: Any) -> tuple[OfflineBroker, Split]:
+    broker = OfflineBroker(*records)
+    return broker, divided(broker, members, **options)
+
+
+def sends(number: int) -> None:
+    """Send a signal to this process, whose main thread waits in run()."""
+    os.kill(os.getpid(), number)
+
+
+ORDERS = [record(offset, f"key-{offset}") for offset in range(40)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_loops_that_know_nothing_of_it_once_their_record_is_done(
+    number: int,
+) -> None:
+    broker, members = looping(*ORDERS)
+    done: list[int | None] = []
+    left: list[str] = []
+
+    def loop(consumer: SplitMember) -> None:
+        try:
+            while True:
+                message = consumer.poll(WAIT)
+                if message is None:
+                    continue
+                if message.offset() == 0:
+                    sends(number)
+                done.append(message.offset())
+                consumer.commit(message)
+        finally:
+            left.append(consumer.name)
+
+    assert members.run(loop) == 0
+    assert 0 in done
+    assert sorted(left) == ["worker-0", "worker-1"]
+    assert broker.closed == 1
+    assert max(broker.positions()) >= 1, "the record in hand was done and is committed"
+
+
+def test_a_loop_that_looks_at_a_flag_ends_by_it() -> None:
+    _, members = looping(*ORDERS)
+    stopping = threading.Event()
+    ends: list[str] = []
+
+    def loop(consumer: SplitMember) -> None:
+        while not stopping.is_set():
+            message = consumer.poll(WAIT)
+            if message is not None:
+                consumer.commit(message)
+                if message.offset() == 0:
+                    sends(signal.SIGTERM)
+        ends.append("by itself")
+
+    before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    try:
+        assert members.run(loop) == 0
+        assert callable(signal.getsignal(signal.SIGTERM)), "the program's own is back"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ends == ["by itself", "by itself"]
+
+
+def test_a_handler_of_the_programs_that_exits_does_not_cut_the_stop_short() -> None:
+    broker, members = looping(*ORDERS)
+
+    def exits(*_: object) -> None:
+        sys.exit(7)
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            message = consumer.poll(WAIT)
+            if message is not None:
+                if message.offset() == 0:
+                    sends(signal.SIGTERM)
+                consumer.commit(message)
+
+    before = signal.signal(signal.SIGTERM, exits)
+    try:
+        assert members.run(loop) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert broker.closed == 1
+
+
+def test_what_one_loop_raises_ends_the_program_as_it_did(caplog: pytest.LogCaptureFixture) -> None:
+    broker, members = looping(*ORDERS)
+    settled: list[int | None] = []
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            message = consumer.poll(WAIT)
+            if message is None:
+                continue
+            if message.offset() == 3:
+                raise KeyError("customer_id")
+            settled.append(message.offset())
+            consumer.commit(message)
+
+    with caplog.at_level("INFO"), pytest.raises(KeyError, match="customer_id") as raised:
+        members.run(loop)
+    assert any(entry.name == "loop" for entry in raised.traceback), "the loop's own line is there"
+    assert 3 not in settled
+    assert max(broker.positions(), default=0) <= 3, "the record is not committed"
+    assert broker.closed == 1, "the group is left"
+    assert "its loop has failed, so the program stops: KeyError at" in caplog.text
+    assert "received and not settled, so it runs at the next start: orders-0@3" in caplog.text
+
+
+def test_a_record_that_a_loop_fails_on_runs_nowhere_else() -> None:
+    runs = 0
+    _, members = looping(*(record(offset, "key") for offset in range(40)), members=3)
+
+    def loop(consumer: SplitMember) -> None:
+        nonlocal runs
+        while True:
+            message = consumer.poll(WAIT)
+            if message is not None:
+                runs += 1
+                raise RuntimeError("a decline")
+
+    with pytest.raises(RuntimeError, match="a decline"):
+        members.run(loop)
+    assert runs == 1
+
+
+def test_a_loop_that_exits_ends_the_program_with_its_status() -> None:
+    _, members = looping(*ORDERS)
+
+    def loop(consumer: SplitMember) -> None:
+        while consumer.poll(WAIT) is None:
+            continue
+        sys.exit(3)
+
+    with pytest.raises(SystemExit) as raised:
+        members.run(loop)
+    assert raised.value.code == 3
+
+
+def test_loops_that_return_hand_their_keys_to_the_others_until_the_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker, members = looping(*ORDERS, members=3)
+    seen: set[int | None] = set()
+
+    def loop(consumer: SplitMember) -> None:
+        if consumer.name == "worker-1":
+            return
+        while len(seen) < 40:
+            message = consumer.poll(0.05)
+            if message is not None:
+                consumer.commit(message)
+                seen.add(message.offset())
+
+    with caplog.at_level("INFO"):
+        assert members.run(loop) == 0
+    assert len(seen) == 40
+    assert max(broker.positions()) == 40
+    assert "worker-1 has left; its keys go to the others" in caplog.text
+
+
+def test_an_instance_that_fails_ends_the_loops_and_is_raised_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def breaks(loop: Loop) -> None:
+        if loop.core.outstanding():
+            raise InvariantError("planted")
+
+    failing = OfflineBroker(*ORDERS, stepped=breaks)
+    members = divided(failing, 2)
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            consumer.poll(WAIT)
+
+    with pytest.raises(InvariantError, match="planted"):
+        members.run(loop)
+    assert "its loop has failed" not in caplog.text
+
+
+def test_a_loop_that_swallows_every_error_does_not_keep_a_failed_instance() -> None:
+    def breaks(loop: Loop) -> None:
+        if loop.core.outstanding():
+            raise InvariantError("planted")
+
+    members = divided(OfflineBroker(*ORDERS, stepped=breaks), 1)
+    swallowed: list[KeySharedError] = []
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            try:
+                consumer.poll(WAIT)
+            except KeySharedError as error:
+                swallowed.append(error)
+
+    with pytest.raises(InvariantError, match="planted"):
+        members.run(loop)
+
+
+def test_a_stop_asked_for_elsewhere_ends_the_loops_too() -> None:
+    broker, members = looping(*ORDERS)
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            message = consumer.poll(WAIT)
+            if message is not None:
+                consumer.commit(message)
+                members.app.stop()
+
+    assert members.run(loop) == 0
+    assert broker.closed == 1
+
+
+def test_a_loop_that_does_not_come_back_is_named_and_left_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, members = looping(*ORDERS, members=1, stop_timeout=0.5)
+    hangs = threading.Event()
+
+    def loop(consumer: SplitMember) -> None:
+        while consumer.poll(WAIT) is None:
+            continue
+        sends(signal.SIGTERM)
+        hangs.wait(WAIT)
+
+    try:
+        assert members.run(loop) == 1
+    finally:
+        hangs.set()
+    assert "loops still running at exit: worker-0" in caplog.text
+
+
+def test_members_run_once() -> None:
+    _, members = looping(*ORDERS)
+    assert members.run(lambda consumer: None) == 0
+    with pytest.raises(ConfigError, match="run once"):
+        members.run(lambda consumer: None)
+
+
+def test_a_thread_that_ends_with_a_record_in_hand_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The keys of its member stand still: nobody else may have them while it may still settle."""
+    said = threading.Event()
+
+    class Hears(logging.Handler):
+        def emit(self, entry: logging.LogRecord) -> None:
+            if "left unsettled" in entry.getMessage():
+                said.set()
+
+    members = divided(OfflineBroker(*ORDERS), 1)
+    hears = Hears()
+    logging.getLogger("kafka_keyshared").addHandler(hears)
+    try:
+        thread = threading.Thread(target=members[0].poll, args=(WAIT,), name="billing-3")
+        thread.start()
+        thread.join()
+        assert said.wait(WAIT)
+    finally:
+        logging.getLogger("kafka_keyshared").removeHandler(hears)
+        members.close(WAIT)
+    (line,) = [each for each in caplog.messages if "left unsettled" in each]
+    assert line.startswith(
+        "worker-0: the thread that polled it (billing-3) has ended and left unsettled orders-0@0; "
+    )
+
+
+def test_the_banner_of_a_split_consumer_speaks_of_no_attempts(broker: OfflineBroker) -> None:
+    with divided(broker, 4) as members:
+        assert members.app.banner() == (
+            "group billing · topics orders · 4 members · order per key and topic · "
+            "commit every 0.05 s · the loops say what is done"
+        )
 
 
 # --- split() itself ---
