@@ -21,7 +21,13 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.aside import Aside
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.mailbox import Mailbox
-from kafka_keyshared.runtime.stopping import StopReport, stop, unfinished
+from kafka_keyshared.runtime.stopping import (
+    TELL_EVERY,
+    TELL_FIRST,
+    StopReport,
+    stop,
+    unfinished,
+)
 
 log = log_of("kafka_keyshared.stop")
 
@@ -41,6 +47,9 @@ LEAVE_UNHEARD = 2.0
 
 LEAVE_LEAST = 0.3
 """Seconds that ``close()`` gets in any case; with a broker there it takes some milliseconds."""
+
+CALLBACK_SLOW = 5.0
+"""Seconds after which a callback of the user's is named while the instance runs."""
 
 LOOK_AGAIN = 1.0
 """A signal that the system gave to another thread is noticed after so many seconds."""
@@ -68,7 +77,9 @@ class Ending:
         self._began: float | None = None
         self._hurried: float | None = None
         self._leave_by: float | None = None
-        self._calling = 0
+        # The user's callbacks that the owner is in, each with the time when it was called.
+        self._calls: list[tuple[str, float]] = []
+        self._tell_at: float | None = None
         self.asked = 0
         self.given_up = False
         # What the owner has to say so far: its loop, how the stop went, what it failed with.
@@ -129,24 +140,25 @@ class Ending:
     def among(self, users: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """Return the user's callbacks, which have all of the stop timeout, also while leaving."""
 
-        def watched(callback: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
             def call(*arguments: Any) -> None:
-                with self._in_callback():
+                with self._in_callback(name):
                     callback(*arguments)
 
             return call
 
-        return {name: watched(callback) for name, callback in users.items()}
+        return {name: watched(name, callback) for name, callback in users.items()}
 
     @contextmanager
-    def _in_callback(self) -> Iterator[None]:
-        self._calling += 1
+    def _in_callback(self, name: str) -> Iterator[None]:
+        self._calls.append((name, self._clock()))
+        self._bell.put(None)
         try:
             yield
         finally:
             if self._leave_by is not None:
                 self._leave_by = max(self._leave_by, self._clock() + LEAVE_LEAST)
-            self._calling -= 1
+            self._calls.pop()
 
     # --- who waits ---
 
@@ -155,7 +167,7 @@ class Ending:
         if self._began is None:
             return float("inf")
         at = max(self._began, self._started) + self._timeout + GRACE
-        if self._leave_by is not None and not self._calling:
+        if self._leave_by is not None and not self._calls:
             at = min(at, self._leave_by)
         if self._hurried is not None:
             at = min(at, max(self._hurried, self._started) + HURRY)
@@ -197,11 +209,38 @@ class Ending:
             left = self.give_up_at() - self._clock()
             if left <= 0:
                 return False
+            self._tell_call(owner, left)
             try:
                 self._bell.get(timeout=min(left, LOOK_AGAIN))
             except Empty:
                 continue
         return True
+
+    def _tell_call(self, owner: Aside[int], left: float) -> None:
+        """Say now and then which call the owner does not come back from.
+
+        What it waits for while it drains and commits it says itself; in a callback of the user's,
+        and while the client leaves the group, nobody else could.
+        """
+        now = self._clock()
+        stopping = self._began is not None
+        called = self._calls[-1:]  # a copy: the owner may come back just now
+        if not called and self._leave_by is None:
+            self._tell_at = None
+            return
+        if self._tell_at is None:
+            self._tell_at = now + (TELL_FIRST if stopping else CALLBACK_SLOW)
+        if now < self._tell_at:
+            return
+        self._tell_at = now + TELL_EVERY
+        what = "the group to be left"
+        if called:
+            ((name, since),) = called
+            what = f"your {name} callback ({now - since:.0f} s so far, in {owner.where()})"
+        if stopping:
+            log.info("stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", left, what)
+        else:
+            log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
 
     def _tell(self, stuck: str) -> None:
         """Write the final line; ``stuck`` is where the owner was given up on."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
+from queue import Queue
 
 import pytest
 
@@ -250,3 +253,90 @@ def test_what_a_run_failed_with_is_raised_also_when_it_hangs_afterwards(
     owner = hanging(ending, clock, gate, lambda: ending.leaving(ValueError("the reason")))
     with pytest.raises(ValueError, match="the reason"):
         ending.run(owner)
+
+
+# --- what the owner does not come back from ---
+
+
+class Lines(logging.Handler):
+    """What the end of a run says, line by line, as it says it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: Queue[str] = Queue()
+
+    def emit(self, entry: logging.LogRecord) -> None:
+        text = entry.getMessage()
+        if "waiting" in text:  # an instance of another test may still run, and log too
+            self.queue.put(f"{entry.levelname}: {text}")
+
+    def next(self) -> str:
+        return self.queue.get(timeout=ROOM)
+
+
+@pytest.fixture
+def waiting() -> Iterator[Lines]:
+    said = Lines()
+    logger = logging.getLogger("kafka_keyshared.stop")
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(said)
+    yield said
+    logger.removeHandler(said)
+    logger.setLevel(before)
+
+
+def in_callback(ending: Ending, gate: threading.Event) -> Callable[[], int]:
+    def on_revoke() -> None:
+        assert gate.wait(ROOM)
+
+    watched = ending.among({"on_revoke": on_revoke})["on_revoke"]
+
+    def work() -> int:
+        watched()
+        return 0
+
+    return work
+
+
+def test_a_callback_that_hangs_is_named_while_it_hangs(
+    clock: Clock, gate: threading.Event, waiting: Lines
+) -> None:
+    """While nobody asks for a stop as well: nothing else says why everything stands still."""
+    ending = Ending(FOR_EVER, clock)
+    clock.step = 10.0
+    run = Aside(lambda: ending.run(in_callback(ending, gate)), name="run")
+    running = waiting.next()
+    ending.ask()
+    stopping = waiting.next()
+    gate.set()
+    assert run.wait(ROOM)
+    assert run.result() == 0
+    where = r"your on_revoke callback \(\d+ s so far, in on_revoke \(test_runtime_ending.py:\d+\)\)"
+    assert re.fullmatch(
+        f"WARNING: waiting for {where}: nothing is polled or committed meanwhile", running
+    )
+    assert re.fullmatch(
+        f"INFO: stopping: waiting up to inf s for {where}; Ctrl-C again to hurry", stopping
+    )
+
+
+def test_a_group_that_is_not_left_is_said_too(
+    clock: Clock, gate: threading.Event, waiting: Lines
+) -> None:
+    ending = Ending(FOR_EVER, clock)
+    clock.step = 10.0
+
+    def work() -> int:
+        ending.report = report()
+        ending.leaving()
+        assert gate.wait(ROOM)
+        return 0
+
+    run = Aside(lambda: ending.run(work), name="run")
+    assert waiting.next() == (
+        "INFO: stopping: waiting up to inf s for the group to be left; Ctrl-C again to hurry"
+    )
+    gate.set()
+    assert run.wait(ROOM)
+    assert run.result() == 0
