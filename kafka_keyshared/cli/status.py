@@ -164,10 +164,16 @@ class StatusLine:
             closed.state for sub in subscriptions for closed in sub.closed.lanes.values()
         )
         progress = loop.ports.pool.progress()
+        # The core counts a slice as a whole, at its end: of a slow handler that may be minutes.
+        early = sum(
+            max(0, share.ended(progress) - len(share.unsettled))
+            for share in progress
+            if not share.stale
+        )
         return Progress(
-            settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts),
+            settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts) + early,
             dead_lettered=sum(each.dead_lettered for each in counts),
-            held=_held(loop),
+            held=max(0, _held(loop) - early),
             running=sum(unstarted < len(share.records) for share, unstarted in progress.items()),
             retrying=states[LaneState.WAITING],
             writing=states[LaneState.DEAD_LETTERING],

@@ -355,10 +355,15 @@ class Level(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the log: what, which, how long."""
+    """One line for the log: what, which, how long.
+
+    ``running`` is a worker (subscription, index) that is in a handler: where it stands in there
+    belongs behind the text, as far as its pool can see that.
+    """
 
     level: Level
     text: str
+    running: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

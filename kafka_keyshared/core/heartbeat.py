@@ -72,7 +72,7 @@ def ack_timeouts(
             known = RunningSince(started, now)
         seen[share] = known
         record = share.came[started - 1]
-        commands += _judge_age(sub, known, record, worker.name, now - known.since)
+        commands += _judge_age(sub, known, record, worker, now - known.since)
     for share, known in watch.running.items():
         if (known.warned or known.stuck) and seen.get(share) is not known:
             record = share.came[known.started - 1]
@@ -88,29 +88,29 @@ def _where(record: Record) -> str:
 
 
 def _judge_age(
-    sub: Subscription, known: RunningSince, record: Record, worker: str, age: float
+    sub: Subscription, known: RunningSince, record: Record, worker: WorkerLeases, age: float
 ) -> list[Command]:
-    settings = sub.settings
+    settings, place = sub.settings, (sub.name, worker.index)
+    what, who = _where(record), worker.name
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
         known.stuck = True
         sub.counts.stuck += 1
         reason = (
-            f"{_where(record)} has been running on {worker} for {age:.0f} s, past the ack timeout "
-            f"of {settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key "
-            "waits"
+            f"{what} has been running on {who} for {age:.0f} s, past the ack timeout of "
+            f"{settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
         )
-        return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason)]
-    if age >= settings.warn_after and not known.warned:
-        known.warned = True
-        if settings.individually:
-            text = f"{worker} has had {_where(record)} for {age:.0f} s, unsettled; its key waits"
-        else:
-            text = (
-                f"{_where(record)} has been running on {worker} for {age:.0f} s; its key and the "
-                "others of that worker wait"
-            )
-        return [Notice(Level.WARNING, text)]
-    return []
+        return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason, place)]
+    if age < settings.warn_after or known.warned:
+        return []
+    known.warned = True
+    if settings.individually:
+        text = f"{who} has had {what} for {age:.0f} s, unsettled; its key waits"
+    else:
+        text = (
+            f"{what} has been running on {who} for {age:.0f} s; its key and the others of that "
+            "worker wait"
+        )
+    return [Notice(Level.WARNING, text, place)]
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:

@@ -21,6 +21,7 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime.client import EventKind, classify_event, told
 from kafka_keyshared.runtime.holds import Hold, Holds
 from kafka_keyshared.runtime.loopstats import LoopStats
+from kafka_keyshared.runtime.notices import tell
 from kafka_keyshared.runtime.ports import ANSWERS, Ports
 from kafka_keyshared.runtime.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.runtime.seeking import Reseek
@@ -85,7 +86,7 @@ class Loop:
             ev.Resume: lambda _command: self.hold(),
             ev.ReplaceWorker: lambda c: ports.pool.replace(c.subscription, c.worker),
             ev.AbandonWorker: lambda c: ports.pool.abandon(c.subscription, c.worker),
-            ev.Notice: lambda command: log.log(command.level, "%s", command.text),
+            ev.Notice: lambda notice: tell(notice, ports.pool),
             ev.Halt: self._halt,
         }
 

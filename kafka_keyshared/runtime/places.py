@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -32,3 +33,20 @@ def shown(file: str) -> str:
         return file.removeprefix(f"{Path.cwd()}{os.sep}")
     except OSError:  # that folder is gone
         return file
+
+
+def standing(thread: int) -> str:
+    """Return where a thread is: in the user's program, and in which call below that, if in one.
+
+    As ``at app.py:14, in read (ssl.py:1167)``. Nothing when it is in no code of the user's.
+    """
+    frame = innermost = sys._current_frames().get(thread)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or innermost is None:
+        return ""
+    place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+    if frame is innermost:
+        return place
+    below = innermost.f_code
+    return f"{place}, in {below.co_name} ({Path(below.co_filename).name}:{innermost.f_lineno})"

@@ -79,6 +79,9 @@ class Pool(Protocol):
     def left(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good: members that closed."""
 
+    def where(self, subscription: str, worker: int) -> str:
+        """Return where in the user's program a worker stands; nothing where that is not known."""
+
     def tend(self) -> None:
         """Do what is due, at every heartbeat: leases that have lasted too long end."""
 

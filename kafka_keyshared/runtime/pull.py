@@ -91,6 +91,11 @@ class PullPool:
         """Return the members that have left."""
         return [place for place, cell in self.cells.items() if cell.left]
 
+    def where(self, subscription: str, worker: int) -> str:
+        """Return nothing: what a member's code does with a record is not seen from here."""
+        del subscription, worker
+        return ""
+
     def tend(self) -> None:
         """End the leases that have lasted too long, each a failed attempt; name lost members."""
         for cell in self.cells.values():

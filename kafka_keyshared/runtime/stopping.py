@@ -135,8 +135,8 @@ class _Talk:
         self._next = now + TELL_EVERY
         waited = []
         if running:
-            ages = _ages(self._loop, now)
-            names = some((_told(each, ages) for each in running), NAMED_MAX)
+            known = _known(self._loop, now)
+            names = some((_told(each, known) for each in running), NAMED_MAX)
             waited.append(f"{counted(len(running), 'running record')} ({names})")
         if dead_letters:
             waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
@@ -147,19 +147,20 @@ class _Talk:
         )
 
 
-def _ages(loop: Loop, now: float) -> dict[str, float]:
-    """Return for how long each record has been running, as far as a heartbeat has seen it."""
-    return {
-        name_of(share.came[known.started - 1]): now - known.since
-        for watch in loop.core.watches.values()
-        for share, known in watch.running.items()
-    }
+def _known(loop: Loop, now: float) -> dict[str, str]:
+    """Return for how long each record has been running, and where, as far as that was seen."""
+    found = {}
+    for watch in loop.core.watches.values():
+        for share, known in watch.running.items():
+            where = loop.ports.pool.where(share.subscription, share.worker)
+            words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
+            found[name_of(share.came[known.started - 1])] = words
+    return found
 
 
-def _told(record: Record, ages: Mapping[str, float]) -> str:
+def _told(record: Record, known: Mapping[str, str]) -> str:
     name = name_of(record)
-    since = f", {ages[name]:.0f} s so far" if name in ages else ""
-    return f"{name}, {named_key(record.key())}{since}"
+    return ", ".join(filter(None, [name, named_key(record.key()), known.get(name)]))
 
 
 def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:

@@ -32,6 +32,7 @@ from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.handlers import deferred_work
 from kafka_keyshared.runtime.importing import handling
+from kafka_keyshared.runtime.places import standing
 from kafka_keyshared.runtime.pool import STOP, Handover
 
 log = log_of("kafka_keyshared.pool")
@@ -136,6 +137,11 @@ class ThreadPool:
 
     def tend(self) -> None:
         """Nothing is due: a thread cannot be told to end."""
+
+    def where(self, subscription: str, worker: int) -> str:
+        """Return where in the user's program the worker's thread is now."""
+        thread = self.cells[subscription, worker].thread
+        return "" if thread is None or thread.ident is None else standing(thread.ident)
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.

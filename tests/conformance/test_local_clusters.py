@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.errors import ConfigError
@@ -21,6 +21,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.external import external_cluster
 from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.runtime.outsider import NOT_YET
 from tests.support.wire import coordinator
 
 Eventually = Callable[[Callable[[], bool], float], None]
@@ -163,7 +164,19 @@ def test_a_killed_broker_comes_back_with_its_data(
     assert cluster.bootstrap == bootstrap
     assert cluster.pids != [killed]
     with consumer(cluster, topic) as member:
-        (read,) = member.committed([TopicPartition(topic, 0)], timeout=60)
+        read = TopicPartition(topic, 0)
+
+        def answered() -> bool:
+            # A coordinator that has just started may have to read its log first, and says so.
+            nonlocal read
+            try:
+                (read,) = member.committed([TopicPartition(topic, 0)], timeout=60)
+            except KafkaException as refused:
+                assert refused.args[0].code() in NOT_YET, refused
+                return False
+            return True
+
+        eventually(answered, 60)
         assert (read.offset, read.metadata) == (10, "kept")
         member.assign([TopicPartition(topic, number, 0) for number in range(2)])
         received = consume(member, 100, eventually)

@@ -44,7 +44,9 @@ def broker() -> Iterator[RealCluster]:
 
 @pytest.fixture
 def empty_broker(broker: RealCluster) -> RealCluster:
-    """The broker, without what the page before left there."""
+    """The broker, without what the page before left there, and running again if it took it away."""
+    if not broker.pids:
+        broker.restart()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     groups = [each.group_id for each in admin.list_consumer_groups().result(60).valid]
     if groups:
@@ -77,9 +79,17 @@ def test_the_blocks_of_a_page_run(page: str, empty_broker: RealCluster, tmp_path
         empty_broker.create_topic(name, 4)
         write(empty_broker, name, orders(count))
 
+    def broker(what: str) -> None:
+        {"goes": empty_broker.kill, "comes": empty_broker.restart}[what]()
+
     instead = {"localhost:9092": address, "127.0.0.1:9092": address, "8787": str(free_ports(1)[0])}
     with Reader(
-        page, tmp_path, instead=instead, not_run=list(NOT_RUN), make_topic=make_topic
+        page,
+        tmp_path,
+        instead=instead,
+        not_run=list(NOT_RUN),
+        make_topic=make_topic,
+        broker=broker,
     ) as reader:
         reader.read(PAGES[page])
     assert reader.done == len(PAGES[page])
@@ -135,6 +145,7 @@ def fenced(language: str, text: str, note: str = "") -> str:
         (fenced("rust", "fn main() {}"), "a block of rust: nobody checks it"),
         (fenced("", "anything"), "a block of no language"),
         ("<!-- run: topic orders 5 -->\n", "page.md:1: there is no broker"),
+        ("<!-- run: broker goes until away -->\n", "page.md:1: there is no broker"),
     ],
 )
 def test_a_planted_broken_block_is_found(text: str, said: str, tmp_path: Path) -> None:
@@ -189,6 +200,27 @@ def test_blocks_of_a_page_are_one_script_and_share_a_directory(tmp_path: Path) -
     assert reader.left_out == {"make "}
 
 
+def test_what_stays_beside_is_heard_when_the_broker_goes_and_comes(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def broker(what: str) -> None:
+        done.append(what)
+        (tmp_path / what).touch()
+
+    beside = (
+        "trap 'exit 0' INT\necho ready\nuntil test -e goes; do sleep 0.05; done\necho away\n"
+        "until test -e comes; do sleep 0.05; done\necho back\nwhile true; do sleep 0.05; done"
+    )
+    text = (
+        fenced("sh", beside, "beside until ready")
+        + "<!-- run: broker goes until away -->\n<!-- run: broker comes until back -->\n"
+        + fenced("text", "away\nback", "output")
+    )
+    with Reader("page.md", tmp_path, broker=broker) as reader:
+        reader.read(pages.parse(text))
+    assert done == ["goes", "comes"]
+
+
 def test_what_should_stay_and_ends_by_itself_is_found(tmp_path: Path) -> None:
     (item,) = pages.parse(fenced("sh", "echo ready", "until ready"))
     assert isinstance(item, Block)
@@ -217,6 +249,8 @@ def test_what_stays_beside_is_stopped_at_the_end_of_the_page(tmp_path: Path) -> 
         ("<!-- run: exit 3 -->\n<!-- run: exit 2 -->\n```sh\n```\n", "two notes"),
         ("prose <!-- run: exit 3 -->\n", "alone on its line"),
         ("<!-- run: python -->\n", "has lines of its own"),
+        ("<!-- run: broker falls until away -->\n", "broker goes until what"),
+        ("<!-- run: broker goes -->\n", "broker goes until what"),
         ("<!-- run: python\nx = 1\n", "the comment does not end"),
         ("```sh\ntrue\n", "the block does not end"),
     ],

@@ -155,8 +155,9 @@ class Reader:
 
     ``instead`` replaces texts of the page by others (the address of the broker); ``not_run`` are
     beginnings of commands that are left out, and ``left_out`` those that were met; ``done`` counts
-    what was done. ``make_topic`` makes a topic with so many records. Raises :class:`PageError`,
-    with page and line, for the first block that does not do what the page says.
+    what was done. ``make_topic`` makes a topic with so many records, ``broker`` ends the broker
+    ("goes") and starts it again ("comes"). Raises :class:`PageError`, with page and line, for the
+    first block that does not do what the page says.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Reader:
         instead: Mapping[str, str] = {},
         not_run: Sequence[str] = (),
         make_topic: Callable[[str, int], None] | None = None,
+        broker: Callable[[str], None] | None = None,
     ) -> None:
         self.page = page
         self.directory = directory
@@ -175,6 +177,7 @@ class Reader:
         self.left_out: set[str] = set()
         self.done = 0
         self.make_topic = make_topic
+        self.broker = broker
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
             "PATH": f"{_BINARIES}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -213,10 +216,23 @@ class Reader:
         if note.words[0] == "python":
             self._python(Block(note.line + 1, "python", note.text))
             return
+        if note.words[0] == "broker":
+            self._broker(note)
+            return
         _, name, *more = note.words
         if self.make_topic is None:
             raise self._fault(note.line, "there is no broker to make a topic on")
         self.make_topic(name, int(more[0]) if more else 0)
+
+    def _broker(self, note: Note) -> None:
+        if self.broker is None or not self._beside:
+            raise self._fault(note.line, "there is no broker, or nothing beside that notices")
+        _, shell = self._beside[-1]
+        self.broker(note.words[1])
+        awaited = note.value("until") or ""
+        if not shell.says(self._replaced(awaited)):
+            raise self._fault(note.line, f"{awaited!r} did not come:\n{shell.printed}")
+        self._printed = shell.printed
 
     def _block(self, block: Block) -> None:
         text = self._replaced(block.text)

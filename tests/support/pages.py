@@ -15,6 +15,8 @@ just above a block is about this block:
 One above the first heading or between blocks is about the page, and is done when its turn comes:
 
     <!-- run: topic orders 200 -->         make this topic, with so many records
+    <!-- run: broker goes until "away" --> the broker ends, as in a crash; wait until what was
+                                           started beside says this (`comes until …`: it starts)
     <!-- run: python                       Python that the reader need not see
     conf = {...}
     -->
@@ -33,7 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|~{3,})(?P<language>[^`\s]*)\s*$")
 _NOTE = re.compile(r"^ *<!--\s*run:(?P<text>.*?)(?P<end>-->)?\s*$")
 BLOCK_NOTES = {"file", "until", "beside", "exit", "output"}
-PAGE_NOTES = {"topic", "python"}
+PAGE_NOTES = {"topic", "python", "broker"}
+BROKER = (("goes",), ("comes",))
 
 
 class PageError(Exception):
@@ -147,6 +150,8 @@ def _note(number: int, said: str, text: str) -> Note:
         raise PageError(f"line {number}: {words[-1]} what?")
     if words[0] == "beside" and "until" not in words:
         raise PageError(f"line {number}: beside needs until, the text that says it is ready")
+    if words[0] == "broker" and not (words[1:2] in BROKER and "until" in words):
+        raise PageError(f"line {number}: broker goes until what? broker comes until what?")
     if (words[0] == "python") is not bool(text):
         raise PageError(f"line {number}: a note of Python, and no other, has lines of its own")
     return Note(number, words, text)

@@ -189,6 +189,10 @@ class FakePool:
         """Return the workers that have gone for good: none."""
         return []
 
+    def where(self, subscription: str, index: int) -> str:
+        """Return nothing: no thread stands anywhere."""
+        return ""
+
     def tend(self) -> None:
         """Nothing is due."""
 

@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.pull",
         "runtime.decoding",
     ),
-    ("runtime.watchdog", "runtime.ports", "runtime.cell", "runtime.banner"),
+    ("runtime.watchdog", "runtime.ports", "runtime.cell", "runtime.banner", "runtime.notices"),
     ("runtime.seeking",),
     (
         "runtime.kafka",

@@ -91,6 +91,24 @@ class World:
         return list(self.said)
 
 
+def test_what_a_slow_worker_has_done_counts_before_its_slice_ends() -> None:
+    """The core hears of a slice at its end: of a handler that takes a minute, half an hour on."""
+    world = World()
+    world.write(20)
+    world.stage.step()
+    worker = world.stage.worker()
+    worker.start()
+    for _ in range(6):
+        worker.finish()
+        worker.start()
+    worker.finish(ERROR)
+    worker.start()
+    world.stage.step()
+    (line,) = world.after(LINE_EVERY)
+    assert "settled 6 (1/s)" in line
+    assert "14 held, 1 record running, 1 key waiting for a retry" in line
+
+
 def test_a_line_now_and_then_while_there_is_work() -> None:
     world = World()
     world.write(1_234)

@@ -206,6 +206,18 @@ def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
     assert again.offset() == 1
 
 
+def test_a_dismissed_member_gets_nothing_more_and_may_settle_what_it_has(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "b"))
+    got = member.receive(1)
+    assert got is not None
+    bench.cell.dismiss()
+    assert member.receive(30) is None
+    got.ack()
+    assert [type(each).__name__ for each in bench.said()] == ["Ended"]
+    assert [record.offset() for _, (record,) in bench.cell.recall()] == [2]
+
+
 def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Bench) -> None:
     """Or one attempt would be enough for a stop to drop or dead-letter what was never tried."""
 

@@ -441,7 +441,7 @@ def test_a_thread_that_ends_with_a_record_in_hand_is_said(
         thread = threading.Thread(target=members[0].poll, args=(WAIT,), name="billing-3")
         thread.start()
         thread.join()
-        assert said.wait(WAIT)
+        assert said.wait(WAIT / 3)
     finally:
         logging.getLogger("kafka_keyshared").removeHandler(hears)
         members.close(WAIT)

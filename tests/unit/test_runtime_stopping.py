@@ -54,6 +54,28 @@ def test_a_stop_that_waits_names_the_record_its_key_and_how_long(
     assert "up to 4 s" in third
 
 
+def test_a_stop_that_waits_says_where_the_record_stands(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    running_for(stage, 12.0)
+    stage.pool.where = lambda subscription, index: "at app.py:14"  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 5.0, lambda: False)
+    assert "(orders-0@0, key b'slow', 13 s so far, now at app.py:14); Ctrl-C" in said(caplog)[0]
+
+
+def test_what_runs_for_long_is_named_with_the_line_that_it_is_in(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.pool.where = lambda subscription, index: "at app.py:14"  # type: ignore[method-assign]
+    running_for(stage, 40.0)
+    (line,) = [each for each in caplog.messages if "has been running" in each]
+    assert line == (
+        "orders-0@0 (key b'slow') has been running on worker-0 for 30 s; its key and the others of "
+        "that worker wait; now at app.py:14"
+    )
+
+
 def test_a_stop_that_is_soon_over_says_nothing(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial, wraps
@@ -28,6 +29,7 @@ from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from kafka_keyshared.runtime import threads
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
+from tests.conftest import Eventually
 from tests.support.records import FakeRecord, record
 
 WAIT = 30.0
@@ -559,3 +561,34 @@ def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:
         asyncio.run(async_function(item))
 
     assert [type(each) for each in bench(runs_it).run(record(1))] == [Ended]
+
+
+# --- where a worker stands ---
+
+
+def test_where_a_worker_stands_is_a_line_of_the_users_program(
+    bench: MakeBench, eventually: Eventually
+) -> None:
+    reached, gate = threading.Event(), threading.Event()
+
+    def handle(record: object) -> None:
+        reached.set()
+        assert gate.wait(WAIT)
+
+    made = bench(handle)
+    made.submit(record(0))
+    assert reached.wait(WAIT)
+    line = handle.__code__.co_firstlineno + 2
+    eventually(lambda: "in wait" in made.pool.where("default", 0), WAIT)
+    place = made.pool.where("default", 0)
+    gate.set()
+    made.reports()
+    assert re.fullmatch(
+        rf"at \S*test_runtime_threads\.py:{line}, in wait \(threading\.py:\d+\)", place
+    )
+    eventually(lambda: made.pool.where("default", 0) == "", WAIT)
+
+
+def test_a_worker_without_a_thread_stands_nowhere() -> None:
+    spec = WorkerSpec("default", 0, "worker-0", maker(lambda record: None))
+    assert ThreadPool([spec], SimpleQueue()).where("default", 0) == ""
