@@ -21,8 +21,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.external import external_cluster
 from kafka_keyshared.local.node import free_ports
-from kafka_keyshared.runtime.outsider import NOT_YET
-from tests.support.wire import coordinator
+from tests.support.wire import NOT_YET, coordinator
 
 Eventually = Callable[[Callable[[], bool], float], None]
 

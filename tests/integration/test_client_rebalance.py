@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.audit.ledger import CommitAnswered, MemoryLedger, OwnershipChanged
 from kafka_keyshared.demo.ledgers import AuditedClient
@@ -27,12 +26,13 @@ from tests.support.live import (
     client_conf,
     group_name,
     judged,
+    members,
     numbered,
     sets_before_the_revoke,
     starts,
     write,
 )
-from tests.support.wire import NOT_YET, coordinator, throw_out
+from tests.support.wire import coordinator, throw_out
 
 
 def both(topic: str) -> list[ClientPartition]:
@@ -227,17 +227,6 @@ def test_retained_partitions_run_what_the_window_holds_while_a_revoke_waits(
 
 
 # --- members without partitions ---
-
-
-def members(cluster: Cluster, group: str) -> int:
-    """Ask the broker how many members the group has; -1 while a new cluster does not tell."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    (found,) = admin.describe_consumer_groups([group]).values()
-    try:
-        return len(found.result(30).members)
-    except KafkaException as error:
-        assert error.args[0].code() in NOT_YET, error
-        return -1
 
 
 @pytest.mark.parametrize("unsubscribes", [False, True])

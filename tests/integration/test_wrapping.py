@@ -18,7 +18,7 @@ import pytest
 from kafka_keyshared import Consumer, KeyShared
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
-from tests.support.live import client_conf, committed, group_name, write
+from tests.support.live import client_conf, committed, group_name, members, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["poll_loop", "deserializing", "own_on_assign"]
@@ -117,6 +117,28 @@ def test_the_plain_consumer_bills_every_order(
         eventually(lambda: len(only.lines()) == 60, 60.0)
         assert only.stop() == 0, only.said()
     assert_in_order(only.lines(), name)
+
+
+def test_what_one_loop_raises_ends_the_program_as_it_ended_the_plain_one(
+    real_cluster: Cluster, topic: str, eventually: Eventually, tmp_path: Path
+) -> None:
+    """Status 1 and the traceback; the group is left, and the record that failed is still to do."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    write(real_cluster, topic, orders(0, 60), partition=0)
+    write(real_cluster, topic, [(None, b"{}")], partition=1)
+    write(real_cluster, topic, orders(60, 60), partition=2)
+    ended = []
+    for when in ("before", "after"):
+        group, program = group_name(), EXAMPLES / when / "poll_loop.py"
+        with service(program, real_cluster, topic, group, tmp_path / when) as only:
+            assert only.process.wait(60) == 1, only.said()
+        ended.append(only.said().splitlines()[-1])
+        assert "in bill" in only.said()
+        assert_in_order(only.lines(), when)
+        assert committed(real_cluster, group, topic, 1)[0] <= 0, "what failed is not committed"
+        assert position(real_cluster, group, topic) <= len(only.lines())
+        eventually(lambda group=group: members(real_cluster, group) == 0, 60.0)  # type: ignore[misc]
+    assert ended == ["AttributeError: 'NoneType' object has no attribute 'decode'"] * 2
 
 
 @pytest.mark.parametrize("name", NAMES)

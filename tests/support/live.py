@@ -8,8 +8,16 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
@@ -26,6 +34,7 @@ from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.service import Hooks, KeyShared
+from tests.support.wire import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record to be written."""
@@ -265,3 +274,14 @@ def sets_before_the_revoke(ledger: MemoryLedger) -> list[Any]:
 def starts(ledger: MemoryLedger) -> list[int]:
     """Return the offsets in the order in which their attempts started."""
     return [event.offset for event in ledger.events if type(event).__name__ == "Started"]  # type: ignore[union-attr]
+
+
+def members(cluster: Cluster, group: str) -> int:
+    """Ask the broker how many members the group has; -1 while a new cluster does not tell."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (found,) = admin.describe_consumer_groups([group]).values()
+    try:
+        return len(found.result(30).members)
+    except KafkaException as error:
+        assert error.args[0].code() in NOT_YET, error
+        return -1
