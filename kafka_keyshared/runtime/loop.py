@@ -17,7 +17,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.runtime.client import EventKind, classify_event, told
 from kafka_keyshared.runtime.holds import Hold, Holds
 from kafka_keyshared.runtime.loopstats import LoopStats
@@ -35,6 +35,9 @@ CHUNK = 2_000
 
 MAIL_AT_ONCE = 500
 """Most that one turn takes from the mailbox, so that the client is polled in between."""
+
+MAIL_TURNS = 8
+"""Turns in a row, each of half a millisecond at most, in which a full window has the mail alone."""
 
 LONG = 0.05
 """Seconds in one turn, without a word to the client, after which the heartbeat has to wait."""
@@ -74,10 +77,11 @@ class Loop:
         self._full_since: float | None = None
         self._full_polled = 0.0
         self._hold_full = False
+        self._mail_turns = 0
         self._acts: dict[type[Any], Callable[[Any], None]] = {
             ev.Lease: lambda command: ports.pool.submit(command.slice),
             ev.Fence: ports.pool.fence,
-            ev.Recall: self._recall,
+            ev.Recall: lambda c: self.tell(ports.pool.recall(c.subscription, c.worker)),
             ev.Publish: self._publish,
             ev.Commit: self._commit,
             ev.ClientEvents: lambda command: self._client_events(command.events),
@@ -110,15 +114,15 @@ class Loop:
                 self._acts[type(command)](command)
         return places
 
-    def serve(self, timeout: float, most: int | None = None) -> None:
-        """Take the mail, the oldest ``most`` of it; wait ``timeout`` seconds at most for any."""
+    def serve(self, timeout: float, most: int | None = None) -> bool:
+        """Take the mail, the oldest ``most`` of it, waiting ``timeout`` seconds; say if any."""
         mailbox = self.ports.mailbox
         if self.ports.publisher is not None:
             self.ports.publisher.serve()
         try:
             mail = [mailbox.get(timeout=timeout) if timeout > 0 else mailbox.get_nowait()]
         except Empty:
-            return
+            return False
         left = mailbox.qsize()
         for _ in range(left if most is None else min(left, most - 1)):
             mail.append(mailbox.get_nowait())
@@ -132,6 +136,7 @@ class Loop:
             elif item is not None:
                 reports.append(item)
         self._report(reports)
+        return True
 
     def _report(self, reports: list[ev.Report]) -> None:
         if reports:
@@ -141,6 +146,8 @@ class Loop:
 
     def step(self) -> None:
         """Do one round: mailbox, fetch, delays, commit, heartbeat."""
+        if self._full_since is not None and self._mail_alone():
+            return
         now = self.ports.clock()
         core = self.core
         due = core.next_due()
@@ -180,6 +187,19 @@ class Loop:
             pool = self.ports.pool
             pool.tend()
             self.tell(ev.Beat(pool.progress(), pool.dead(), self.ports.wall(), pool.left()))
+
+    def _mail_alone(self) -> bool:
+        """Take the mail and leave it at that; say whether there was any. A few times in a row.
+
+        While the window is full nothing is fetched, and with one lease per key there is mail for
+        each single record: a whole turn would look at everything again for it.
+        """
+        if self._mail_turns < MAIL_TURNS and self.core.outstanding():
+            self._mail_turns += 1
+            if self.serve(BUSY_WAIT, MAIL_AT_ONCE):
+                return True
+        self._mail_turns = 0
+        return False
 
     def _commit_in_turn(self) -> None:
         """Commit as :meth:`commit` does, after as many turns as the mail that was there takes."""
@@ -249,7 +269,8 @@ class Loop:
     def admit(self, chunk: list[Record]) -> None:
         """Give a chunk to the core with the positions after it."""
         if self.released_in_call or self.reseek or self.withheld:
-            chunk = self._wanted(chunk)
+            released = self.released_in_call
+            chunk = self.reseek.wanted(chunk, released, self.core.partitions, self.withheld)
         self.stats.took_in(len(chunk), self.ports.clock())
         values, held = self._room.values(chunk)
         self.tell(ev.Fetched(chunk, self._received_ends()))
@@ -262,23 +283,6 @@ class Loop:
             for partition, position in self.ports.client.positions().items()
             if partition in assigned and partition not in self.reseek.partitions
         }
-
-    def _wanted(self, chunk: list[Record]) -> list[Record]:
-        """Drop what was taken off the queue before its partition went away in the same call.
-
-        Also what is going to be read again: after a loss, whatever comes before the seek stands
-        behind the lost records, and neither it nor its position may count as received.
-        """
-        # A partition that came back in the same call starts over where its assignment said.
-        again = self.reseek.partitions
-        again |= {each for each in self.released_in_call if each in self.core.partitions}
-        unwanted = self.released_in_call | again | self.withheld
-        return [
-            record
-            for record in chunk
-            if record.error() is not None
-            or TopicPartition(record.topic(), record.partition()) not in unwanted
-        ]
 
     def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""
@@ -362,9 +366,6 @@ class Loop:
 
     # --- acting on commands ---
 
-    def _recall(self, command: ev.Recall) -> None:
-        self.tell(self.ports.pool.recall(command.subscription, command.worker))
-
     def _publish(self, command: ev.Publish) -> None:
         if self.ports.publisher is not None:
             self.ports.publisher.publish(command)
@@ -379,12 +380,11 @@ class Loop:
             error = message.error()
             kind = classify_event(error)
             if kind is EventKind.END_OF_PARTITION:
-                partition = TopicPartition(message.topic(), message.partition())
+                partition = partition_of(message)
                 if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
             elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
-                partition = TopicPartition(message.topic(), message.partition())
-                self.reseek.misplaced(partition, self.ports.clock())
+                self.reseek.misplaced(partition_of(message), self.ports.clock())
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True

@@ -11,7 +11,7 @@ those of before may be committed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from kafka_keyshared.core import metadata
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.runtime.client import Client, LogBounds
 from kafka_keyshared.runtime.pool import Pool
 
@@ -66,8 +66,8 @@ class Owner(Protocol):
     def tell(self, event: ev.Event) -> None:
         """Give an event to the core and do what it answers."""
 
-    def serve(self, timeout: float) -> None:
-        """Take everything from the mailbox."""
+    def serve(self, timeout: float) -> bool:
+        """Take everything from the mailbox; say whether there was anything."""
 
     def start(
         self, starts: Mapping[TopicPartition, ev.StartPoint]
@@ -102,6 +102,29 @@ class Reseek:
 
     def __bool__(self) -> bool:
         return bool(self.partitions)
+
+    def wanted(
+        self,
+        chunk: list[Record],
+        released: Collection[TopicPartition],
+        assigned: Collection[TopicPartition],
+        withheld: Collection[TopicPartition],
+    ) -> list[Record]:
+        """Return what may be used of a chunk that a call of the client has brought.
+
+        Without what was taken off the queue before its partition was ``released`` in the same call,
+        what is ``withheld``, and what is going to be read again: after a loss, whatever comes
+        before the seek stands behind the lost records, and neither it nor its position may count as
+        received. A partition that was released and came back in the call is read again from where
+        its assignment said.
+        """
+        self.partitions.update(each for each in released if each in assigned)
+        unwanted = {*released, *self.partitions, *withheld}
+        return [
+            record
+            for record in chunk
+            if record.error() is not None or partition_of(record) not in unwanted
+        ]
 
     def misplaced(self, partition: TopicPartition, now: float) -> None:
         """The broker has nothing at the place that was fetched from."""

@@ -19,6 +19,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.runtime.client import CommittedOffset
 from kafka_keyshared.runtime.holds import Hold
+from kafka_keyshared.runtime.loop import MAIL_TURNS
 from kafka_keyshared.runtime.room import Room
 from kafka_keyshared.runtime.stopping import stop
 from tests.support.pool import FakeWorker
@@ -372,6 +373,29 @@ def test_a_window_is_never_outgrown_and_is_polled_twice_a_second_at_least(window
     moments = [before, *(at for _, at in stage.client.made("poll"))]
     assert max(later - at for at, later in pairwise(moments)) < 0.52
     assert stage.client.paused == {P0}
+
+
+def test_mail_alone_is_no_reason_to_look_at_everything_and_keeps_nothing_waiting_for_long() -> None:
+    """With one lease per key there is mail for every single record."""
+    stage = full()
+    looks = 0
+    due = stage.core.next_due
+
+    def next_due() -> float | None:
+        nonlocal looks
+        looks += 1
+        return due()
+
+    stage.core.next_due = next_due  # type: ignore[method-assign]
+    before = stage.loop.stats.beats
+    for _ in range(100):
+        stage.worker().start()
+        stage.worker().finish()
+        stage.mailbox.put(None)  # mail, and nothing that makes room
+        stage.now += 0.01
+        stage.step()
+    assert 100 // (MAIL_TURNS + 1) <= looks <= 100 // MAIL_TURNS + 1
+    assert stage.loop.stats.beats - before >= 1
 
 
 LARGE = 8 << 10
