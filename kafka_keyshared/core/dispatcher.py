@@ -245,9 +245,8 @@ class Dispatcher:
         return commands
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
-        publish = event.publish
-        sub = self.subscriptions[publish.subscription]
-        commands = failures.dead_lettered(sub, publish.lane, publish.record, event.error, now)
+        sub = self.subscriptions[event.publish.subscription]
+        commands = failures.dead_lettered(sub, event, now)
         self._changed = self.ceilings.stirred = True
         return commands + self._flush_one(sub)
 

@@ -162,10 +162,14 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """The broker's answer for a dead letter; ``error`` is None once it is acknowledged."""
+    """The broker's answer for a dead letter; ``error`` is None once it is acknowledged.
+
+    ``at`` then names the letter's own place in the dead-letter topic, where that is known.
+    """
 
     publish: Publish
     error: str | None = None
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

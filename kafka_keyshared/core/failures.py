@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.events import (
     Command,
+    DeadLettered,
     Ended,
     Failed,
     Failure,
@@ -37,7 +38,7 @@ from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, name_of, partition_of
+from kafka_keyshared.model import Record, name_of, named_key, partition_of
 
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
@@ -225,19 +226,19 @@ def leave(sub: Subscription, worker: WorkerLeases) -> None:
     remove(sub, worker)
 
 
-def dead_lettered(
-    sub: Subscription, lane: Lane, head: Record, error: str | None, now: float
-) -> list[Command]:
+def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Command]:
     """Settle a record whose dead letter the broker acknowledged; try again after a failed write."""
-    closed = sub.closed.get(lane)
+    head, error = event.publish.record, event.error
+    closed = sub.closed.get(event.publish.lane)
     if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
         return []  # forgotten with its partition: the record runs again at its next owner
     sub.counts.letters.add(head.topic(), "acknowledged" if error is None else "failed")
-    where = name_of(head)
+    where = f"{name_of(head)} ({named_key(closed.key)})"
     if error is None:
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), "dead_lettered")
-        text = f"{where} went to the dead-letter topic ({_failures(closed)})"
+        at = f" as {event.at}" if event.at else ""
+        text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
         _settle_head(sub, closed)
         return [*sub.bursts.dead_letters.add(text, now)]
     closed.publish_failures += 1

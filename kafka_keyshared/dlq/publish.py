@@ -17,6 +17,7 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.logs import quietly
+from kafka_keyshared.model import name_of
 
 Form: TypeAlias = Literal["headers", "avro"]
 """How a dead letter says what happened: in headers beside the record, or in an Avro envelope."""
@@ -99,10 +100,10 @@ class DeadLetterPublisher:
             self._refused(publish, error.args[0])
             return
 
-        def delivered(error: KafkaError | None, _message: Any) -> None:
+        def delivered(error: KafkaError | None, letter: Any) -> None:
             line.pending -= 1
             if error is None:
-                self._post(DeadLettered(publish, None))
+                self._post(DeadLettered(publish, None, name_of(letter)))
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not alone:
                 self._send(publish, alone=True)
             else:

@@ -202,7 +202,7 @@ class Harness:
     def dead_letter(self, error: str | None = None) -> ev.Publish:
         """Answer the oldest dead letter."""
         publish = self.publishes.pop(0)
-        self.tell(ev.DeadLettered(publish, error))
+        self.tell(ev.DeadLettered(publish, error, "" if error else "orders.dlq-1@7"))
         return publish
 
     def revoke(self, *partitions: TopicPartition, commit: bool = True) -> list[ev.Commit]:

@@ -35,7 +35,20 @@ def test_the_first_dead_letter_is_told_at_once_with_its_reason() -> None:
     harness.dead_letter()
     (line,) = lines(harness, "went to the dead-letter topic")
     assert line.startswith("orders-0@")
-    assert "(1 attempts, last: ValueError: no such flight)" in line
+    assert "(key b'key-" in line
+    # By this name `keyshared dlq show` has it.
+    assert (
+        "went to the dead-letter topic as orders.dlq-1@7 (1 attempts, last: ValueError: no" in line
+    )
+
+
+def test_a_dead_letter_that_was_refused_is_told_with_its_key() -> None:
+    harness = failing(DLQ, 1)
+    harness.dead_letter("no room")
+    (line,) = lines(harness, "was not written")
+    assert line.startswith(
+        "dead letter of orders-0@0 (key b'key-0') was not written (try 1): no room"
+    )
 
 
 def test_a_burst_of_dead_letters_is_one_line_with_count_time_and_the_last() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_keyshared.core.events import DeadLettered, Publish
 from kafka_keyshared.dlq import publish as module
@@ -30,6 +30,7 @@ class FakeProducer:
     answer: KafkaError | None = None
     fatal: KafkaError | None = None
     refusal: BaseException | None = None
+    letter = Message(topic="orders.dlq", partition=1, offset=7)
 
     def __init__(self, conf: dict[str, Any]) -> None:
         type(self).made += 1
@@ -46,7 +47,7 @@ class FakeProducer:
             raise KafkaException(self.fatal)
         waiting, self.waiting = self.waiting, []
         for _, _, on_delivery in waiting:
-            on_delivery(self.answer, None)
+            on_delivery(self.answer, self.letter)
 
     def flush(self, timeout: float) -> None:
         self.poll(timeout)
@@ -94,7 +95,7 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
     assert what["headers"][0] == ("h", b"1")
     assert (desk.told, desk.publisher.pending()) == ([], 1)
     desk.publisher.serve()
-    assert desk.told == [DeadLettered(sent, None)]
+    assert desk.told == [DeadLettered(sent, None, "orders.dlq-1@7")]
     assert desk.publisher.pending() == 0
 
 
@@ -135,7 +136,7 @@ def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk
     own = {"batch.num.messages": 1, "logger": alone.conf["logger"]}
     assert alone.conf == {**of_both, **own}
     desk.publisher.serve()
-    assert desk.told == [DeadLettered(first, None), DeadLettered(second, None)]
+    assert [(each.publish, each.error) for each in desk.told] == [(first, None), (second, None)]
     assert desk.publisher.pending() == 0
 
 
