@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.letters import Where, printable, reading, when, whole
-from kafka_keyshared.cli.output import Justify, Output, write_result, write_table
+from kafka_keyshared.cli.dlq_progress import Known, Progress, is_replayed, others
+from kafka_keyshared.cli.letters import Where, cut, hint, printable, reading, when, whole
+from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter
@@ -19,44 +21,86 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 MESSAGE_SHOWN = 60
 """Characters of an error message in a list."""
 
-_PLACE = re.compile(r"(\d+):(\d+)")
+KEY_SHOWN = 40
+"""Characters of a key in a list."""
+
+_PLACE = re.compile(r"(?:(.+)-)?(\d+)[:@](\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class LsArguments:
+    """What the command line said."""
+
+    where: Where
+    choice: Choice
+    known: Known
+    limit: int
+    outstanding: bool
 
 
 # --- ls ---
 
 
-def ls_verb(where: Where, choice: Choice, limit: int, output: Output) -> int:
+def ls_verb(arguments: LsArguments, output: Output) -> int:
     """Print how many letters there are of what, and the newest of them."""
-    topic = where.name()
-    summary = Summary(limit)
-    with reading(where.conf()) as consumer:
-        for letter in scan.letters(consumer, topic, choice):
-            summary.add(letter)
+    topic = arguments.where.name()
+    summary = Summary(arguments.limit)
+    conf = arguments.where.conf()
+    progress = arguments.known.of(conf, topic)
+    with reading(conf) as consumer:
+        bounds = scan.bounds_of(consumer, topic)
+        known = _loaded(progress)
+        for letter in scan.letters(consumer, topic, arguments.choice, bounds):
+            replayed = is_replayed(letter, progress)
+            if not (replayed and arguments.outstanding):
+                summary.add(letter, replayed=replayed)
+        if not summary.letters and summary.kinds[Kind.FOREIGN]:
+            hint(consumer, topic)
+    found = _summary(topic, summary, known=known)
     if output is Output.TABLE:
-        _write_summary(topic, summary)
+        _write_summary(found)
     else:
-        write_result(_summary(topic, summary), output, topic)
+        write_result(found, output, topic)
+    for line in others(progress):
+        write_note(line)
     return 0
 
 
-def _summary(topic: str, summary: Summary) -> dict[str, Any]:
+def _loaded(progress: Progress) -> bool:
+    """Read what was replayed; a list is worth something without it, so say why there is none."""
+    try:
+        progress.load()
+    except ConfigError as error:
+        write_note(f"what was replayed is not known: {error}")
+        return False
+    return True
+
+
+def _summary(topic: str, summary: Summary, *, known: bool) -> dict[str, Any]:
     ordered = sorted(summary.counts.items(), key=lambda item: (-item[1].letters, item[0]))
     return {
         "topic": topic,
-        "letters": summary.kinds[Kind.HEADERS] + summary.kinds[Kind.AVRO],
+        "letters": summary.letters,
+        "outstanding": summary.letters - summary.replayed if known else None,
+        "replayed": summary.replayed if known else None,
         **{kind.value: summary.kinds[kind] for kind in (Kind.FOREIGN, Kind.UNREADABLE)},
         "errors": [
             {
                 "source_topic": source,
+                "source_group": group,
                 "error_type": error,
                 "letters": count.letters,
+                "outstanding": count.letters - count.replayed if known and error else None,
                 "first": when(count.first),
                 "last": when(count.last),
                 "replays": count.replays,
             }
-            for (source, error), count in ordered
+            for (source, group, error), count in ordered
         ],
-        "newest": [_line(letter) for letter in summary.newest()],
+        "newest": [
+            {**_line(letter), "replayed": replayed if known else None}
+            for letter, replayed in summary.newest()
+        ],
     }
 
 
@@ -66,6 +110,7 @@ def _line(letter: Letter) -> dict[str, Any]:
         "at": str(letter.at),
         "written": when(letter.written),
         "source": str(told.source) if told else None,
+        "group": told.group if told else None,
         "key": Decoder(Payload.AUTO).plain(letter.key),
         "error": told.error if told else letter.problem,
         "attempts": told.attempts if told else None,
@@ -73,46 +118,52 @@ def _line(letter: Letter) -> dict[str, Any]:
     }
 
 
-def _write_summary(topic: str, summary: Summary) -> None:
-    found = _summary(topic, summary)
+def _write_summary(found: Mapping[str, Any]) -> None:
+    title = f"{found['topic']}: {found['letters']:,} dead letters"
+    if found["outstanding"] is not None:
+        title += f", {found['outstanding']:,} outstanding, {found['replayed']:,} replayed"
+    came_back = any(each["replays"] for each in found["errors"])
     columns: dict[str, Justify] = {
-        "source": "left",
+        "source, group": "left",
         "error": "left",
-        "letters": "right",
+        "outstanding": "right",
+        "of": "right",
         "first, last": "left",
-        "replays": "right",
+        **({"came back": "right"} if came_back else {}),
     }
     rows = [
         (
-            each["source_topic"],
+            f"{each['source_topic']}\n{each['source_group']}",
             each["error_type"],
+            "" if each["outstanding"] is None else f"{each['outstanding']:,}",
             f"{each['letters']:,}",
             f"{_moment(each['first'])}\n{_moment(each['last'])}",
-            str(each["replays"]),
+            *([f"{each['replays']} x"] if came_back else []),
         )
         for each in found["errors"]
     ]
-    write_table(f"{topic}: {found['letters']:,} dead letters", columns, list(map(printable, rows)))
+    write_table(title, columns, list(map(printable, rows)))
     if not found["newest"]:
         return
     newest: dict[str, Justify] = {
-        "at": "left",
+        "letter": "left",
         "written": "left",
-        "source": "left",
+        "source, group": "left",
         "key": "left",
         "error": "left",
     }
+    states = {None: "", True: "replayed", False: "outstanding"}
     write_table(
         "the newest",
         newest,
         [
             printable(
                 (
-                    each["at"],
+                    f"{each['at']}\n{states[each['replayed']] if each['source'] else ''}",
                     _moment(each["written"]),
-                    each["source"] or "",
-                    _words(each["key"]),
-                    _short(each["error"]),
+                    f"{each['source'] or ''}\n{each['group'] or ''}",
+                    cut(_words(each["key"]), KEY_SHOWN),
+                    cut(each["error"], MESSAGE_SHOWN),
                 )
             )
             for each in found["newest"]
@@ -122,12 +173,7 @@ def _write_summary(topic: str, summary: Summary) -> None:
 
 def _moment(text: str | None) -> str:
     """Return a time as a table has room for: to the second."""
-    return (text or "").replace("T", " ").partition(".")[0]
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MESSAGE_SHOWN else f"{line[: MESSAGE_SHOWN - 1]}…"
+    return (text or "").replace("T", " ").partition(".")[0].removesuffix("Z")
 
 
 def _words(shown: Mapping[str, Any] | None) -> str:
@@ -145,13 +191,18 @@ def _words(shown: Mapping[str, Any] | None) -> str:
 
 def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int:
     """Print one letter."""
-    topic = where.name()
     match = _PLACE.fullmatch(place)
     if match is None:
-        raise ConfigError(f"{place!r}: give PARTITION:OFFSET as ls lists them, such as 0:12")
-    choice = Choice(partition=int(match[1]), offset=int(match[2]))
+        raise ConfigError(
+            f"{place!r}: give PARTITION:OFFSET as ls lists them, such as 0:12, or the place as the "
+            "log names it, such as orders.dlq-0@12"
+        )
+    topic = match[1] or where.name()
+    choice = Choice(partition=int(match[2]), offset=int(match[3]))
     with reading(where.conf()) as consumer:
         letter = next(scan.letters(consumer, topic, choice), None)
+        if letter is not None and letter.kind is Kind.FOREIGN:
+            hint(consumer, topic)
     if letter is None:
         raise KeySharedError(
             f"{topic!r} has no record at {place}: it may be deleted, compacted away, a transaction "

@@ -6,10 +6,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from confluent_kafka import Consumer
+
+from kafka_keyshared.cli.dlq_progress import Known, is_replayed
 from kafka_keyshared.cli.letters import Where, reading, whole
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.dlq import avro, scan
@@ -21,11 +25,22 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 FORMATS = ("jsonl", "avro")
 
 
-def export_verb(
-    where: Where, choice: Choice, file: Path | None, form: str, decoder: Decoder
-) -> int:
+@dataclass(frozen=True, slots=True)
+class ExportArguments:
+    """What the command line said; with ``outstanding``, what was replayed is left out."""
+
+    where: Where
+    choice: Choice
+    file: Path | None
+    form: str
+    decoder: Decoder
+    outstanding: Known | None
+
+
+def export_verb(arguments: ExportArguments) -> int:
     """Write the letters that are meant to a file or to standard output."""
-    topic = where.name()
+    topic = arguments.where.name()
+    form, decoder = arguments.form, arguments.decoder
     if form not in FORMATS:
         raise ConfigError(f"--format {form}: give jsonl or avro")
     if form == "avro" and not decoder.is_default:
@@ -34,8 +49,9 @@ def export_verb(
             "--schema"
         )
     counted = _Counted()
-    with reading(where.conf()) as consumer, _opened(file) as out:
-        letters = counted.all(scan.letters(consumer, topic, choice))
+    conf = arguments.where.conf()
+    with reading(conf) as consumer, _opened(arguments.file) as out:
+        letters = counted.all(_meant(arguments, conf, consumer, topic))
         if form == "avro":
             avro.write_file(out, (as_avro(letter) for letter in counted.told(letters)))
         else:
@@ -45,6 +61,17 @@ def export_verb(
     left_out = f", {counted.left_out:,} that are no letters left out" if counted.left_out else ""
     write_note(f"{topic}: {counted.taken - counted.left_out:,} letters exported{left_out}")
     return 0
+
+
+def _meant(
+    arguments: ExportArguments, conf: Mapping[str, Any], consumer: Consumer, topic: str
+) -> Iterator[Letter]:
+    bounds = scan.bounds_of(consumer, topic)
+    letters = scan.letters(consumer, topic, arguments.choice, bounds)
+    if arguments.outstanding is None:
+        return letters
+    progress = arguments.outstanding.of(conf, topic).load()
+    return (each for each in letters if each.told is not None and not is_replayed(each, progress))
 
 
 class _Counted:

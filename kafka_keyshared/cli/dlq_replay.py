@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer
 
-from kafka_keyshared.cli.letters import Where, printable, reading
-from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
+from kafka_keyshared.cli.dlq_progress import Known, Progress, others
+from kafka_keyshared.cli.letters import Away, Where, hint, reading
+from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.journal import Journal
 from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
+from kafka_keyshared.dlq.plan import Order, Plan
+from kafka_keyshared.dlq.progress import KafkaProgress
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Replay
 from kafka_keyshared.dlq.send import PARTITIONERS, KafkaSender
 from kafka_keyshared.errors import ConfigError
@@ -33,7 +35,7 @@ class ReplayArguments:
     choice: Choice
     execute: bool
     to: str | None
-    state: Path | None
+    known: Known
     rate: float | None
     max_replays: int
     order: str
@@ -44,6 +46,46 @@ class ReplayArguments:
 def replay_verb(arguments: ReplayArguments, output: Output) -> int:
     """Print the plan; with ``--execute`` carry it out and print what became of it."""
     topic = arguments.where.name()
+    _check(arguments, topic)
+    conf = arguments.where.conf()
+    away = Away(write_note)
+    with arguments.known.of(conf, topic) as progress, reading(conf, away) as consumer:
+        bounds = scan.bounds_of(consumer, topic)
+        if arguments.execute:
+            _begin(progress, bounds)
+        else:
+            progress.load()
+        partitions = _partitions(consumer)
+        plan = _planned(arguments, consumer, topic, bounds, progress)
+        if not plan.letters and plan.refused.foreign:
+            hint(consumer, topic)
+        told = _told(arguments, topic, plan, partitions, progress)
+        if output is Output.TABLE:
+            write_plan(told)
+        for line in told["notes"]:
+            write_note(line)
+        if not arguments.execute:
+            if output is not Output.TABLE:
+                write_result(told, output, "replay")
+            write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
+            return 0
+        sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away.heard)
+        with _interrupts() as interrupted:
+            replay = Replay(
+                plan,
+                sender,
+                Telling(progress, len(plan.rows), write_note),
+                rate=arguments.rate,
+                stopped=lambda: interrupted() or progress.lost is not None,
+            )
+            outcome = replay.run(lambda: scan.letters(consumer, topic, Choice(), bounds))
+            was_interrupted = interrupted()
+    outcome.halted = outcome.halted or progress.lost
+    _write_outcome(told, outcome, output, interrupted=was_interrupted)
+    return 0 if outcome.whole and not was_interrupted else 1
+
+
+def _check(arguments: ReplayArguments, topic: str) -> None:
     if arguments.order not in ORDERS:
         raise ConfigError(f"--order {arguments.order}: give key or partition")
     if arguments.partitioner not in (None, *PARTITIONERS):
@@ -52,30 +94,31 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
         )
     if arguments.to == topic:
         raise ConfigError(f"--to {topic}: a replay would read its own letters; name another topic")
-    journal = Journal(arguments.state or Path(f"{topic}.replay"), topic)
-    conf = arguments.where.conf()
-    with journal, reading(conf) as consumer:
-        journal = journal.open() if arguments.execute else journal.load()
-        bounds = scan.bounds_of(consumer, topic)
-        partitions = _partitions(consumer)
-        plan = _planned(arguments, consumer, topic, bounds, journal)
-        told = _told(arguments, topic, plan, partitions, journal)
-        if not arguments.execute:
-            _write(told, output)
-            write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
-            return 0
-        for line in told["notes"]:
-            write_note(line)
-        sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner)
-        with _interrupts() as stopped:
-            replay = Replay(plan, sender, journal, rate=arguments.rate, stopped=stopped)
-            outcome = replay.run(lambda: scan.letters(consumer, topic, Choice(), bounds))
-            interrupted = stopped()
-    _write({**told, **_became(outcome, interrupted=interrupted)}, output)
-    return 0 if outcome.whole and not interrupted else 1
+
+
+def _write_outcome(
+    told: Mapping[str, Any], outcome: Outcome, output: Output, *, interrupted: bool
+) -> None:
+    became = _became(outcome, interrupted=interrupted)
+    if outcome.halted is not None:
+        write_note(f"it ended early: {outcome.halted}")
+    if outcome.left:
+        write_note("the same command goes on from there")
+    if output is Output.TABLE:
+        write_outcome(became)
+    else:
+        write_result({**told, **became}, output, "replay")
 
 
 _NOTHING = "there is nothing to send"
+
+
+def _begin(progress: Progress, bounds: scan.Bounds) -> None:
+    if not isinstance(progress, KafkaProgress):
+        progress.open()
+        return
+    progress.open(write_note)
+    progress.forget(bounds)
 
 
 def _partitions(consumer: Consumer) -> dict[str, int]:
@@ -88,12 +131,11 @@ def _planned(
     consumer: Consumer,
     topic: str,
     bounds: scan.Bounds,
-    journal: Journal,
+    progress: Progress,
 ) -> Plan:
     plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters)
     for letter in scan.letters(consumer, topic, arguments.choice, bounds):
-        digest = digest_of(letter)
-        plan.add(letter, digest, already=mark_of(letter, digest) in journal)
+        plan.add(letter, progress)
     plan.close()
     return plan
 
@@ -103,10 +145,10 @@ def _told(
     topic: str,
     plan: Plan,
     partitions: Mapping[str, int],
-    journal: Journal,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Return the plan as it is printed."""
-    sources = plan.targets()
+    targets = _targets(arguments, plan.targets())
     lanes, most = plan.keys()
     refused = plan.refused
     decoder = Decoder(Payload.AUTO)
@@ -114,10 +156,13 @@ def _told(
         "topic": topic,
         "executed": arguments.execute,
         "to_replay": len(plan.rows),
-        "to": dict(sorted(_targets(arguments, sources).items())),
+        "to": dict(sorted(targets.items())),
+        "partitions": {name: partitions.get(name) for name in sorted(targets)},
         "order": f"per {arguments.order} of the source",
         "lanes": lanes,
-        "without_order": plan.keyless(),
+        "lanes_to": _targets(arguments, plan.lanes()),
+        "without_order": plan.keyless().total(),
+        "keyless_to": _targets(arguments, plan.keyless()),
         "most": [{"key": decoder.plain(key), "letters": count} for key, count in most],
         "already_replayed": refused.already,
         "copies": refused.copies,
@@ -127,24 +172,27 @@ def _told(
         "examples": {
             why: [str(place) for place in places] for why, places in refused.examples.items()
         },
-        "state": str(journal.path),
-        "notes": _notes(arguments, plan, partitions, journal),
+        "progress": str(progress),
+        "notes": _notes(arguments, plan, partitions, progress),
     }
 
 
-def _targets(arguments: ReplayArguments, sources: Mapping[str, int]) -> dict[str, int]:
-    if arguments.to is None:
-        return dict(sources)
-    return {arguments.to: sum(sources.values())} if sources else {}
+def _targets(arguments: ReplayArguments, sources: Counter[str]) -> Counter[str]:
+    """Return what is counted by source topic as it is by the topic that it goes to."""
+    if arguments.to is None or not sources:
+        return sources
+    return Counter({arguments.to: sources.total()})
 
 
 def _notes(
-    arguments: ReplayArguments, plan: Plan, partitions: Mapping[str, int], journal: Journal
+    arguments: ReplayArguments, plan: Plan, partitions: Mapping[str, int], progress: Progress
 ) -> list[str]:
     """Return what somebody should know before it is done."""
-    notes = []
-    if not len(journal):
-        notes.append(f"no progress in {journal.path}: no letter counts as replayed before")
+    notes = others(progress)
+    if not len(progress):
+        notes.append(f"nothing is known of a replay before this one ({progress})")
+    if isinstance(progress, KafkaProgress) and (why := progress.forgotten()):
+        notes.append(why)
     for name in sorted(_targets(arguments, plan.targets())):
         if name not in partitions:
             notes.append(f"topic {name!r} does not exist: its letters will be refused")
@@ -176,40 +224,6 @@ def _became(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
         "interrupted": interrupted,
         "halted": outcome.halted,
     }
-
-
-def _write(told: Mapping[str, Any], output: Output) -> None:
-    if output is not Output.TABLE:
-        write_result(told, output, "replay")
-        return
-    columns: dict[str, Justify] = {"": "left", " ": "left"}
-    rows = [
-        printable((name.replace("_", " "), _cell(value)))
-        for name, value in told.items()
-        if value not in ([], {}, None)
-    ]
-    write_table(f"replay of {told['topic']}", columns, rows)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        lines = (
-            f"{name}: {', '.join(each) if isinstance(each, list) else _cell(each)}"
-            for name, each in value.items()
-        )
-        return "\n".join(lines)
-    if isinstance(value, list):
-        return "\n".join(
-            f"{next(iter(each['key'].values()))}: {each['letters']:,}"
-            if isinstance(each, Mapping)
-            else each
-            for each in value
-        )
-    return str(value)
 
 
 @contextmanager

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import typed_key, typed_time
+from kafka_keyshared.config import Layers, make_options
+from kafka_keyshared.config.options import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.outsider import outsider
+
+AWAY_EVERY = 60.0
+"""Seconds in which it is said once that no broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +64,42 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which topic of which cluster, as it was typed."""
+    """Which dead-letter topic of which cluster, as it was typed.
+
+    ``topic`` is the one whose dead letters they are, ``dlq`` the dead-letter topic itself.
+    """
 
     bootstrap: str | None
     topic: str | None
+    dlq: str | None
     config: Path | None
     settings: list[str]
 
     def name(self) -> str:
-        """Return the dead-letter topic; raise :class:`ConfigError` when none is named."""
-        if not self.topic:
-            raise ConfigError("no dead-letter topic is named: give -t NAME, such as -t orders.dlq")
-        return self.topic
+        """Return the dead-letter topic; raise :class:`ConfigError` when it is not told.
+
+        It is found as an instance finds it: from the topics, and from what ``dlq`` says.
+        """
+        layers = self._layers()
+        options = make_options({"dlq": layers.options.get("dlq", False)})
+        if isinstance(options.dlq, str) and options.dlq != AUTO:
+            return options.dlq
+        patterns = [topic for topic in layers.topics if topic.startswith("^")]
+        names = sorted({options.dlq_topic(topic) for topic in layers.topics if topic[0] != "^"})
+        if len(names) == 1 and not patterns:
+            return names[0]
+        if not names and not patterns:
+            why = "no dead-letter topic is named"
+        else:
+            why = f"there may be several dead-letter topics ({', '.join([*names, *patterns])})"
+        raise ConfigError(
+            f"{why}: give -t TOPIC for the dead letters of that topic, --dlq NAME for the "
+            "dead-letter topic itself, or topics and dlq in the file"
+        )
 
     def conf(self) -> dict[str, Any]:
         """Return the client's settings, once a broker has answered."""
-        arguments = RunArguments(bootstrap=self.bootstrap, config=self.config, client=self.settings)
-        conf = layer(arguments).conf
+        conf = self._layers().conf
         if not conf.get("bootstrap.servers"):
             raise ConfigError(
                 "no broker is named: give -b host:port, bootstrap in the file, or "
@@ -82,15 +108,64 @@ class Where:
         require_broker(conf)
         return conf
 
+    def _layers(self) -> Layers:
+        return layer(
+            RunArguments(
+                bootstrap=self.bootstrap,
+                topics=[] if self.topic is None else [self.topic],
+                dlq=self.dlq,
+                config=self.config,
+                client=self.settings,
+            )
+        )
+
+
+class Away:
+    """Says that no broker answers, once a minute at most: the client tells it again and again."""
+
+    def __init__(
+        self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._note = note
+        self._clock = clock
+        self._told_at = float("-inf")
+        self._reason = ""
+
+    def heard(self, error: KafkaError) -> None:
+        """Take an error of the client's."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason = error.str()
+        elif self._clock() - self._told_at >= AWAY_EVERY:
+            self._told_at = self._clock()
+            self._note(
+                f"no broker answers ({self._reason or error.str()}): waiting up to "
+                f"{scan.PATIENCE:g} s for one"
+            )
+
 
 @contextlib.contextmanager
-def reading(conf: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that belongs to no group."""
-    consumer = outsider(scan.reader_conf(conf), [])
+def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consumer]:
+    """Open a consumer that belongs to no group; it says when no broker answers any more."""
+    consumer = connected(conf, away or Away(write_note))
     try:
         yield consumer
     finally:
         consumer.close()
+
+
+def connected(conf: Mapping[str, Any], away: Away | None = None) -> Consumer:
+    """Return a consumer that belongs to no group, to be closed."""
+    return outsider(scan.reader_conf(conf), [], away.heard if away else lambda _: None)
+
+
+def hint(consumer: Consumer, topic: str) -> None:
+    """Say where dead letters may be instead, once none was found in this topic."""
+    there = consumer.list_topics(timeout=scan.ANSWER_TIMEOUT).topics
+    if (name := scan.meant(topic, there)) is not None:
+        write_note(
+            f"nothing in {topic!r} is a dead letter; its own dead letters are in {name!r}: give "
+            f"-t {topic}, or --dlq {name}"
+        )
 
 
 def make_decoder(payload: str, schema: Path | None) -> Decoder:
@@ -140,6 +215,12 @@ def when(milliseconds: int | None) -> str | None:
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text in one line that a cell has room for."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def printable(row: Iterable[str]) -> tuple[str, ...]:

@@ -33,6 +33,9 @@ _WEEK = 7 * 86_400
 AUTO = "auto"
 """As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
 
+DLQ_SUFFIX = ".dlq"
+"""What such a topic is called behind the name of its source."""
+
 
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often and how soon a failed record runs again."""
@@ -292,7 +295,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return the dead-letter topic of a topic."""
         if isinstance(self.dlq, str) and self.dlq != AUTO:
             return self.dlq
-        return f"{topic}.dlq"
+        return f"{topic}{DLQ_SUFFIX}"
 
 
 class FileConfig(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,9 +1,8 @@
-"""Which letters were replayed: a file that only grows.
+"""Which letters were replayed, kept in a file that only grows.
 
 The first line names the topic, each further one a batch of letters that the broker has
-acknowledged, as ``{"PARTITION:OFFSET": "MARK", ...}``. The mark is a hash of the letter, so the
-file says nothing about a topic of the same name that was made anew. A line is forced to the disk
-before the next batch goes out; a torn last line, of a process that was killed, is cut off.
+acknowledged, as :mod:`.marks` has it. A line is forced to the disk before the next batch goes out;
+a torn last line, of a process that was killed, is cut off.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.marks import marks_in, told_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 KIND = "keyshared replay"
@@ -27,6 +27,9 @@ class Journal:
 
     Both raise :class:`ConfigError` for a file that is no journal, or that of another topic.
     """
+
+    lost: None = None
+    """Nobody can take the place of whoever has the file's lock."""
 
     def __init__(self, path: Path, topic: str) -> None:
         self.path = path
@@ -40,6 +43,9 @@ class Journal:
 
     def __contains__(self, mark: object) -> bool:
         return mark in self._marks
+
+    def __str__(self) -> str:
+        return f"file {self.path}"
 
     def load(self) -> Self:
         """Read what was replayed; a file that is not there says that nothing was."""
@@ -63,7 +69,7 @@ class Journal:
 
     def _take(self, number: int, found: dict[str, Any]) -> None:
         if number > 1:
-            self._marks.update(int(mark, 16) for mark in found.values())
+            self._marks.update(marks_in(found))
             return
         if (found.get("file"), found.get("version")) != (KIND, VERSION):
             raise ValueError("its first line says something else")
@@ -98,7 +104,7 @@ class Journal:
     def add(self, letters: Iterable[tuple[Place, int]]) -> None:
         """Keep for good that these letters were replayed."""
         marks = dict(letters)
-        self._write({str(place): f"{mark:016x}" for place, mark in marks.items()})
+        self._write(told_of(marks))
         self._marks.update(marks.values())
 
     def _write(self, line: dict[str, Any]) -> None:

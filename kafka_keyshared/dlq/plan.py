@@ -2,7 +2,7 @@
 
 Letters of one lane (a key of a source topic) go in the order of their source: partition, then
 offset. The dead-letter topic may hold them otherwise: it is partitioned its own way, and a letter
-that was refused once comes late. So the plan sorts all of them first, by 44 bytes each; with
+that was refused once comes late. So the plan sorts all of them first, by 52 bytes each; with
 everything that belongs to it a letter takes less than :data:`BYTES_PER_LETTER` of memory.
 """
 
@@ -13,6 +13,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
@@ -31,9 +32,10 @@ KEYS_NAMED = 1_000
 EXAMPLES = 10
 
 # Unsigned and with the high byte first, so that sorting the bytes sorts the numbers: lane, source
-# topic, partition and offset, digest, place in the dead-letter topic.
-_ROW = struct.Struct(">QIIQQIQ")
+# topic, partition and offset, digest, place in the dead-letter topic, mark.
+_ROW = struct.Struct(">QIIQQIQQ")
 _LANE = slice(0, 8)
+_LANE_OF = slice(0, 12)
 _RECORD = slice(0, 32)
 
 
@@ -107,6 +109,8 @@ class Plan:
         self._names: dict[int, bytes] = {}
         self._done: set[bytes] = set()
         self._places: dict[int, tuple[array[int], array[int]]] = {}
+        self._copies: dict[int, list[bytes]] = {}
+        self._copies_of_done: list[bytes] = []
         self.refused = Refused()
         self.letters = 0
         self.rows: list[bytes] = []
@@ -114,8 +118,8 @@ class Plan:
 
     # --- collecting ---
 
-    def add(self, letter: Letter, digest: int, *, already: bool) -> None:
-        """Take a letter into the plan; ``already`` says that it was replayed before."""
+    def add(self, letter: Letter, done: Container[int]) -> None:
+        """Take a letter into the plan; ``done`` has the marks of those that were replayed."""
         told = letter.told
         if told is None:
             foreign = letter.kind is Kind.FOREIGN
@@ -124,6 +128,9 @@ class Plan:
             self.refused.example(letter.kind.value, letter.at)
             return
         self.letters += 1
+        digest = digest_of(letter)
+        mark = mark_of(letter, digest)
+        already = mark in done
         if told.replays >= self._max_replays and not already:
             self.refused.guarded += 1
             self.refused.example("guarded", letter.at)
@@ -136,7 +143,7 @@ class Plan:
         topic = self._topics.setdefault(told.source.topic, len(self._topics))
         lane = self._lane(letter)
         _, partition, offset = told.source
-        row = _ROW.pack(lane, topic, partition, offset, digest, *letter.at)
+        row = _ROW.pack(lane, topic, partition, offset, digest, *letter.at, mark)
         self.rows.append(row)
         if already:
             self._done.add(row)
@@ -155,22 +162,25 @@ class Plan:
     def close(self) -> None:
         """Put the letters in order, and leave out all but one of each record."""
         self.rows.sort()
-        kept = []
+        kept: list[bytes] = []
         for _, group in groupby(self.rows, key=lambda row: row[_RECORD]):
             copies = list(group)
             if self._done and not self._done.isdisjoint(copies):
                 already = sum(row in self._done for row in copies)
                 self.refused.already += already
                 self.refused.copies += len(copies) - already
+                self._copies_of_done += (row for row in copies if row not in self._done)
                 continue
             self.refused.copies += len(copies) - 1
+            if len(copies) > 1:
+                self._copies[len(kept)] = copies[1:]
             kept.append(copies[0])
         self.rows = kept
         self._done.clear()
         self.state = bytearray(len(kept))
         found: dict[int, list[tuple[int, int]]] = {}
         for index, row in enumerate(kept):
-            *_, partition, offset = _ROW.unpack(row)
+            (partition, offset), _ = _placed(row)
             found.setdefault(partition, []).append((offset, index))
         for partition, pairs in found.items():
             pairs.sort()
@@ -197,9 +207,17 @@ class Plan:
         ]
         return len(sizes), most
 
-    def keyless(self) -> int:
-        """Return how many letters have no lane."""
-        return sum(row[_LANE] == bytes(8) for row in self.rows)
+    def keyless(self) -> Counter[str]:
+        """Return how many letters of each source topic have no lane."""
+        names = list(self._topics)
+        alone = (row for row in self.rows if row[_LANE] == bytes(8))
+        return Counter(names[_ROW.unpack(row)[1]] for row in alone)
+
+    def lanes(self) -> Counter[str]:
+        """Return how many lanes each source topic has."""
+        names = list(self._topics)
+        found = (row[_LANE_OF] for row in self.rows if row[_LANE] != bytes(8))
+        return Counter(names[int.from_bytes(lane[8:], "big")] for lane, _ in groupby(found))
 
     def highest_partitions(self) -> dict[str, int]:
         """Return the highest source partition of each source topic."""
@@ -237,9 +255,22 @@ class Plan:
 
     def place(self, index: int) -> Place:
         """Return where a letter stands."""
-        *_, partition, offset = _ROW.unpack(self.rows[index])
-        return Place(partition, offset)
+        return _placed(self.rows[index])[0]
+
+    def settled_with(self, index: int) -> list[tuple[Place, int]]:
+        """Return place and mark of all letters that are done with once this one is replayed."""
+        return [_placed(row) for row in (self.rows[index], *self._copies.get(index, ()))]
+
+    def settled_before(self) -> list[tuple[Place, int]]:
+        """Return place and mark of copies of what was replayed before, not marked themselves."""
+        return [_placed(row) for row in self._copies_of_done]
 
     def count(self, state: State) -> int:
         """Return how many letters are in a state."""
         return self.state.count(state)
+
+
+def _placed(row: bytes) -> tuple[Place, int]:
+    """Return where a letter stands, and its mark."""
+    *_, partition, offset, mark = _ROW.unpack(row)
+    return Place(partition, offset), mark

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from kafka_keyshared.dlq.envelope import REPLAYS, Headers
 from kafka_keyshared.dlq.letter import Letter, Place
-from kafka_keyshared.dlq.plan import PASSED, STOPPED, Plan, State, digest_of, mark_of
+from kafka_keyshared.dlq.plan import PASSED, STOPPED, Plan, State
 
 BATCH = 500
 HELD_BYTES = 32 << 20
@@ -129,6 +129,8 @@ class Replay:
     def run(self, read: Callable[[], Iterable[Letter]]) -> Outcome:
         """Send everything that can be sent."""
         plan = self._plan
+        if copies := plan.settled_before():
+            self._keeper.add(copies)
         try:
             while plan.count(State.PENDING) and not self._ended():
                 self._read(read())
@@ -225,22 +227,21 @@ class Replay:
         self._next_at = max(self._next_at, self._clock()) + self._gap
         self._plan.state[index] = State.SENT
         self._on_the_way += 1
-        kept = (letter.at, mark_of(letter, digest_of(letter)))
 
         def tell(refusal: Refusal | None) -> None:
             self._on_the_way -= 1
             if refusal is None:
-                self._acknowledged(index, kept)
+                self._acknowledged(index)
             else:
                 self._refused(index, refusal)
 
         self._sender.send(letter, headers_for(letter), tell)
 
-    def _acknowledged(self, index: int, kept: tuple[Place, int]) -> None:
+    def _acknowledged(self, index: int) -> None:
         self._plan.state[index] = State.ACKED
         if not self._unkept:
             self._unkept_since = self._clock()
-        self._unkept.append(kept)
+        self._unkept += self._plan.settled_with(index)
         self._set_free(index)
 
     def _set_free(self, index: int) -> None:

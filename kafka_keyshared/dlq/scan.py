@@ -8,13 +8,14 @@ may be transaction markers, which are offsets without a record.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.config.options import DLQ_SUFFIX
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
@@ -69,10 +70,7 @@ def bounds_of(
         # Of all topics: an embedded cluster makes what is asked for by name.
         there = consumer.list_topics(timeout=timeout).topics
         if topic not in there or not there[topic].partitions:
-            raise TopicMissingError(
-                f"there is no topic {topic!r}: name the dead-letter topic with -t, as in "
-                "-t orders.dlq"
-            )
+            raise TopicMissingError(f"there is no topic {topic!r}: {_hint(topic, there)}")
         found: dict[int, tuple[int, int]] = {}
         for partition in sorted(there[topic].partitions):
             left = min(timeout, give_up - clock())
@@ -91,6 +89,29 @@ def bounds_of(
             "cluster is up and that this user may DESCRIBE the topic"
         ) from error
     return found
+
+
+def meant(topic: str, there: Container[str]) -> str | None:
+    """Return the dead-letter topic of a topic in which no dead letter was found, if it has one."""
+    name = f"{topic}{DLQ_SUFFIX}"
+    return name if name in there else None
+
+
+def _hint(topic: str, there: Container[str]) -> str:
+    """Return what else may be meant where a topic is not there."""
+    base = topic.removesuffix(DLQ_SUFFIX)
+    if base.endswith(DLQ_SUFFIX) and base in there:
+        source = base.removesuffix(DLQ_SUFFIX)
+        return (
+            f"-t names the topic whose dead letters they are: give -t {source}, or for the "
+            f"dead-letter topic itself --dlq {base}"
+        )
+    if base != topic and base in there:
+        return (
+            f"no record of {base!r} was given up with the setting dlq=true; where its dead "
+            "letters go to another topic, name that with --dlq"
+        )
+    return "name the dead-letter topic with --dlq, or with -t the topic whose dead letters they are"
 
 
 def letters(

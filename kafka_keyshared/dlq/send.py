@@ -49,6 +49,7 @@ class KafkaSender:
         to: str | None,
         partitions: Mapping[str, int],
         partitioner: str | None = None,
+        heard: Callable[[KafkaError], None] = lambda _: None,
     ) -> None:
         self._to = to
         self._partitions = partitions
@@ -58,8 +59,9 @@ class KafkaSender:
             # One letter of a key is on its way at a time: waiting for company only makes it slow.
             "linger.ms": 0,
             "partitioner": partitioner or JAVAS_PARTITIONER,
-            # What goes wrong is told once, in the result.
+            # What goes wrong is told once, in the result; that no broker answers, by ``heard``.
             "log_level": 2,
+            "error_cb": heard,
         }
         self._fatal: KafkaError | None = None
         self._shared = Producer(self._conf)

@@ -8,23 +8,29 @@ from dataclasses import dataclass, field
 from kafka_keyshared.dlq.letter import Kind, Letter, Place
 
 MOST_GROUPS = 1_000
-"""Error types and topics come from outside: so many pairs are told apart, the rest is one."""
+"""Error types and names come from outside: so many kinds are told apart, the rest is one."""
 
 OTHERS = "(others)"
 
 
 @dataclass(slots=True)
 class Count:
-    """Letters of one source topic with one type of error; times in milliseconds since 1970."""
+    """Letters of one source topic and group with one type of error.
+
+    Times are in milliseconds since 1970. ``replayed`` counts those that a replay has sent,
+    ``replays`` is how often one of them had been replayed before it was written.
+    """
 
     letters: int = 0
+    replayed: int = 0
     first: int | None = None
     last: int | None = None
     replays: int = 0
 
-    def add(self, letter: Letter) -> None:
+    def add(self, letter: Letter, *, replayed: bool) -> None:
         """Count a letter."""
         self.letters += 1
+        self.replayed += replayed
         if letter.written is not None:
             self.first = letter.written if self.first is None else min(self.first, letter.written)
             self.last = letter.written if self.last is None else max(self.last, letter.written)
@@ -34,30 +40,42 @@ class Count:
 
 @dataclass(slots=True)
 class Summary:
-    """Counts by source topic and type of error, and the newest ``limit`` letters."""
+    """Counts by source topic, group and type of error, and the newest ``limit`` letters."""
 
     limit: int
-    counts: dict[tuple[str, str], Count] = field(default_factory=dict)
+    counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
     kinds: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    _newest: list[tuple[int, Place, Letter]] = field(default_factory=list)
+    _newest: list[tuple[int, Place, Letter, bool]] = field(default_factory=list)
 
-    def add(self, letter: Letter) -> None:
+    def add(self, letter: Letter, *, replayed: bool = False) -> None:
         """Count a letter, and keep it while it is among the newest."""
         self.kinds[letter.kind] += 1
         told = letter.told
-        group = (told.source.topic, told.error_type) if told else (f"({letter.kind.value})", "")
-        if group not in self.counts and len(self.counts) >= MOST_GROUPS:
-            group = (OTHERS, OTHERS)
-        self.counts.setdefault(group, Count()).add(letter)
+        kind = (f"({letter.kind.value})", "", "")
+        if told is not None:
+            kind = (told.source.topic, told.group or "", told.error_type)
+        if kind not in self.counts and len(self.counts) >= MOST_GROUPS:
+            kind = (OTHERS, OTHERS, OTHERS)
+        self.counts.setdefault(kind, Count()).add(letter, replayed=replayed)
         if self.limit < 1:
             return
         # No two letters stand at one place, so letters themselves are never compared.
-        entry = (letter.written or 0, letter.at, letter)
+        entry = (letter.written or 0, letter.at, letter, replayed)
         if len(self._newest) < self.limit:
             heapq.heappush(self._newest, entry)
         else:
             heapq.heappushpop(self._newest, entry)
 
-    def newest(self) -> list[Letter]:
-        """Return the newest letters, the newest first."""
-        return [letter for *_, letter in sorted(self._newest, reverse=True)]
+    @property
+    def letters(self) -> int:
+        """How many there are that can be read as such."""
+        return self.kinds[Kind.HEADERS] + self.kinds[Kind.AVRO]
+
+    @property
+    def replayed(self) -> int:
+        """How many of them a replay has sent."""
+        return sum(count.replayed for count in self.counts.values())
+
+    def newest(self) -> list[tuple[Letter, bool]]:
+        """Return the newest letters and whether each was replayed, the newest first."""
+        return [(letter, done) for *_, letter, done in sorted(self._newest, reverse=True)]

@@ -1,7 +1,9 @@
-"""Sees to it that the dead-letter topics exist before the first record is consumed."""
+"""Sees to it that topics exist: of dead letters, and of what is kept beside them."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+
+MAKE_TIMEOUT = 10.0
+_PAUSE = threading.Event()
 
 
 def require_topics(
@@ -38,15 +43,51 @@ def require_topics(
             f"dead-letter topic {missing[0]!r} does not exist: create it, or set "
             "dlq_create=True (--dlq-create)"
         )
-    for topic, made in admin.create_topics(
-        [NewTopic(topic, num_partitions=-1, replication_factor=-1) for topic in missing],
-        operation_timeout=timeout,
-    ).items():
+    for topic in missing:
         try:
-            made.result(timeout)
+            _make(admin, topic, {}, timeout)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue  # another instance, which starts at the same time, was faster
             raise TopicMissingError(
                 f"dead-letter topic {topic!r} does not exist and could not be created: {error}"
             ) from error
+
+
+def make_topic(
+    conf: Mapping[str, Any], topic: str, config: Mapping[str, str], timeout: float = MAKE_TIMEOUT
+) -> None:
+    """Make a topic of one partition with this configuration, and return when it can be written.
+
+    Raises :class:`TopicMissingError` when it cannot be made.
+    """
+    admin = AdminClient({**connection_conf(conf), "log_level": 2})
+    try:
+        _make(admin, topic, config, timeout, partitions=1)
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            there = admin.list_topics(timeout=timeout).topics.get(topic)
+            if there is not None and any(each.leader >= 0 for each in there.partitions.values()):
+                return
+            _PAUSE.wait(0.05)
+    except KafkaException as error:
+        raise TopicMissingError(
+            f"topic {topic!r} cannot be made or seen by this user: {error.args[0].str()}"
+        ) from error
+    raise TopicMissingError(f"topic {topic!r} was made and has no leader after {timeout:g} s")
+
+
+def _make(
+    admin: AdminClient,
+    topic: str,
+    config: Mapping[str, str],
+    timeout: float,
+    partitions: int = -1,
+) -> None:
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+    try:
+        # Its own time-out comes first, and says what was waited for.
+        made = admin.create_topics([wanted], operation_timeout=timeout, request_timeout=timeout)
+        made[topic].result(2 * timeout)
+    except KafkaException as error:
+        # Another instance, which started at the same time, may have been faster.
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -32,15 +32,24 @@ ASK_AGAIN_AFTER = 0.1
 _CALLBACKS = ("on_commit", "stats_cb", "throttle_cb")
 
 
-def outsider(conf: Mapping[str, Any], reasons: list[str]) -> Consumer:
+def outsider(
+    conf: Mapping[str, Any],
+    reasons: list[str],
+    heard: Callable[[KafkaError], None] = lambda _: None,
+) -> Consumer:
     """Return a client that only asks or reads: it is never subscribed, so no group hears of it.
 
-    ``reasons`` is filled with what the client says is wrong. Raises :class:`ConfigError` when it
-    refuses a setting.
+    ``reasons`` is filled with what the client says is wrong, and ``heard`` is told of it, while it
+    is polled. Raises :class:`ConfigError` when it refuses a setting.
     """
+
+    def told(error: KafkaError) -> None:
+        reasons.append(error.str())
+        heard(error)
+
     own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
     own.setdefault("group.id", "unused")
-    own |= {**QUIET, "error_cb": lambda error: reasons.append(error.str())}
+    own |= {**QUIET, "error_cb": told}
     try:
         return Consumer(own)
     except (KafkaException, TypeError, ValueError) as error:

@@ -81,14 +81,14 @@ def by_lane(messages: list[Message]) -> dict[tuple[bytes, int], list[int]]:
 
 
 class Verbs:
-    """Runs ``keyshared dlq`` on ``topic.dlq``, with one file for the progress of a test."""
+    """Runs ``keyshared dlq`` on the dead letters of a topic; replays keep a file for a test."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
         self._capsys = capsys
         self.state = folder / "progress"
 
     def __call__(self, verb: str, cluster: Cluster, topic: str, *more: object) -> Ended:
-        arguments = ("-b", cluster.bootstrap, "-t", f"{topic}.dlq", *more)
+        arguments = ("-b", cluster.bootstrap, "-t", topic, *more)
         return in_process(self._capsys, "dlq", verb, *arguments)
 
     def replay(self, cluster: Cluster, topic: str, *more: object) -> Ended:
@@ -122,8 +122,9 @@ def test_from_the_failure_to_the_replay(
             handled[record.key()].append(json.loads(record.value())["n"])
             headers.append(record.headers())
 
+    group = group_name()
     member = Member(
-        client_conf(any_cluster, group_name()),
+        client_conf(any_cluster, group),
         [topic],
         handler,
         dlq=True,
@@ -138,7 +139,9 @@ def test_from_the_failure_to_the_replay(
     assert listed.status == 0, listed.err
     found = json.loads(listed.out)
     assert (found["letters"], found["foreign"], found["unreadable"]) == (RECORDS, 0, 0)
+    assert (found["outstanding"], found["replayed"]) == (RECORDS, 0)
     (error,) = found["errors"]
+    assert error["source_group"] == found["newest"][0]["group"] == group
     assert (error["source_topic"], error["error_type"], error["letters"]) == (
         topic,
         "ConnectionError",
@@ -160,7 +163,7 @@ def test_from_the_failure_to_the_replay(
         {"name": "raw", "value": {"hex": "ff", "problem": "not text in UTF-8"}},
     ]
 
-    exported = verbs("export", any_cluster, topic, "--key", "key-3")
+    exported = verbs("export", any_cluster, topic, "--record-key", "key-3")
     lines = [json.loads(line) for line in exported.out.splitlines()]
     assert sorted(line["value"]["json"]["n"] for line in lines) == list(range(3, RECORDS, KEYS))
     file = verbs.state.with_name("letters.avro")
@@ -188,6 +191,10 @@ def test_from_the_failure_to_the_replay(
     again = verbs.replay(any_cluster, topic, "--execute")
     assert json.loads(again.out)["already_replayed"] == RECORDS
     assert ends(any_cluster, topic) == 2 * RECORDS
+    listed = verbs("ls", any_cluster, topic, "--json", "--state", verbs.state)
+    found = json.loads(listed.out)
+    assert (found["outstanding"], found["replayed"]) == (0, RECORDS)
+    assert found["newest"][0]["replayed"] is True
 
 
 def test_a_key_goes_back_in_the_order_of_its_source_and_to_its_partition(
@@ -216,15 +223,16 @@ def test_a_key_goes_back_in_the_order_of_its_source_and_to_its_partition(
 
 
 def test_a_replay_that_is_killed_goes_on_and_repeats_at_most_a_batch(
-    real_cluster: Cluster, topic: str, eventually: Eventually, tmp_path: Path
+    real_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
+    """Wherever it is run again: what was replayed is known from Kafka."""
     count = 2_500
     real_cluster.create_topic(topic, 2)
     real_cluster.create_topic(f"{topic}.dlq", 2)
     sources = [(n % 2, n) for n in range(count)]
     write_letters(real_cluster, topic, sources, keys=101)
-    arguments = ("dlq", "replay", "-b", real_cluster.bootstrap, "-t", f"{topic}.dlq")
-    settings = ("--execute", "--state", tmp_path / "p", "--json")
+    arguments = ("dlq", "replay", "-b", real_cluster.bootstrap, "-t", topic)
+    settings = ("--execute", "--json")
     for enough in (400, 1_000):
         with Running(*arguments, *settings, "--rate", 900):
             eventually(lambda enough=enough: ends(real_cluster, topic) >= enough, 120.0)  # type: ignore[misc]
@@ -253,7 +261,7 @@ def test_ctrl_c_keeps_the_progress_and_the_next_replay_goes_on(
     write_letters(real_cluster, topic, [(0, n) for n in range(300)], keys=9)
     state = ("--execute", "--state", verbs.state)
     with Running(
-        *("dlq", "replay", "-b", real_cluster.bootstrap, "-t", f"{topic}.dlq"),
+        *("dlq", "replay", "-b", real_cluster.bootstrap, "-t", topic),
         *(*state, "--rate", 50, "--json"),
     ) as slow:
         eventually(lambda: ends(real_cluster, topic) >= 20, 120.0)
@@ -343,7 +351,7 @@ def test_an_export_that_nobody_reads_to_its_end_says_so_in_a_line(
 ) -> None:
     real_cluster.create_topic(f"{topic}.dlq", 1)
     write(real_cluster, f"{topic}.dlq", [(b"k", b"x" * 1_000)] * 1_000)
-    with Running("dlq", "export", "-b", real_cluster.bootstrap, "-t", f"{topic}.dlq") as export:
+    with Running("dlq", "export", "-b", real_cluster.bootstrap, "-t", topic) as export:
         assert export.process.stdout is not None
         assert json.loads(export.process.stdout.readline())["at"] == "0:0"
         export.process.stdout.close()
@@ -380,6 +388,7 @@ def test_a_topic_or_partition_that_is_not_there_is_named(
     missing = verbs("ls", real_cluster, topic)
     assert missing.status == 2
     assert f"there is no topic '{topic}.dlq'" in missing.err
+    assert "name the dead-letter topic with --dlq" in missing.err
     real_cluster.create_topic(f"{topic}.dlq", 1)
     beyond = verbs("show", real_cluster, topic, "1:0")
     assert beyond.status == 2
@@ -390,5 +399,5 @@ def test_a_topic_or_partition_that_is_not_there_is_named(
     # Where the cluster is may stand in the file of the app.
     file = verbs.state.with_name("app.toml")
     file.write_text(f'bootstrap = "{real_cluster.bootstrap}"\n')
-    from_file = in_process(capsys, "dlq", "ls", "-t", f"{topic}.dlq", "--config", file)
+    from_file = in_process(capsys, "dlq", "ls", "-t", topic, "--config", file)
     assert from_file.out == empty.out

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from kafka_keyshared.core.events import Failure, Outcome, Publish
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
-from kafka_keyshared.dlq.plan import Order, Plan, digest_of
+from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
 
 # As version 1 wrote it: whatever comes later has to read it.
 V1_LETTER = bytes.fromhex(
@@ -60,7 +60,8 @@ def planned(
 ) -> Plan:
     """A plan that has seen all of these letters."""
     plan = Plan(max_replays, order, 10_000)
+    done = {mark_of(letter, digest_of(letter)) for letter in letters if letter.at in already}
     for letter in letters:
-        plan.add(letter, digest_of(letter), already=letter.at in already)
+        plan.add(letter, done)
     plan.close()
     return plan

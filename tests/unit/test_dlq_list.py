@@ -6,12 +6,14 @@ import re
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kafka_keyshared.cli import dlq, letters
-from kafka_keyshared.cli.letters import Wanted, when
+from kafka_keyshared.cli.letters import Away, Wanted, Where, when
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter, Place
@@ -124,23 +126,23 @@ def written(at: int | None, n: int, **more: Any) -> Letter:
 def test_letters_are_counted_by_source_and_error() -> None:
     summary = summed(
         [
-            written(30, 0, error_type="A", replays=1),
-            written(10, 1, error_type="A"),
+            written(30, 0, error_type="A", group="g", replays=1),
+            written(10, 1, error_type="A", group="g"),
             written(20, 2, error_type="B"),
             written(None, 3, error_type="B"),
             a_letter((0, 4), None),
         ]
     )
-    counts = summary.counts["t", "A"]
+    counts = summary.counts["t", "g", "A"]
     assert (counts.letters, counts.first, counts.last, counts.replays) == (2, 10, 30, 1)
-    assert (summary.counts["t", "B"].letters, summary.counts["t", "B"].last) == (2, 20)
+    assert (summary.counts["t", "", "B"].letters, summary.counts["t", "", "B"].last) == (2, 20)
     assert (summary.kinds[Kind.HEADERS], summary.kinds[Kind.FOREIGN]) == (4, 1)
-    assert summary.counts["(foreign)", ""].letters == 1
+    assert summary.counts["(foreign)", "", ""].letters == 1
 
 
 def test_the_newest_are_kept_whatever_the_order_of_reading() -> None:
     letters = [written(at, n) for n, at in enumerate([5, 1, 9, 3, 9, None])]
-    newest = [letter.at for letter in summed(letters).newest()]
+    newest = [letter.at for letter, _ in summed(letters).newest()]
     assert newest == [Place(0, 4), Place(0, 2), Place(0, 0)]
     assert summed(letters, limit=0).newest() == []
 
@@ -148,11 +150,31 @@ def test_the_newest_are_kept_whatever_the_order_of_reading() -> None:
 def test_error_types_without_end_do_not_take_memory_without_end() -> None:
     summary = summed([written(1, n, error_type=f"E{n}") for n in range(MOST_GROUPS + 50)])
     assert len(summary.counts) == MOST_GROUPS + 1
-    assert summary.counts[OTHERS, OTHERS].letters == 50
+    assert summary.counts[OTHERS, OTHERS, OTHERS].letters == 50
+
+
+def test_what_was_replayed_is_counted_apart() -> None:
+    summary = Summary(2)
+    summary.add(written(1, 0, group="g"), replayed=True)
+    summary.add(written(2, 1, group="g"), replayed=False)
+    assert (summary.letters, summary.replayed) == (2, 1)
+    assert summary.counts["t", "g", ""].replayed == 1
+    assert [replayed for _, replayed in summary.newest()] == [False, True]
+
+
+def test_a_broker_that_is_away_is_told_in_a_line_and_not_at_every_try() -> None:
+    notes: list[str] = []
+    now = 0.0
+    away = Away(notes.append, lambda: now)
+    for _ in range(50):
+        away.heard(KafkaError(KafkaError._TRANSPORT, "b:1: connection refused"))
+        away.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        now += 1.0
+    assert notes == ["no broker answers (b:1: connection refused): waiting up to 30 s for one"]
 
 
 def test_what_a_terminal_would_obey_is_not_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J"
     letter = replace(
@@ -161,13 +183,46 @@ def test_what_a_terminal_would_obey_is_not_printed(
         value=evil.encode(),
     )
     monkeypatch.setattr(dlq, "reading", lambda conf: nullcontext())
+    monkeypatch.setattr(scan, "bounds_of", lambda *_: {})
     monkeypatch.setattr(scan, "letters", lambda *_: iter([letter]))
     monkeypatch.setattr(letters, "require_broker", lambda conf: None)
-    for verb in (["ls"], ["show", "0:0"]):
-        ended = in_process(capsys, "dlq", *verb, "-b", "b:1", "-t", "x.dlq")
+    for verb in (["ls", "--state", tmp_path / "none"], ["show", "0:0"]):
+        ended = in_process(capsys, "dlq", *verb, "-b", "b:1", "-t", "x")
         assert ended.status == 0
         assert "owned" in ended.out
         assert not {"\x1b", "\x07"} & set(ended.out)
+
+
+# --- which topic ---
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "name"),
+    [
+        (("orders", None), "", "orders.dlq"),
+        (("orders", "auto"), "", "orders.dlq"),
+        ((None, "dead"), "", "dead"),
+        ((None, None), 'topics = ["orders"]', "orders.dlq"),
+        ((None, None), 'topics = ["orders"]\ndlq = true', "orders.dlq"),
+        ((None, None), 'topics = ["orders", "bills"]\ndlq = "dead"', "dead"),
+        (("orders", None), 'topics = ["bills"]\ndlq = "dead"', "dead"),
+        (("orders", None), 'topics = ["bills"]\ndlq = true', "orders.dlq"),
+        (("orders", "auto"), 'dlq = "dead"', "orders.dlq"),
+    ],
+)
+def test_the_dead_letter_topic_is_found_as_an_instance_finds_it(
+    given: tuple[str | None, str | None], file: str, name: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "keyshared.toml"
+    config.write_text(file)
+    assert Where(None, *given, config, []).name() == name
+
+
+def test_several_dead_letter_topics_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "keyshared.toml"
+    config.write_text('topics = ["orders", "bills"]\ndlq = true')
+    with pytest.raises(ConfigError, match=r"\(bills\.dlq, orders\.dlq\): give -t TOPIC"):
+        Where(None, None, None, config, []).name()
 
 
 # --- wrong command lines ---
@@ -176,20 +231,23 @@ def test_what_a_terminal_would_obey_is_not_printed(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ls"], "-t NAME"),
-        (["ls", "-t", "x.dlq"], "-b host:port"),
-        (["ls", "-t", "x.dlq", "--limit", "-1"], "--limit"),
+        (["ls"], "-t TOPIC"),
+        (["ls", "-t", "x"], "-b host:port"),
+        (["ls", "-t", "^x"], "may be several dead-letter topics (^x)"),
+        (["ls", "-t", "x", "--limit", "-1"], "--limit"),
+        (["ls", "-t", "x", "--key", "k"], "--key"),
+        (["ls", "-t", "x", "-b", "b:1", "--id", "a", "--state", "p"], "give one of them"),
         (["ls", "--error", "("], "--error"),
-        (["show", "-t", "x.dlq", "0"], "PARTITION:OFFSET"),
+        (["show", "-t", "x", "0"], "PARTITION:OFFSET"),
         (["show", "0:1", "--payload", "xml"], "--payload xml"),
         (["show", "0:1", "--payload", "avro"], "--schema FILE"),
         (["show", "0:1", "--schema", "no-such.avsc"], "no such file"),
-        (["export", "-t", "x.dlq", "--format", "csv"], "--format csv"),
-        (["export", "-t", "x.dlq", "--format", "avro", "--payload", "hex"], "leave out --payload"),
-        (["replay", "-t", "x.dlq", "--to", "x.dlq"], "read its own letters"),
-        (["replay", "-t", "x.dlq", "--order", "time"], "key or partition"),
-        (["replay", "-t", "x.dlq", "--partitioner", "mine"], "murmur2_random"),
-        (["replay", "-t", "x.dlq", "--rate", "0"], "--rate"),
+        (["export", "-t", "x", "--format", "csv"], "--format csv"),
+        (["export", "-t", "x", "--format", "avro", "--payload", "hex"], "leave out --payload"),
+        (["replay", "-t", "x", "--to", "x.dlq"], "read its own letters"),
+        (["replay", "-t", "x", "--order", "time"], "key or partition"),
+        (["replay", "-t", "x", "--partitioner", "mine"], "murmur2_random"),
+        (["replay", "-t", "x", "--rate", "0"], "--rate"),
     ],
 )
 def test_a_wrong_command_line_is_refused(

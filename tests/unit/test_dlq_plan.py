@@ -51,14 +51,14 @@ def test_letters_of_a_key_go_in_the_order_of_their_source() -> None:
 def test_a_lane_is_a_key_of_one_topic() -> None:
     plan = planned([a_letter((0, 0), ("t", 0, 2)), a_letter((0, 1), ("u", 0, 1))])
     assert sorted(lanes(plan)) == [[Place(0, 0)], [Place(0, 1)]]
-    assert plan.targets() == {"t": 1, "u": 1}
+    assert plan.targets() == plan.lanes() == {"t": 1, "u": 1}
 
 
 def test_letters_without_a_key_wait_for_none() -> None:
     letters = [a_letter((0, n), ("t", 0, 9 - n), key=None) for n in range(3)]
     plan = planned(letters)
     assert len(lanes(plan)) == 3
-    assert (plan.keyless(), plan.keys()[0]) == (3, 0)
+    assert (plan.keyless(), plan.lanes(), plan.keys()[0]) == ({"t": 3}, {}, 0)
     # The empty key is a key.
     assert len(lanes(planned([a_letter((0, n), ("t", 0, n), key=b"") for n in range(3)]))) == 1
 
@@ -105,6 +105,16 @@ def test_of_two_letters_of_one_record_one_is_sent() -> None:
     assert (again.rows, again.refused.already, again.refused.copies) == ([], 1, 1)
 
 
+def test_a_copy_is_done_with_when_the_letter_that_was_sent_is() -> None:
+    """Or it would be outstanding for ever, and never sent."""
+    twice = [a_letter((0, 0), ("t", 0, 1), attempts=5), a_letter((1, 5), ("t", 0, 1), attempts=3)]
+    marks = [(each.at, mark_of(each, digest_of(each))) for each in twice]
+    plan = planned(twice)
+    assert (plan.settled_with(0), plan.settled_before()) == (marks, [])
+    later = planned(twice, already=frozenset([Place(0, 0)]))
+    assert later.settled_before() == marks[1:]
+
+
 @pytest.mark.parametrize("differs", [{"key": b"x"}, {"value": None}, {"timestamp": 2}])
 def test_another_record_at_the_same_offset_is_no_copy(differs: dict[str, Any]) -> None:
     """The source topic was made anew, so its offsets came again."""
@@ -147,18 +157,16 @@ def test_more_letters_than_memory_was_given_for_are_refused() -> None:
     plan = Plan(3, "key", 2)
     with pytest.raises(ConfigError, match=r"more than 2 letters.*--max-letters"):
         for n in range(3):
-            letter = a_letter((0, n), ("t", 0, n))
-            plan.add(letter, digest_of(letter), already=False)
+            plan.add(a_letter((0, n), ("t", 0, n)), ())
 
 
 def test_the_memory_of_a_letter_is_what_the_help_says() -> None:
     count = 5_000
     letters = [a_letter((0, n), ("t", 0, count - n), b"%d" % (n % 500)) for n in range(count)]
-    digests = [digest_of(letter) for letter in letters]
     tracemalloc.start()
     plan = Plan(3, "key", count)
-    for letter, digest in zip(letters, digests, strict=True):
-        plan.add(letter, digest, already=False)
+    for letter in letters:
+        plan.add(letter, ())
     plan.close()
     held, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -393,7 +393,7 @@ class FakeAdmin:
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(topics={name: SimpleNamespace(error=None) for name in self.there})
 
-    def create_topics(self, topics: list[Any], operation_timeout: float) -> dict[str, Future[None]]:
+    def create_topics(self, topics: list[Any], **_timeouts: float) -> dict[str, Future[None]]:
         made: dict[str, Future[None]] = {}
         for each in topics:
             self.asked.append(each.topic)

@@ -9,7 +9,35 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kafka_keyshared.dlq.scan import bounds_of
-from kafka_keyshared.errors import BrokerUnavailableError
+from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+
+
+class Named:
+    """A cluster that has these topics, all without a record."""
+
+    def __init__(self, *topics: str) -> None:
+        self._topics = topics
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(
+            topics={each: SimpleNamespace(partitions={0: None}) for each in self._topics}
+        )
+
+
+@pytest.mark.parametrize(
+    ("topic", "there", "said"),
+    [
+        ("orders.dlq.dlq", ["orders", "orders.dlq"], "give -t orders, or .* --dlq orders.dlq"),
+        ("orders.dlq", ["orders"], "no record of 'orders' was given up .* with --dlq"),
+        ("orders.dlq", [], "name the dead-letter topic with --dlq, or with -t the topic"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_with_what_may_be_meant(
+    topic: str, there: list[str], said: str
+) -> None:
+    named: Any = Named(*there)
+    with pytest.raises(TopicMissingError, match=said):
+        bounds_of(named, topic)
 
 
 class SlowCluster:

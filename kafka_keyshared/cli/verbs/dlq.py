@@ -16,11 +16,20 @@ from kafka_keyshared.cli.options import (
 )
 from kafka_keyshared.cli.output import Output
 
+ReplayId = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="TEXT",
+        help="Under which name what was replayed is known, in the topic <DLQ>.replays.",
+    ),
+]
 ReplayState = Annotated[
     Path | None,
-    typer.Option(
-        metavar="PATH", help="Where progress is kept; else TOPIC.replay in this directory."
-    ),
+    typer.Option(metavar="PATH", help="Know it from a file instead, which is made when missing."),
+]
+Outstanding = Annotated[
+    bool, typer.Option("--outstanding", help="Only letters that were not replayed.")
 ]
 Partitioner = Annotated[
     str | None,
@@ -41,8 +50,15 @@ verbs = typer.Typer(
     rich_markup_mode=None,
 )
 
+DlqOf = Annotated[
+    str | None,
+    typer.Option(
+        "-t", "--topic", metavar="TEXT", help="The topic whose dead letters they are: <topic>.dlq."
+    ),
+]
 DlqTopic = Annotated[
-    str | None, typer.Option("-t", "--topic", metavar="TEXT", help="The dead-letter topic.")
+    str | None,
+    typer.Option("--dlq", metavar="TEXT", help="The dead-letter topic itself, where named else."),
 ]
 SourceTopic = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Only letters of records of this topic.")
@@ -53,8 +69,9 @@ SourceGroup = Annotated[
 Error = Annotated[
     str | None, typer.Option(metavar="REGEX", help="Only where TYPE: MESSAGE matches somewhere.")
 ]
-Key = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Only of this key: text, or bytes as hex:00ff.")
+RecordKey = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Only of records with this key: text, or bytes as hex:00ff."),
 ]
 Since = Annotated[
     str | None,
@@ -77,14 +94,18 @@ SchemaFile = Annotated[
 @verbs.command("ls")
 def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    topic: DlqTopic = None,
+    topic: DlqOf = None,
+    dlq: DlqTopic = None,
     limit: Annotated[
         int, typer.Option(metavar="INT", min=0, max=10_000, help="Newest letters to list.")
     ] = 10,
+    outstanding: Outstanding = False,
+    id_: ReplayId = None,
+    state: ReplayState = None,
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,
     error: Error = None,
-    key: Key = None,
+    record_key: RecordKey = None,
     since: Since = None,
     until: Until = None,
     partition: Partition = None,
@@ -94,21 +115,27 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
-    """Count letters by source topic and error, and list the newest. No values, no headers."""
-    from kafka_keyshared.cli.dlq import ls_verb
+    """Count letters by source, group and error, and list the newest. No values, no headers."""
+    from kafka_keyshared.cli.dlq import LsArguments, ls_verb
+    from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.letters import Wanted, Where
 
-    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
+    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, config, x or [])
-    return ls_verb(where, wanted.choice(), limit, shown)
+    where = Where(bootstrap_server, topic, dlq, config, x or [])
+    known = Known(id_, state)
+    return ls_verb(LsArguments(where, wanted.choice(), known, limit, outstanding), shown)
 
 
 @verbs.command("show")
 def dlq_show(  # noqa: PLR0917 - each is an option of the command line
-    place: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="As ls lists them.")],
+    place: Annotated[
+        str,
+        typer.Argument(metavar="PLACE", help="0:12 as ls lists it, orders.dlq-0@12 as the log."),
+    ],
     bootstrap_server: Bootstrap = None,
-    topic: DlqTopic = None,
+    topic: DlqOf = None,
+    dlq: DlqTopic = None,
     payload: PayloadForm = "auto",
     schema: SchemaFile = None,
     config: ConfigFile = None,
@@ -121,14 +148,15 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.letters import Where, make_decoder
 
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, config, x or [])
+    where = Where(bootstrap_server, topic, dlq, config, x or [])
     return show_verb(where, place, make_decoder(payload, schema), shown)
 
 
 @verbs.command("export")
 def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    topic: DlqTopic = None,
+    topic: DlqOf = None,
+    dlq: DlqTopic = None,
     file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Where to; without it, to standard output.")
     ] = None,
@@ -138,10 +166,13 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     ] = "jsonl",
     payload: PayloadForm = "auto",
     schema: SchemaFile = None,
+    outstanding: Outstanding = False,
+    id_: ReplayId = None,
+    state: ReplayState = None,
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,
     error: Error = None,
-    key: Key = None,
+    record_key: RecordKey = None,
     since: Since = None,
     until: Until = None,
     partition: Partition = None,
@@ -150,23 +181,28 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     x: ClientSettings = None,
 ) -> int:
     """Write letters with everything in them, one JSON object a line."""
-    from kafka_keyshared.cli.dlq_export import export_verb
+    from kafka_keyshared.cli.dlq_export import ExportArguments, export_verb
+    from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.letters import Wanted, Where, make_decoder
 
-    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
-    where, decoder = Where(bootstrap_server, topic, config, x or []), make_decoder(payload, schema)
-    return export_verb(where, wanted.choice(), file, format_, decoder)
+    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
+    where = Where(bootstrap_server, topic, dlq, config, x or [])
+    decoder = make_decoder(payload, schema)
+    known = Known(id_, state) if outstanding else None
+    return export_verb(ExportArguments(where, wanted.choice(), file, format_, decoder, known))
 
 
 @verbs.command("replay")
 def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     bootstrap_server: Bootstrap = None,
-    topic: DlqTopic = None,
+    topic: DlqOf = None,
+    dlq: DlqTopic = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it, not only say it.")] = False,
     to: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Another topic than the one each record came from."),
     ] = None,
+    id_: ReplayId = None,
     state: ReplayState = None,
     rate: Annotated[
         float | None, typer.Option(metavar="FLOAT", min=0.001, help="Letters a second.")
@@ -185,7 +221,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     source_topic: SourceTopic = None,
     source_group: SourceGroup = None,
     error: Error = None,
-    key: Key = None,
+    record_key: RecordKey = None,
     since: Since = None,
     until: Until = None,
     partition: Partition = None,
@@ -199,16 +235,17 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
 
     Exit status 1: some were refused, or it was interrupted; the same command goes on from there.
     """
+    from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
     from kafka_keyshared.cli.letters import Wanted, Where
 
-    wanted = Wanted(source_topic, source_group, error, key, since, until, partition, offset)
+    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
     arguments = ReplayArguments(
-        where=Where(bootstrap_server, topic, config, x or []),
+        where=Where(bootstrap_server, topic, dlq, config, x or []),
         choice=wanted.choice(),
         execute=execute,
         to=to,
-        state=state,
+        known=Known(id_, state),
         rate=rate,
         max_replays=max_replays,
         order=order,

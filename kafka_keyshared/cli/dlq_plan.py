@@ -1,0 +1,129 @@
+"""A replay's plan and what became of it, as tables for a person."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafka_keyshared.cli.letters import cut, printable
+from kafka_keyshared.cli.output import Justify, write_table
+from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.replay import Keeper
+
+TELL_EVERY = 10.0
+"""Seconds between two lines about how far a replay is."""
+
+KEY_SHOWN = 50
+MOST_PLACES = 5
+"""Characters of a key, and places of letters, that a cell has room for."""
+
+_NOT_SENT: Mapping[str, str] = {
+    "already_replayed": "replayed before",
+    "copies": "another letter of the same record",
+    "guarded": "replayed too often (--max-replays)",
+    "foreign": "no letter of this package",
+    "unreadable": "a letter that cannot be read",
+}
+
+_BECAME: Mapping[str, str] = {
+    "replayed": "sent, and acknowledged",
+    "refused": "refused",
+    "behind_refused": "behind one of their key that was refused",
+    "gone": "no longer in the topic",
+    "left": "left for the next replay",
+}
+
+
+def write_plan(told: Mapping[str, Any]) -> None:
+    """Print what is sent where and what is not."""
+    lanes = "keys" if "key" in told["order"] else "source partitions"
+    if told["to"]:
+        keyless: dict[str, Justify] = {"without a key": "right"} if told["without_order"] else {}
+        _table(
+            f"{told['topic']}: to replay",
+            {"to": "left", "partitions": "right", "letters": "right", lanes: "right", **keyless},
+            [
+                (
+                    to,
+                    "none" if told["partitions"][to] is None else told["partitions"][to],
+                    count,
+                    told["lanes_to"][to],
+                    *([told["keyless_to"][to]] if keyless else []),
+                )
+                for to, count in told["to"].items()
+            ],
+        )
+    not_sent = [
+        (words, told[why], _places(told["examples"].get(why, ())))
+        for why, words in _NOT_SENT.items()
+        if told[why]
+    ]
+    if not_sent:
+        columns: dict[str, Justify] = {"why": "left", "letters": "right", "such as": "left"}
+        _table(f"{told['topic']}: not sent", columns, not_sent)
+    if told["most"]:
+        rows = [
+            (cut(str(next(iter(each["key"].values()))), KEY_SHOWN), each["letters"])
+            for each in told["most"]
+        ]
+        _table("", {"keys with the most letters": "left", "letters": "right"}, rows)
+
+
+def write_outcome(became: Mapping[str, Any]) -> None:
+    """Print what became of the letters that were to be sent."""
+    rows = [(words, became[what]) for what, words in _BECAME.items() if became[what]]
+    if rows:
+        _table("what became of them", {"": "left", "letters": "right"}, rows)
+    if became["why"]:
+        places: dict[str, list[str]] = {}
+        for at, why in became["refused_examples"].items():
+            places.setdefault(why, []).append(at)
+        _table(
+            "refused",
+            {"why": "left", "letters": "right", "such as": "left"},
+            [(why, count, _places(places.get(why, ()))) for why, count in became["why"].items()],
+        )
+
+
+def _table(title: str, columns: Mapping[str, Justify], rows: Iterable[tuple[Any, ...]]) -> None:
+    cells = (
+        tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row) for row in rows
+    )
+    write_table(title, columns, list(map(printable, cells)))
+
+
+def _places(places: Iterable[str]) -> str:
+    some = list(places)
+    return ", ".join(some[:MOST_PLACES]) + (", …" if len(some) > MOST_PLACES else "")
+
+
+class Telling:
+    """Keeps progress, and says now and then how far it is."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        wanted: int,
+        note: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._wanted = wanted
+        self._note = note
+        self._clock = clock
+        self._kept = 0
+        self._began = self._told_at = clock()
+
+    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+        """Keep a batch."""
+        batch = list(letters)
+        self._keeper.add(batch)
+        self._kept += len(batch)
+        now = self._clock()
+        if now - self._told_at >= TELL_EVERY and self._kept < self._wanted:
+            self._told_at = now
+            left = (now - self._began) * (self._wanted / self._kept - 1)
+            self._note(
+                f"replayed {self._kept:,} of {self._wanted:,} letters, about {left:.0f} s left"
+            )

@@ -1,0 +1,57 @@
+"""What the verbs on dead letters know of replays: from Kafka, or from a file that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kafka_keyshared.cli.letters import connected
+from kafka_keyshared.dlq.journal import Journal
+from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.plan import digest_of, mark_of
+from kafka_keyshared.dlq.progress import DEFAULT_ID, KafkaProgress
+from kafka_keyshared.errors import ConfigError
+
+Progress: TypeAlias = Journal | KafkaProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Where it stands which letters were replayed, as it was typed."""
+
+    id: str | None = None
+    state: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.id is not None and self.state is not None:
+            raise ConfigError("--id names progress in Kafka, --state a file: give one of them")
+
+    def of(self, conf: Mapping[str, Any], topic: str) -> Progress:
+        """Return the progress of the replays of a dead-letter topic, not yet read."""
+        if self.state is not None:
+            return Journal(self.state, topic)
+        return KafkaProgress(conf, lambda: connected(conf), topic, self.id or DEFAULT_ID)
+
+
+def is_replayed(letter: Letter, progress: Progress) -> bool:
+    """Say whether a replay has sent this letter."""
+    return bool(len(progress)) and mark_of(letter, digest_of(letter)) in progress
+
+
+def others(progress: Progress) -> list[str]:
+    """Return in words what else is known of replays of the topic."""
+    if not isinstance(progress, KafkaProgress):
+        return []
+    notes = [
+        f"another replay has the id {name!r}, with {count:,} letters"
+        for name, count in sorted(progress.others.items())
+        if name != progress.id
+    ]
+    if progress.foreign:
+        notes.append(
+            f"{progress.topic} has records that are no replay's progress, such as "
+            f"{progress.foreign[0]}: they were passed over"
+        )
+    return notes
