@@ -15,7 +15,7 @@ from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
-from kafka_keyshared.dlq.summary import Summary
+from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 MESSAGE_SHOWN = 60
@@ -90,7 +90,9 @@ def _summary(topic: str, summary: Summary, *, known: bool) -> dict[str, Any]:
                 "source_group": group,
                 "error_type": error,
                 "letters": count.letters,
-                "outstanding": count.letters - count.replayed if known and error else None,
+                "outstanding": count.letters - count.replayed
+                if known and source not in NO_LETTERS
+                else None,
                 "first": when(count.first),
                 "last": when(count.last),
                 "replays": count.replays,

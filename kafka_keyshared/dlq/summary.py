@@ -12,6 +12,9 @@ MOST_GROUPS = 1_000
 
 OTHERS = "(others)"
 
+NO_LETTERS = frozenset(f"({kind.value})" for kind in (Kind.FOREIGN, Kind.UNREADABLE))
+"""In the place of a source topic: what is counted and is no letter."""
+
 
 @dataclass(slots=True)
 class Count:
