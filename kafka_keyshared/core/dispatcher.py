@@ -253,7 +253,7 @@ class Dispatcher:
     # --- partitions ---
 
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
-        self.meters.rebalances["assigned"] += 1
+        self.meters.assigned(event.starts)
         self._epoch += 1
         known = list(self.subscriptions)
         stored = assignment.stored(event.starts)

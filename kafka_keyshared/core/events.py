@@ -185,7 +185,7 @@ class CommitDue:
     final: bool = False
 
 
-class CommitResult(enum.Enum):
+class CommitResult(enum.StrEnum):
     """What the broker (or the client on its behalf) said to a commit."""
 
     ACCEPTED = "accepted"

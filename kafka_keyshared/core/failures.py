@@ -33,6 +33,7 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.meters import LetterAnswer, Processed
 from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
@@ -106,7 +107,7 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
         closed.first = closed.first or failure
         closed.last = failure
         sub.counts.failed += 1
-        sub.counts.processed.add(record.topic(), "failed")
+        sub.counts.processed.add(record.topic(), Processed.FAILED)
     commands: list[Command] = []
     if not is_keyless(lane):
         closed.fence_at = share.worker
@@ -152,7 +153,7 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
         return _block(sub, closed, now)
     sub.counts.dropped += 1
     if closed.head is not None:
-        sub.counts.processed.add(closed.head.topic(), "dropped")
+        sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
     _settle_head(sub, closed)
     return []
 
@@ -165,13 +166,13 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     """
     record, reason = refused
     policy = sub.settings.when_undecodable()
-    sub.counts.processed.add(record.topic(), "undecodable")
+    sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
     where = name_of(record)
     if policy == "null_key":
         return [*sub.bursts.undecodable.add(f"{where} counts as without a key: {reason}", now)]
     if policy == "drop":
         sub.counts.dropped += 1
-        sub.counts.processed.add(record.topic(), "dropped")
+        sub.counts.processed.add(record.topic(), Processed.DROPPED)
         sub.window.settle(1)
         return [*sub.bursts.undecodable.add(f"{where} is dropped: {reason}", now)]
     closed = _close(sub, sub.keys.lane(record), record)
@@ -232,11 +233,12 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     closed = sub.closed.get(event.publish.lane)
     if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
         return []  # forgotten with its partition: the record runs again at its next owner
-    sub.counts.letters.add(head.topic(), "acknowledged" if error is None else "failed")
+    answer = LetterAnswer.ACKNOWLEDGED if error is None else LetterAnswer.FAILED
+    sub.counts.letters.add(head.topic(), answer)
     where = f"{name_of(head)} ({named_key(closed.key)})"
     if error is None:
         sub.counts.dead_lettered += 1
-        sub.counts.processed.add(head.topic(), "dead_lettered")
+        sub.counts.processed.add(head.topic(), Processed.DEAD_LETTERED)
         at = f" as {event.at}" if event.at else ""
         text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
         _settle_head(sub, closed)

@@ -7,14 +7,15 @@ first record of a slice, age at its last, and both not more often than 200 times
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, Retry, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.events import Commit, CommitResult, Ended, Failure
@@ -31,11 +32,46 @@ SIZES = (0.0, 64.0, 256.0, 512.0, 1024.0, 2048.0, 3072.0, 4095.0)
 ERROR_NAMES_MAX = 50
 """So many different names of exceptions become labels; the others are counted as ``other``."""
 
+OTHER = "other"
+
+KNOWN_ERRORS = (Retry.__qualname__, OTHER)
+"""What a retry may be counted under whatever the handler raises."""
+
 SAMPLE_EVERY = 0.005
 """Seconds between two slices of which waiting and age are taken: a busy instance ends thousands."""
 
 MARKS_MAX = 1_024
 NO_TIMESTAMP = 0
+
+
+# What is counted is counted by a member of these, and a status shows each of them, also at 0: a
+# counter that appears with its first event has not grown, as far as Prometheus can tell.
+
+
+class Processed(enum.StrEnum):
+    """What became of a record; of an attempt for ``FAILED``."""
+
+    OK = "ok"
+    DROPPED = "dropped"
+    DEAD_LETTERED = "dead_lettered"
+    SKIPPED = "skipped"  # settled before this assignment
+    FAILED = "failed"
+    UNDECODABLE = "undecodable"  # whatever became of it
+
+
+class LetterAnswer(enum.StrEnum):
+    """What the broker said to a dead letter."""
+
+    ACKNOWLEDGED = "acknowledged"
+    FAILED = "failed"
+
+
+class Rebalance(enum.StrEnum):
+    """What happens to partitions."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
 
 
 class Histogram:
@@ -97,26 +133,44 @@ class Arrivals:
             self._marks.pop(partition, None)
 
 
-class TopicCounts:
-    """Counts by topic and one more label."""
+Label = TypeVar("Label", bound=str)
 
-    def __init__(self) -> None:
+
+class TopicCounts(Generic[Label]):
+    """Counts by topic and one more label; ``known`` are labels that there will or may be."""
+
+    def __init__(self, known: Iterable[Label]) -> None:
+        self._none = dict.fromkeys(map(str, known), 0)
         self.counts: dict[str, dict[str, int]] = {}
 
-    def add(self, topic: str, label: str, times: int = 1) -> None:
-        """Count; nothing appears for 0 times."""
+    def shown(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return a copy in which these topics have every known label, be it at 0."""
+        return {
+            topic: {**self._none, **self.counts.get(topic, {})}
+            for topic in dict.fromkeys((*topics, *self.counts))
+        }
+
+    def add(self, topic: str, label: Label, times: int = 1) -> None:
+        """Count; nothing is kept for 0 times."""
         if times:
             labels = self.counts.get(topic)
             if labels is None:
                 self.counts[topic] = labels = {}
             labels[label] = labels.get(label, 0) + times
 
-    def add_error(self, topic: str, name: str) -> None:
-        """Count under the name of an exception, of which there must not be any number."""
-        labels = self.counts.setdefault(topic, {})
-        if name not in labels and len(labels) >= ERROR_NAMES_MAX:
-            name = "other"
-        labels[name] = labels.get(name, 0) + 1
+
+class ErrorCounts(TopicCounts[str]):
+    """Counts by topic and the name of an exception, of which there must not be any number."""
+
+    def __init__(self) -> None:
+        super().__init__(KNOWN_ERRORS)
+
+    def add(self, topic: str, label: str, times: int = 1) -> None:
+        """Count under the name, or as one of the others when there are many names already."""
+        labels = self.counts.get(topic, {})
+        if label not in labels and len(labels) >= ERROR_NAMES_MAX:
+            label = OTHER
+        super().add(topic, label, times)
 
 
 @dataclass(slots=True)
@@ -136,9 +190,9 @@ class Counts:
     stuck: int = 0
     stale: int = 0
     topic: str | None = None
-    processed: TopicCounts = field(default_factory=TopicCounts)
-    retried: TopicCounts = field(default_factory=TopicCounts)
-    letters: TopicCounts = field(default_factory=TopicCounts)
+    processed: TopicCounts[Processed] = field(default_factory=lambda: TopicCounts(Processed))
+    retried: ErrorCounts = field(default_factory=ErrorCounts)
+    letters: TopicCounts[LetterAnswer] = field(default_factory=lambda: TopicCounts(LetterAnswer))
     process_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     wait_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
@@ -151,29 +205,29 @@ class Counts:
         self.ok += ok
         self.dropped += len(dropped)
         if self.topic is not None:
-            self.processed.add(self.topic, "ok", ok)
-            self.processed.add(self.topic, "dropped", len(dropped))
+            self.processed.add(self.topic, Processed.OK, ok)
+            self.processed.add(self.topic, Processed.DROPPED, len(dropped))
             return
         oks = Counter(came.topics())
         oks.subtract(came.topics_of(unsettled))
         gone = Counter(came.topics_of(dropped))
         oks.subtract(gone)
         for topic, times in oks.items():
-            self.processed.add(topic, "ok", times)
+            self.processed.add(topic, Processed.OK, times)
         for topic, times in gone.items():
-            self.processed.add(topic, "dropped", times)
+            self.processed.add(topic, Processed.DROPPED, times)
 
     def retry(self, record: Record, failure: Failure | None) -> None:
         """Count another attempt of a record."""
         self.retries += 1
         if failure is not None:
-            self.retried.add_error(record.topic(), failure.error_type)
+            self.retried.add(record.topic(), failure.error_type)
 
     def skip(self, records: Sequence[Record]) -> None:
         """Count records that were settled before this assignment."""
         self.skipped += len(records)
         for topic, times in topics_of(records).items():
-            self.processed.add(topic, "skipped", times)
+            self.processed.add(topic, Processed.SKIPPED, times)
 
 
 def topics_of(records: Iterable[Record]) -> Counter[str]:
@@ -186,9 +240,11 @@ class Meters:
 
     def __init__(self) -> None:
         self.arrivals = Arrivals()
+        # Every topic of which a partition has been assigned.
+        self.topics: set[str] = set()
         self.fetched: Counter[str] = Counter()
-        self.rebalances: Counter[str] = Counter()
-        self.commits: Counter[str] = Counter()
+        self.rebalances: Counter[Rebalance] = Counter()
+        self.commits: Counter[CommitResult] = Counter()
         self.drain_seconds = Histogram(DURATIONS)
         self.commit_seconds = Histogram(DURATIONS)
         self.metadata_bytes = Histogram(SIZES)
@@ -232,10 +288,15 @@ class Meters:
 
     def answered(self, commit: Commit, result: CommitResult, now: float) -> None:
         """Take the broker's answer."""
-        self.commits[result.value] += 1
+        self.commits[result] += 1
         sent = self._sent_at.pop(commit, None)
         if sent is not None:
             self.commit_seconds.observe(now - sent)
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions have come."""
+        self.rebalances[Rebalance.ASSIGNED] += 1
+        self.topics.update(each.topic for each in partitions)
 
     def revoking(self, now: float) -> None:
         """Partitions are about to go."""
@@ -244,7 +305,7 @@ class Meters:
     def gone(self, partitions: Iterable[TopicPartition], now: float, *, lost: bool) -> None:
         """They are gone."""
         self.arrivals.forget(partitions)
-        self.rebalances["lost" if lost else "revoked"] += 1
+        self.rebalances[Rebalance.LOST if lost else Rebalance.REVOKED] += 1
         if self._revoking_since is not None:
             self.drain_seconds.observe(now - self._revoking_since)
             self._revoking_since = None

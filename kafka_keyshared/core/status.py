@@ -16,11 +16,11 @@ import msgspec
 from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.events import CommitResult, Slice
 from kafka_keyshared.core.heartbeat import Watch
-from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.leases import WorkerLeases
-from kafka_keyshared.core.meters import Histogram
+from kafka_keyshared.core.meters import Histogram, Rebalance
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, partition_of
 
@@ -29,6 +29,8 @@ VERSION = 1
 KEY_CHARS = 80
 
 Phase: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
+
+WorkerState: TypeAlias = Literal["idle", "running", "stuck", "gone"]
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +79,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. ``share`` is the part of all slots that it owns; times in seconds."""
 
     name: str
-    state: Literal["idle", "running", "stuck", "gone"]
+    state: WorkerState
     leased: int
     queued: int
     running: RunningRecord | None
@@ -141,7 +143,10 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core does not know and the status shows: times in seconds since 1970."""
+    """What the core does not know and the status shows: times in seconds since 1970.
+
+    ``topics`` are those that are subscribed to, as far as they go by their names.
+    """
 
     wall: float
     started_at: float
@@ -152,6 +157,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     polled_at: float | None
     poll_used: float
     log_ends: dict[TopicPartition, int]
+    topics: tuple[str, ...] = ()
     paused: frozenset[TopicPartition] = frozenset()
     stalls: dict[str, int] = {}
     client: ClientStatus | None = None
@@ -163,7 +169,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``joined`` says whether the group has given this member its partitions, be they none.
     ``poll_used`` is the longest time between two polls lately, as a share of the client's
     ``max.poll.interval.ms``. ``stalls`` counts, by topic, how often a partition delivered nothing
-    for 30 s although there was something to read, and was read again.
+    for 30 s although there was something to read, and was read again. What is counted by topic has
+    every topic that is subscribed to or was ever assigned, be it at 0, and what is counted by
+    answer or event each of them.
     """
 
     version: int
@@ -192,6 +200,7 @@ def take(
 ) -> Status:
     """Return the status; ``progress`` and ``now`` as for a commit."""
     meters = core.meters
+    topics = _topics(core, around)
     return Status(
         version=VERSION,
         taken_at=around.wall,
@@ -203,21 +212,24 @@ def take(
             _partition(core, partition, now, around) for partition in sorted(core.partitions)
         ),
         subscriptions=tuple(
-            _subscription(core, sub, progress, now, around.pool)
-            for sub in core.subscriptions.values()
+            _subscription(core, sub, progress, now, around) for sub in core.subscriptions.values()
         ),
-        fetched=dict(meters.fetched),
-        rebalances=dict(meters.rebalances),
+        fetched={topic: meters.fetched[topic] for topic in topics},
+        rebalances={event.value: meters.rebalances[event] for event in Rebalance},
         drain_seconds=_distribution(meters.drain_seconds),
-        commits=dict(meters.commits),
+        commits={result.value: meters.commits[result] for result in CommitResult},
         commit_seconds=_distribution(meters.commit_seconds),
         metadata_bytes=_distribution(meters.metadata_bytes),
         paused_seconds=meters.paused_seconds,
-        stalls=around.stalls,
+        stalls={topic: around.stalls.get(topic, 0) for topic in topics},
         polled_at=around.polled_at,
         poll_used=around.poll_used,
         client=around.client,
     )
+
+
+def _topics(core: Dispatcher, around: Surroundings) -> list[str]:
+    return sorted({*around.topics, *core.meters.topics})
 
 
 def _partition(
@@ -252,9 +264,15 @@ def _partition(
 
 
 def _subscription(
-    core: Dispatcher, sub: Subscription, progress: Mapping[Slice, int], now: float, pool: str
+    core: Dispatcher,
+    sub: Subscription,
+    progress: Mapping[Slice, int],
+    now: float,
+    around: Surroundings,
 ) -> SubscriptionStatus:
     counts = sub.counts
+    topics = _topics(core, around)
+    lanes = Counter(closed.state for closed in sub.closed.lanes.values())
     keys: Counter[bytes] = Counter(
         key
         for _, record in sub.unsettled(progress)
@@ -264,7 +282,7 @@ def _subscription(
     watch = core.watches[sub.name]
     return SubscriptionStatus(
         name=sub.name,
-        pool=pool,
+        pool=around.pool,
         workers=tuple(
             _worker(worker, sub.shares[worker.index], progress, watch, now)
             for worker in sub.workers
@@ -272,12 +290,12 @@ def _subscription(
         records=sub.window.records,
         bytes=int(sub.window.bytes),
         records_max=sub.window.records_max,
-        processed={topic: dict(each) for topic, each in counts.processed.counts.items()},
-        retried={topic: dict(each) for topic, each in counts.retried.counts.items()},
-        letters={topic: dict(each) for topic, each in counts.letters.counts.items()},
+        processed=counts.processed.shown(topics),
+        retried=counts.retried.shown(topics),
+        letters=counts.letters.shown(topics),
         stuck=counts.stuck,
         stale=counts.stale,
-        lanes=dict(Counter(closed.state.value for closed in sub.closed.lanes.values())),
+        lanes={state.value: lanes[state] for state in LaneState},
         lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
         blocked=tuple(_blocked(each, now) for each in oldest_blocked(sub.closed.lanes.values())[0]),
         keys=len(keys),
@@ -321,7 +339,7 @@ def _worker(
             running = RunningRecord(
                 topic=topic, partition=partition, offset=record.offset(), seconds=now - since
             )
-    state: Literal["idle", "running", "stuck", "gone"] = "idle"
+    state: WorkerState = "idle"
     if worker.gone:
         state = "gone"
     elif running is not None:

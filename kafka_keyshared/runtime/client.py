@@ -87,7 +87,7 @@ class Client(Protocol):
         """Return the ends of the assigned partitions' logs as last heard, without asking."""
 
     def statistics(self) -> ClientStatus | None:
-        """Return what the client last said of itself, None when it has not yet."""
+        """Return what the client last said of itself, None when it is not asked to."""
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Start reading there, beside what is assigned already when the protocol is cooperative.

@@ -91,6 +91,8 @@ class KafkaClient:
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
         self.consumer = Consumer(quietly(own))
+        if int(own.get("statistics.interval.ms", 0)) > 0:
+            self._statistics = ClientStatus()  # before its first word it has counted nothing
         forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
 
@@ -232,7 +234,7 @@ class KafkaClient:
         return ends
 
     def statistics(self) -> ClientStatus | None:
-        """Return what the client said of itself last (``statistics.interval.ms``)."""
+        """Return what the client said of itself last; None without ``statistics.interval.ms``."""
         return self._statistics
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:

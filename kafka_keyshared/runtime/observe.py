@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kafka_keyshared.core.status import Phase, Status, Surroundings, take
 from kafka_keyshared.model import TopicPartition
@@ -79,15 +79,26 @@ class Board:
 
 
 class Observer:
-    """Makes statuses of a loop, on the owner thread. ``board`` is where they go."""
+    """Makes statuses of a loop, on the owner thread. ``board`` is where they go.
+
+    ``topics`` are those that are subscribed to, as far as they are known.
+    """
 
     def __init__(
-        self, loop: Loop, board: Board, *, group: str, pool: str, interval_ms: int
+        self,
+        loop: Loop,
+        board: Board,
+        *,
+        group: str,
+        pool: str,
+        interval_ms: int,
+        topics: Iterable[str] = (),
     ) -> None:
         self._loop = loop
         self._board = board
         self._group = group
         self._pool = pool
+        self._topics = tuple(topics)
         self._interval = interval_ms / 1000
         self._started_at = loop.ports.wall()
         self._beats = -1
@@ -141,6 +152,7 @@ class Observer:
                     polled_at=None if stats.polled_at is None else wall - (now - stats.polled_at),
                     poll_used=gap / self._interval,
                     log_ends=loop.ports.client.log_ends(),
+                    topics=self._topics,
                     paused=frozenset(loop.paused()),
                     stalls=dict(loop.watchdog.stalls),
                     client=loop.ports.client.statistics(),

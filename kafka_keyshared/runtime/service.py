@@ -307,8 +307,8 @@ class KeyShared:
 
     def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
         self._serve_http()
-        there = client.check_topics(START_TIMEOUT)
-        publisher = self._publisher(mailbox, there)
+        topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
+        publisher = self._publisher(mailbox, topics)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
         self.loop = loop = Loop(Dispatcher([self.subscription], self._commit_policy), ports)
@@ -321,6 +321,7 @@ class KeyShared:
             group=str(self.conf["group.id"]),
             pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
+            topics=topics,
         )
         rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
         rebalancer.hurried = ending.over
@@ -375,12 +376,11 @@ class KeyShared:
         ]
 
     def _publisher(
-        self, mailbox: Mailbox[Mail], there: Sequence[str]
+        self, mailbox: Mailbox[Mail], sources: Sequence[str]
     ) -> DeadLetterPublisher | None:
         if not self.subscription.dlq:
             return None
-        self._refuse_own_dead_letters(there)
-        sources = topics_meant(self.topics, there)
+        self._refuse_own_dead_letters(sources)
         wanted = sorted({self.options.dlq_topic(topic) for topic in sources})
         require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
 

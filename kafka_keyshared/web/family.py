@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from kafka_keyshared.core.status import (
     Distribution,
     PartitionStatus,
     Status,
     SubscriptionStatus,
+    WorkerState,
     WorkerStatus,
 )
 
@@ -136,14 +138,17 @@ def of_partitions(
 def worker_states(status: Status) -> Iterator[Sample]:
     """Read how many workers are in each state."""
     for sub in status.subscriptions:
-        for state in ("idle", "running", "stuck", "gone"):
+        for state in get_args(WorkerState):
             yield (sub.pool, state), sum(worker.state == state for worker in sub.workers)
 
 
 def lane_states(status: Status) -> Iterator[Sample]:
     """Read how many closed lanes wait for what."""
-    for state in ("waiting", "running", "dead_lettering", "blocked", "opening"):
-        yield (state,), sum(sub.lanes.get(state, 0) for sub in status.subscriptions)
+    sums: Counter[str] = Counter()
+    for sub in status.subscriptions:
+        sums.update(sub.lanes)
+    for state, count in sums.items():
+        yield (state,), count
 
 
 def round_trips(status: Status) -> Iterator[Sample]:

@@ -10,9 +10,9 @@ from kafka_keyshared.core.meters import (
     ERROR_NAMES_MAX,
     MARKS_MAX,
     Arrivals,
+    ErrorCounts,
     Histogram,
     Meters,
-    TopicCounts,
 )
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -69,9 +69,9 @@ def test_marks_of_a_position_that_never_moves_stay_few_and_never_claim_too_long_
 
 
 def test_names_of_errors_do_not_grow_without_bound() -> None:
-    counts = TopicCounts()
+    counts = ErrorCounts()
     for number in range(ERROR_NAMES_MAX * 2):
-        counts.add_error("orders", f"Error{number}")
+        counts.add("orders", f"Error{number}")
     labels = counts.counts["orders"]
     assert len(labels) == ERROR_NAMES_MAX + 1
     assert labels["other"] == ERROR_NAMES_MAX

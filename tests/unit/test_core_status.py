@@ -113,9 +113,36 @@ def test_closed_lanes_and_the_hottest_key_are_shown() -> None:
     harness.fetch(*(record(offset, "key-2") for offset in range(10, 14)))
     harness.work()
     sub = status_of(harness).subscriptions[0]
-    assert sub.lanes == {"blocked": 1}
+    others = ("waiting", "running", "dead_lettering", "opening")
+    assert sub.lanes == {"blocked": 1, **dict.fromkeys(others, 0)}
     assert (sub.lane_records, sub.records) == (5, 5)
     assert (sub.keys, sub.hottest) == (1, 5)
+
+
+def test_what_can_be_counted_is_there_before_the_first_event() -> None:
+    status = status_of(Harness(), topics=("orders", "payments"))
+    both = {"orders": 0, "payments": 0}
+    assert (status.fetched, status.stalls) == (both, both)
+    assert set(status.commits.values()) == set(status.rebalances.values()) == {0}
+    sub = status.subscriptions[0]
+    for counted in (sub.processed, sub.retried, sub.letters):
+        assert counted.keys() == both.keys()
+        assert all(labels and set(labels.values()) == {0} for labels in counted.values())
+    assert "dead_lettered" in sub.processed["orders"]
+
+
+def test_a_topic_that_was_assigned_stays_counted_when_it_is_gone() -> None:
+    harness = Harness()
+    harness.assign(P0)
+    harness.revoke(P0)
+    sub = status_of(harness).subscriptions[0]
+    assert sub.processed["orders"]["ok"] == 0
+    harness.assign(P0)
+    harness.fetch(record(0))
+    harness.work()
+    status = status_of(harness)
+    assert status.fetched == {"orders": 1}
+    assert status.subscriptions[0].processed["orders"]["ok"] == 1
 
 
 def test_the_status_is_plain_data() -> None:

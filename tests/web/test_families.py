@@ -10,10 +10,9 @@ import pytest
 from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.family import Family
 from kafka_keyshared.web.metrics import BUILD_HELP, BUILD_INFO, BUILD_LABELS
+from tests.web.labels import ENUMERATED, OF_THE_WORLD
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
-BOUNDED = {"topic", "partition", "outcome", "error", "worker", "pool", "state", "result", "event"}
-BOUNDED |= {"broker"}
 
 
 def row(name: str, kind: str, labels: tuple[str, ...], text: str) -> str:
@@ -35,7 +34,9 @@ def test_a_name_follows_the_conventions(family: Family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_labels_are_bounded_and_partitions_stand_on_gauges_only(family: Family) -> None:
-    assert set(family.labels) <= BOUNDED
+    enumerated = {label for name, label in ENUMERATED if name == family.name}
+    assert enumerated.isdisjoint(OF_THE_WORLD)
+    assert set(family.labels) <= OF_THE_WORLD | enumerated
     assert not family.by_partition or family.kind == "gauge"
 
 
@@ -47,3 +48,11 @@ def test_the_documentation_lists_every_metric_as_it_is() -> None:
     stale = [line for line in listed if line not in expected]
     assert not missing, "add to docs/reference/metrics.md:\n" + "\n".join(missing)
     assert not stale, "remove from docs/reference/metrics.md:\n" + "\n".join(stale)
+
+
+def test_the_documentation_lists_what_the_labels_may_say() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)` of `(keyshared_\w+)` \| (.+) \|$", DOCS.read_text("utf-8"), re.M
+    )
+    told = {(name, label): tuple(re.findall(r"`(\w+)`", values)) for label, name, values in listed}
+    assert told == ENUMERATED

@@ -10,14 +10,11 @@ import socket
 import subprocess
 import threading
 import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.core.status import Status
@@ -27,44 +24,9 @@ from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.metrics import Exposition
 from kafka_keyshared.web.server import HttpServer, Probes
 from tests.support.live import client_conf, group_name, write
+from tests.support.scrapes import get, running, samples, scraped
 
 Eventually = Callable[..., None]
-
-
-def get(url: str, accept: str = "") -> tuple[int, str, str]:
-    """Status, content type and body."""
-    request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        return refused.code, refused.headers["Content-Type"], refused.read().decode()
-
-
-def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample by its name and label values (in the order of label names)."""
-    return {
-        (sample.name, tuple(sample.labels[label] for label in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-@contextmanager
-def running(app: KeyShared) -> Iterator[str]:
-    """Run the app in a thread; yield where it serves."""
-    ended: list[Any] = []
-    thread = threading.Thread(target=lambda: ended.append(app.run()), daemon=True)
-    thread.start()
-    try:
-        while app.http is None:
-            assert thread.is_alive(), ended
-            thread.join(0.02)
-        yield app.http.url
-    finally:
-        app.stop()
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -91,7 +53,7 @@ def app(embedded_cluster: Cluster, topic: str) -> KeyShared:
 
 
 def settled(url: str, topic: str) -> bool:
-    found = samples(get(f"{url}/metrics")[2])
+    found = scraped(url)
     return (
         found.get(("keyshared_records_processed_total", ("ok", topic))) == 90
         and found.get(("keyshared_rdkafka_fetchq_records", ())) is not None

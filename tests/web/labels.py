@@ -1,0 +1,25 @@
+"""What the labels of metrics may say, as far as it is known: the core's own enumerations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
+from kafka_keyshared.core.status import WorkerState
+
+ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("keyshared_records_processed_total", "outcome"): tuple(Processed),
+    ("keyshared_record_retries_total", "error"): KNOWN_ERRORS,
+    ("keyshared_dlq_records_total", "outcome"): tuple(LetterAnswer),
+    ("keyshared_closed_lanes", "state"): tuple(each.value for each in LaneState),
+    ("keyshared_commits_total", "result"): tuple(CommitResult),
+    ("keyshared_workers", "state"): get_args(WorkerState),
+    ("keyshared_rebalances_total", "event"): tuple(Rebalance),
+}
+"""By metric and label."""
+
+OF_THE_WORLD = {"topic", "partition", "worker", "pool", "broker"}
+"""Labels that say what somebody else has named, or what was chosen."""
