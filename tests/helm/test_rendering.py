@@ -106,7 +106,8 @@ def test_a_packaged_chart_holds_what_helm_needs_and_no_more(tmp_path: Path) -> N
     (package,) = tmp_path.iterdir()
     with tarfile.open(package) as archive:
         names = {name.removeprefix("kafka-keyshared/") for name in archive.getnames()}
-    top = {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", ".helmignore"}
+    top = {"Chart.yaml", "values.yaml", "values.schema.json", "alerts.yaml"}
+    top |= {"README.md", ".helmignore"}
     assert {name for name in names if not name.startswith("templates/")} == top
     assert {f"templates/{path.name}" for path in (CHART / "templates").glob("*.*")} <= names
 
