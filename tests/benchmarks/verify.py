@@ -15,7 +15,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,9 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, scrapes, start
+from tests.benchmarks import advising, failing, scrapes, start
 from tests.benchmarks.advising import AdvisePlan
+from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.start import StartPlan
 
 KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
@@ -100,6 +101,12 @@ def measure_demo(repeat: int | None) -> dict[str, Any]:
     return {**slowest, "all_elapsed_s": [run["elapsed_s"] for run in runs]}
 
 
+def measure_failing(repeat: int | None) -> dict[str, Any]:
+    """Tell of 100,000 failures a second."""
+    plan = FailingPlan()
+    return failing.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
 CASES = (
     Case(
         "empty",
@@ -162,6 +169,12 @@ CASES = (
         "fifty scrapes of /metrics a second",
         (Floor("ratio_lost", 0.02, at_most=True),),
         ScrapePlan(NoopPlan(records=4_000_000, repeat=7)),
+    ),
+    Case(
+        "told",
+        "an attempt that fails and is told of, to one that only fails",
+        (Floor("ratio", 1.05, at_most=True), Floor("most_lines", 20, at_most=True)),
+        run=measure_failing,
     ),
     Case(
         "demo",
