@@ -166,16 +166,24 @@ def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> 
             count = sum(each.end - each.first for each in new)
             many = f"{len(new)} of {counted(len(own), 'partition')}, {counted(count, 'record')},"
             text += f" ({many} start at the {start})"
-            # A group of its own start is new; one that lost a few positions skips records unseen.
-            if count and not from_start and len(new) < len(own):
-                why = (
-                    f"{topic}: {len(new)} partitions have no committed position and start at "
-                    f"their end: {count:,} records in them would never be read"
-                )
-                cure = "set auto.offset.reset=earliest, or commit positions for these partitions"
-                findings.append(Finding(Kind.STARTS_AT_END, Status.WARN, why, cure))
+            if count and not from_start:
+                findings.append(_starts_at_end(topic, len(new), len(own), count))
         seen.append(f"{topic}: {text}")
     return conclude("positions", "; ".join(seen), findings)
+
+
+def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Finding:
+    """Tell of records that are there and that a start would leave behind unread."""
+    why = (
+        f"{topic}: {new} of {counted(partitions, 'partition')} have no committed position and "
+        f"start at their end (auto.offset.reset=latest): {counted(records, 'record')} already in "
+        "them would never be read"
+    )
+    cure = (
+        "to read them, give --from-beginning, or commit positions for these partitions; if only "
+        "what comes from now on is meant, this is as it should be"
+    )
+    return Finding(Kind.STARTS_AT_END, Status.WARN, why, cure)
 
 
 def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:

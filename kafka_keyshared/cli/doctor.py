@@ -53,7 +53,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "group": ("broker",),
     "positions": ("topics", "group"),
     "retention": ("positions",),
-    "dlq": ("topics",),
+    "dlq": ("broker",),
     "metadata": ("broker",),
     "clock": ("topics",),
 }
@@ -102,6 +102,7 @@ class Doctor:
         self._metadata: ClusterMetadata | None = None
         self._limits: dict[str, int] = {}
         self._there: dict[str, checks.TopicFacts] = {}
+        self._sources: list[str] = []
         self._counts: dict[str, int] = {}
         self._partitions: list[checks.PartitionFacts] = []
         self._look: Look | None = None
@@ -230,10 +231,11 @@ class Doctor:
             return skipped("topics", "none was named (-t)")
         options = self._running.options
         names = visible(self._metadata.topics)
-        sources: list[str] = []
+        meant: set[str] = set()
         for topic in self._topics:
             with contextlib.suppress(BadPatternError):
-                sources += topics_meant([topic], names)
+                meant.update(topics_meant([topic], names))
+        self._sources = sources = sorted(meant)
         closer = {*sources, *(options.dlq_topic(name) for name in sources)}
         self._there = self._asked.topics(self._metadata, closer)
         there = {name: self._there[name] for name in visible(self._there)}
@@ -275,7 +277,11 @@ class Doctor:
         options = self._running.options
         if options.dlq is False:
             return skipped("dlq", "no dead-letter topic is asked for (--dlq)")
-        pairs = [(self._there[name], options.dlq_topic(name)) for name in self._counts]
+        # One that is not there yet has its dead letters all the same, once somebody makes it.
+        pairs = [
+            (self._there.get(name, checks.TopicFacts(name, 0)), options.dlq_topic(name))
+            for name in self._sources
+        ]
         if not pairs:
             return skipped("dlq", "needs a topic (-t)")
         return checks.dead_letters(

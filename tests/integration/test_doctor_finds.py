@@ -219,6 +219,14 @@ def test_a_topic_that_is_missing(real_cluster: Cluster, topic: str, doctor: Doct
         assert found[name]["status"] == "skipped"
 
 
+def test_a_topic_that_is_missing_hides_no_dead_letter_topic_that_is(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    found = doctor("-b", real_cluster.bootstrap, "-t", topic, "--dlq", "auto")
+    expect(found, "topics", "fail", "topic-missing", f"topic '{topic}' does not exist")
+    expect(found, "dlq", "fail", "dlq-missing", f"'{topic}.dlq' does not exist")
+
+
 def test_a_pattern_that_matches_nothing(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
     found = doctor("-b", real_cluster.bootstrap, "-t", f"^{topic}-[0-9]+")
     said = ("matches no topic", "mend the pattern or create a topic")
@@ -237,7 +245,7 @@ def test_rights_that_are_denied(secured: Secured, topic: str, doctor: Doctor) ->
     read = (f"may not read '{topic}'", f"allow READ on topic {topic}")
     expect(found, "topics", "fail", "topic-read-denied", *read)
     expect(found, "group", "fail", "group-unknown", "authorization failed", "may DESCRIBE it")
-    assert found["dlq"]["status"] == "skipped"
+    expect(found, "dlq", "fail", "dlq-write-denied", f"may not write to '{dlq}'")
     secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
     secured.allow(ResourceType.GROUP, group, AclOperation.DESCRIBE)
     found = doctor(*named, **conf)
@@ -336,8 +344,21 @@ def test_partitions_that_start_at_their_end(
         write(real_cluster, topic, [(b"k", b"v")] * 10, partition=partition)
     commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 10, b"")
     found = doctor("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
-    said = ("10 records in them would never be read", "set auto.offset.reset=earliest")
+    said = ("1 of 2 partitions", "10 records already in them", "give --from-beginning")
     expect(found, "positions", "warn", "starts-at-end", *said)
+
+
+def test_a_new_group_that_starts_at_the_end(
+    any_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    """The trap of whoever tries a group for the first time: it waits, and nothing happens."""
+    any_cluster.create_topic(topic, 2)
+    for partition in range(2):
+        write(any_cluster, topic, [(b"k", b"v")] * 10, partition=partition)
+    named = ("-b", any_cluster.bootstrap, "-t", topic, "-g", topic)
+    said = ("2 of 2 partitions have no committed position", "20 records", "give --from-beginning")
+    expect(doctor(*named), "positions", "warn", "starts-at-end", *said)
+    assert doctor(*named, "--from-beginning")["positions"]["status"] == "ok"
 
 
 def test_records_that_were_deleted_unread(

@@ -287,10 +287,12 @@ def test_a_partition_that_is_not_known_hides_no_other() -> None:
 @pytest.mark.parametrize(
     ("committed", "reset", "status", "said"),
     [
-        ((None, None), "latest", Status.OK, "2 of 2 partitions, 30 records, start at the end"),
+        ((None, None), "latest", Status.WARN, "a: 2 of 2 partitions have no committed position"),
+        ((None, None), "latest", Status.WARN, "30 records already in them would never be read"),
+        ((None, None), "latest", Status.WARN, "2 of 2 partitions, 30 records, start at the end"),
         ((None, None), "earliest", Status.OK, "start at the beginning"),
         ((3, None), "earliest", Status.OK, "start at the beginning"),
-        ((3, None), "latest", Status.WARN, "20 records in them would never be read"),
+        ((3, None), "latest", Status.WARN, "20 records already in them would never be read"),
     ],
 )
 def test_partitions_without_a_position(
@@ -304,6 +306,11 @@ def test_partitions_without_a_position(
     assert check.status is status
     assert said in check.seen + check.why
     assert explained(check)
+
+
+def test_a_group_that_starts_at_the_end_of_an_empty_topic_misses_nothing() -> None:
+    check = checks.positions([PartitionFacts("a", 0, 7, 7, None)], {"auto.offset.reset": "latest"})
+    assert check.status is Status.OK
 
 
 @pytest.mark.parametrize(
