@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.cli import checks, client_checks
+from kafka_keyshared.cli import checks, client_checks, group_checks
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.findings import (
     Check,
@@ -256,7 +256,7 @@ class Doctor:
             return _unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
         # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
         self._patience = STAMP_PATIENCE if answer.members else 0.0
-        return checks.group(self._group, answer, self._running.conf)
+        return group_checks.group(self._group, answer, self._running.conf)
 
     def _check_positions(self) -> Check:
         if self._group is None or not self._counts:

@@ -21,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
-from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
+from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
+from kafka_keyshared.cli.group_checks import GroupFacts
 from kafka_keyshared.cli.reach import ANSWER_TIMEOUT
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.runtime.outsider import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.cli import checks, client_checks
-from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
+from kafka_keyshared.cli import checks, client_checks, group_checks
+from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.findings import (
     Check,
     Finding,
@@ -18,6 +18,7 @@ from kafka_keyshared.cli.findings import (
     page_of,
     skipped,
 )
+from kafka_keyshared.cli.group_checks import GroupFacts
 
 ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))
 DLQ = TopicFacts("orders.dlq", 2, 1_000_000, "delete", frozenset({"WRITE"}))
@@ -250,7 +251,7 @@ MAY = frozenset({"READ"})
     ],
 )
 def test_group(facts: GroupFacts, conf: dict[str, Any], status: Status, said: str) -> None:
-    check = checks.group("billing", facts, conf)
+    check = group_checks.group("billing", facts, conf)
     assert check.status is status
     assert said in check.seen + check.why
     assert explained(check)

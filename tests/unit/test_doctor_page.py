@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_keyshared import errors
-from kafka_keyshared.cli import checks, client_checks, doctor
+from kafka_keyshared.cli import checks, client_checks, doctor, group_checks
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.checks import GroupFacts, PartitionFacts, Stamp, TopicFacts
+from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.findings import PAGE, Check, Kind, Status, conclude, page_of
+from kafka_keyshared.cli.group_checks import GroupFacts
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
 
@@ -63,7 +64,7 @@ def topics(*wanted: str, **there: TopicFacts) -> Check:
 
 def group(kind: str, assignor: str, may: set[str]) -> Check:
     facts = GroupFacts("STABLE", kind, assignor, MEMBERS, frozenset(may))
-    return checks.group("billing", facts, {})
+    return group_checks.group("billing", facts, {})
 
 
 def positions(**facts: Any) -> Check:
