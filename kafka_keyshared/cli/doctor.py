@@ -256,7 +256,7 @@ class Doctor:
             return _unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
         # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
         self._patience = STAMP_PATIENCE if answer.members else 0.0
-        return group_checks.group(self._group, answer, self._running.conf)
+        return group_checks.group(self._group, answer, self._running.conf, self._counts)
 
     def _check_positions(self) -> Check:
         if self._group is None or not self._counts:

@@ -54,6 +54,7 @@ class Kind(enum.StrEnum):
     GROUP_DENIED = "group-denied"
     OTHER_GROUP_PROTOCOL = "other-group-protocol"
     OTHER_ASSIGNOR = "other-assignor"
+    MEMBER_WITHOUT_PARTITIONS = "member-without-partitions"
 
     POSITIONS_UNKNOWN = "positions-unknown"
     PARTITION_UNKNOWN = "partition-unknown"

@@ -1,28 +1,41 @@
-"""What ``keyshared doctor`` looks at of a group: whether this instance fits in, and who is there."""
+"""What ``keyshared doctor`` looks at of a group: who is there, and whether this one fits in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.model import counted, some
+from kafka_keyshared.model import TopicPartition, counted, some
 
 DEFAULT_ASSIGNORS = "range,roundrobin"
 
+_NO_TOPICS: Mapping[str, int] = MappingProxyType({})
+
 
 class GroupFacts(NamedTuple):
-    """A consumer group: its state, kind (classic, consumer), assignor and members, as described."""
+    """A consumer group: its state, kind (classic, consumer), assignor and members, as described.
+
+    ``idle`` are the members that have no partition, ``owners`` who has each partition.
+    """
 
     state: str
     kind: str
     assignor: str
     members: tuple[str, ...]
     may: frozenset[str] | None = None
+    idle: tuple[str, ...] = ()
+    owners: Mapping[TopicPartition, str] = MappingProxyType({})
 
 
-def group(name: str, facts: GroupFacts, conf: Mapping[str, Any]) -> Check:
-    """Judge whether this instance could join the group as it is."""
+def group(
+    name: str, facts: GroupFacts, conf: Mapping[str, Any], counts: Mapping[str, int] = _NO_TOPICS
+) -> Check:
+    """Judge whether this instance could join the group as it is, and whether all members work.
+
+    ``counts`` has the number of partitions of each topic.
+    """
     members = len(facts.members)
     if facts.state.upper() in ("DEAD", "UNKNOWN") and not members:
         seen = f"{name}: new, nobody has joined it yet"
@@ -37,6 +50,7 @@ def group(name: str, facts: GroupFacts, conf: Mapping[str, Any]) -> Check:
         findings.append(Finding(Kind.GROUP_DENIED, Status.FAIL, why, f"allow READ on group {name}"))
     if members:
         findings += _same_protocol(facts, conf)
+        findings += _idle(facts, counts)
     return conclude("group", seen, findings)
 
 
@@ -57,3 +71,30 @@ def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:
         cure = f"set partition.assignment.strategy={facts.assignor}, or stop the other members"
         return [Finding(Kind.OTHER_ASSIGNOR, Status.WARN, why, cure)]
     return []
+
+
+def _idle(facts: GroupFacts, counts: Mapping[str, int]) -> list[Finding]:
+    """Tell of members that have no partition, once the group has come to rest."""
+    # While partitions are given out anew, nobody has any.
+    if not facts.idle or facts.state.upper() != "STABLE":
+        return []
+    members, partitions = len(facts.members), sum(counts.values()) or len(facts.owners)
+    idle = f"{len(facts.idle)} of {counted(members, 'member')}"
+    why = f"{idle} have no partition ({some(facts.idle)})"
+    there = counted(partitions, "partition") + (f" of {some(counts)}" if counts else "")
+    if members > partitions:
+        why += f": all there is to give out is {there}, each to one member"
+        cure = (
+            f"run {counted(partitions, 'member')} and give each more workers, as in --workers 32, "
+            "which needs no more partitions; or keep the others as a reserve"
+        )
+    elif facts.assignor == "range":
+        why += (
+            f" although there are {there}: the assignor range gives out each topic by itself, "
+            "always to the same members first"
+        )
+        cure = "give all members -X partition.assignment.strategy=roundrobin"
+    else:
+        why += f" although there are {there}"
+        cure = "see to which topics these members subscribe, and whether those are there"
+    return [Finding(Kind.MEMBER_WITHOUT_PARTITIONS, Status.WARN, why, cure)]

@@ -25,6 +25,7 @@ from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.group_checks import GroupFacts
 from kafka_keyshared.cli.reach import ANSWER_TIMEOUT
 from kafka_keyshared.config import connection_conf
+from kafka_keyshared.model import TopicPartition as Place
 from kafka_keyshared.runtime.outsider import (
     ASK_AGAIN_AFTER,
     NOT_YET,
@@ -199,13 +200,7 @@ class Survey:
             )
             answer = self._gather(asked)[name]
             if not isinstance(answer, KafkaError):
-                return GroupFacts(
-                    state=answer.state.name,
-                    kind=answer.type.name,
-                    assignor=answer.partition_assignor,
-                    members=tuple(f"{each.client_id} at {each.host}" for each in answer.members),
-                    may=_operations(answer),
-                )
+                return _described(answer)
             if answer.code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return GroupFacts("DEAD", "", "", ())
             if answer.code() not in NOT_YET or self._clock() >= self._deadline:
@@ -336,6 +331,23 @@ def _first_address(servers: str) -> tuple[str, int]:
 
 def _place(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
+
+
+def _described(answer: Any) -> GroupFacts:
+    """Return what a broker tells of a group."""
+    has = [
+        (f"{each.client_id} at {each.host}", each.assignment.topic_partitions)
+        for each in answer.members
+    ]
+    return GroupFacts(
+        state=answer.state.name,
+        kind=answer.type.name,
+        assignor=answer.partition_assignor,
+        members=tuple(name for name, _ in has),
+        may=_operations(answer),
+        idle=tuple(name for name, own in has if not own),
+        owners={Place(*_place(each)): name for name, own in has for each in own},
+    )
 
 
 def _operations(described: Any) -> frozenset[str] | None:

@@ -316,6 +316,51 @@ def test_a_group_that_is_active_with_another_protocol(
     expect(found, "group", "warn", "other-group-protocol", *said)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_has_no_partitions(
+    real_cluster: Cluster, topic: str, doctor: Doctor, eventually: Eventually, protocol: str
+) -> None:
+    make_topic(real_cluster, topic)
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    ours = {"group_protocol": protocol}
+    found: Found = {}
+
+    def told() -> bool:
+        found.update(doctor(*named, **ours))
+        return found["group"]["status"] == "warn"
+
+    with member(real_cluster, topic, **ours) as first:
+        assert doctor(*named, **ours)["group"]["status"] == "ok"
+        conf = {"bootstrap.servers": real_cluster.bootstrap, "group.id": topic}
+        more = {name.replace("_", "."): value for name, value in ours.items()}
+        second = Consumer({**conf, **more, "client.id": "one-too-many"})
+        second.subscribe([topic])
+        with polled(first, second):
+            eventually(told, 90.0)
+        second.close()
+    said = ("1 of 2 members have no partition", f"give out is 1 partition of {topic}", "--workers")
+    expect(found, "group", "warn", "member-without-partitions", *said)
+
+
+@contextmanager
+def polled(*consumers: Consumer) -> Iterator[None]:
+    """Somebody polls these consumers meanwhile, so that they stay in their group."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.is_set():
+            for each in consumers:
+                each.poll(0.05)
+
+    polling = threading.Thread(target=poll, name="polling")
+    polling.start()
+    try:
+        yield
+    finally:
+        done.set()
+        polling.join(60)
+
+
 def test_a_commit_that_is_no_text_hides_no_position(
     any_cluster: Cluster, topic: str, doctor: Doctor
 ) -> None:

@@ -257,6 +257,31 @@ def test_group(facts: GroupFacts, conf: dict[str, Any], status: Status, said: st
     assert explained(check)
 
 
+@pytest.mark.parametrize(
+    ("members", "counts", "assignor", "said"),
+    [
+        (6, {"orders": 4}, "range", "all there is to give out is 4 partitions of orders"),
+        (6, {"orders": 4}, "range", "run 4 members and give each more workers"),
+        (6, {"orders": 4, "more": 4}, "range", "partition.assignment.strategy=roundrobin"),
+        (6, {"orders": 8}, "roundrobin", "see to which topics these members subscribe"),
+    ],
+)
+def test_members_without_partitions(
+    members: int, counts: dict[str, int], assignor: str, said: str
+) -> None:
+    names = tuple(f"app-{number} at /10.0.0.7" for number in range(members))
+    facts = GroupFacts("STABLE", "CLASSIC", assignor, names, MAY, idle=names[4:])
+    check = group_checks.group("billing", facts, {}, counts)
+    assert (check.status, check.page) == (Status.WARN, page_of("member-without-partitions"))
+    assert "2 of 6 members have no partition (app-4 at /10.0.0.7, app-5" in check.why
+    assert said in check.why + check.cure
+
+
+def test_members_are_not_idle_while_partitions_are_given_out() -> None:
+    facts = GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBER, MAY, idle=MEMBER)
+    assert group_checks.group("billing", facts, {}, {"orders": 4}).status is Status.OK
+
+
 # --- positions ---
 
 

@@ -143,6 +143,12 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.GROUP_DENIED: lambda: group("CLASSIC", "range", set()),
     Kind.OTHER_GROUP_PROTOCOL: lambda: group("CONSUMER", "uniform", {"READ"}),
     Kind.OTHER_ASSIGNOR: lambda: group("CLASSIC", "cooperative-sticky", {"READ"}),
+    Kind.MEMBER_WITHOUT_PARTITIONS: lambda: group_checks.group(
+        "billing",
+        GroupFacts("STABLE", "CLASSIC", "range", ("a at /1", "b at /2"), idle=("b at /2",)),
+        {},
+        {"orders": 1},
+    ),
     Kind.POSITIONS_UNKNOWN: lambda: unasked(Kind.POSITIONS_UNKNOWN),
     Kind.PARTITION_UNKNOWN: lambda: positions(unknown="Broker: Leader not available"),
     Kind.STARTS_AT_END: positions,
