@@ -19,7 +19,8 @@ from kafka_keyshared.advise.count import Tally
 from kafka_keyshared.advise.logs import Log, Logs, unreadable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.outsider import outsider
+from kafka_keyshared.runtime.outsider import address_of, outsider
+from kafka_keyshared.runtime.silence import Silence
 
 Progress = Callable[[str], None]
 Clock = Callable[[], float]
@@ -103,7 +104,8 @@ def take(
     try:
         logs = Logs(consumer, own)
         found = logs.look(topics, with_group=group is not None)
-        return _Reader(consumer, tally, reasons, progress, clock).read(found, logs, seconds)
+        silence = Silence(address_of(conf), reasons, progress, clock)
+        return _Reader(consumer, tally, silence, progress, clock).read(found, logs, seconds)
     finally:
         consumer.close()
 
@@ -115,13 +117,13 @@ class _Reader:
         self,
         consumer: Consumer,
         tally: Tally,
-        reasons: list[str],
+        silence: Silence,
         progress: Progress,
         clock: Clock,
     ) -> None:
         self._consumer = consumer
         self._tally = tally
-        self._reasons = reasons
+        self._silence = silence
         self._progress = progress
         self._deadline = 0.0
         self._batch = 100
@@ -150,11 +152,13 @@ class _Reader:
         self._tally.close()
         complete = not total or (done >= 1 and not self._left)
         if not complete and not self._answered:
+            why = (self._silence.reasons or ["no broker sent a record"])[-1]
             raise KeySharedError(
-                f"nothing could be read within {seconds:g} s: "
-                f"{(self._reasons or ['no broker sent a record'])[-1]}; see that the brokers run "
+                f"nothing could be read within {seconds:g} s: {why}; see that the brokers run "
                 "and answer, give it longer with --seconds, or look with keyshared doctor"
             )
+        if self._silence.told:
+            self._progress("nothing came to the end; what follows goes by what had come before")
         elapsed = self._clock() - started
         arrivals, told_from = self._arrivals(found, logs, elapsed)
         return Sample(found, complete, self._offsets, elapsed, arrivals, told_from)
@@ -171,6 +175,7 @@ class _Reader:
         while self._left and self._clock() < self._deadline:
             first = self._consumer.poll(_WAIT)
             if first is None:
+                self._silence.waited()
                 continue
             batch = [first, *self._consumer.consume(self._batch, 0)]
             self._take(batch)
@@ -205,6 +210,7 @@ class _Reader:
         if span is None:
             return
         self._answered = True
+        self._silence.came()
         first, end = span
         offsets: list[Any] = [message.offset() for message in messages]
         last = offsets[-1]
@@ -242,12 +248,13 @@ class _Reader:
         if error.code() == KafkaError._PARTITION_EOF:
             place = TopicPartition(str(message.topic()), int(message.partition() or 0))
             self._answered = True
+            self._silence.came()
             if place in self._left:
                 self._finish(place)
             return
         if (cause := unreadable(error, message.topic())) is not None:
             raise cause
-        self._reasons.append(error.str())
+        self._silence.reasons.append(error.str())
 
     def _arrivals(
         self, found: list[Log], logs: Logs, elapsed: float

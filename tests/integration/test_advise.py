@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.advise import sample
 from kafka_keyshared.advise.count import Tally
+from kafka_keyshared.advise.logs import Log, Logs
 from kafka_keyshared.advise.sample import Sample, take
 from kafka_keyshared.demo import data
 from kafka_keyshared.demo.load import load
@@ -381,6 +382,36 @@ def test_what_was_read_is_reported_although_the_brokers_have_gone_since(
     assert tally.records == 100
     assert (found.arrivals, found.arrivals_from) == (None, None)
     assert any("how much arrives is not told" in each for each in said)
+
+
+def test_brokers_that_go_away_while_it_reads_are_told_and_waited_for(
+    topic: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_keyshared.runtime.silence.SAY_AFTER", 0.5)
+    look = Logs.look
+    said: list[str] = []
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 1)
+        write(cluster, topic, [(b"a", b"")] * 100)
+
+        def then_gone(logs: Logs, topics: Iterable[str], *, with_group: bool) -> list[Log]:
+            found = look(logs, topics, with_group=with_group)
+            cluster.broker_down()
+            return found
+
+        def tell(text: str) -> None:
+            said.append(text)
+            cluster.broker_up()
+
+        monkeypatch.setattr(Logs, "look", then_gone)
+        conf = {"bootstrap.servers": cluster.bootstrap}
+        tally = Tally()
+        found = take(conf, [topic], None, 120.0, tally, progress=tell)
+        assert f"nothing has come from {cluster.bootstrap} for " in said[0]
+    assert found.complete
+    assert tally.records == 100
+    assert said[-1].startswith("records come again, after ")
+    assert capfd.readouterr().err == "", "the client's own lines"
 
 
 def test_arrivals_are_told_from_timestamps_that_go_back_far_enough(

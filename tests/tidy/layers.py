@@ -59,6 +59,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.patterns",
         "runtime.places",
         "runtime.outage",
+        "runtime.silence",
         "runtime.aside",
     ),
     ("config",),
