@@ -38,7 +38,8 @@ class TopicFacts(NamedTuple):
 class PartitionFacts(NamedTuple):
     """A partition's log, from ``first`` to before ``end``, and the group's committed position.
 
-    ``unknown`` is why the cluster did not tell all of it; the numbers then mean nothing.
+    ``metadata`` is what was committed beside it, None where that is no text. ``unknown`` is why the
+    cluster did not tell all of it; the numbers then mean nothing.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class PartitionFacts(NamedTuple):
     end: int
     committed: int | None
     unknown: str = ""
+    metadata: str | None = None
 
 
 class Stamp(NamedTuple):

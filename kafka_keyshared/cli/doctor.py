@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.cli import checks, client_checks, group_checks
+from kafka_keyshared.cli import (
+    checks,
+    client_checks,
+    group_checks,
+    instance_checks,
+    progress_checks,
+)
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.doctor_report import write_report
 from kafka_keyshared.cli.findings import (
     Check,
     Finding,
@@ -24,7 +32,8 @@ from kafka_keyshared.cli.findings import (
     is_healthy,
     skipped,
 )
-from kafka_keyshared.cli.output import Justify, Output, write_result, write_table
+from kafka_keyshared.cli.instance import ask_status, status_address
+from kafka_keyshared.cli.output import Output, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.survey import Look, Survey
@@ -41,8 +50,10 @@ UNHEALTHY = 3
 STAMP_PATIENCE = 1.0
 """Seconds that the clock check waits for a commit of the group's members."""
 
+TOLD = ("name", "status", "seen", "why", "cure", "page")
+"""What JSON and YAML have of a check."""
+
 _NOT_NAMED = "not-named"
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 
 
 CHECKS: Mapping[str, tuple[str, ...]] = {
@@ -53,37 +64,42 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "group": ("broker",),
     "positions": ("topics", "group"),
     "retention": ("positions",),
+    "progress": ("positions",),
     "dlq": ("broker",),
     "metadata": ("broker",),
     "clock": ("topics",),
+    "instance": (),
 }
 """Each check in its order, and those that must not have failed before it."""
 
 
-def doctor_verb(arguments: RunArguments, output: Output) -> int:
+def doctor_verb(arguments: RunArguments, looking: Looking, output: Output) -> int:
     """Run all checks, print them, and return 0 unless one failed, then 3."""
-    found = Doctor(arguments).run()
+    found = Doctor(arguments, looking).run()
     healthy = is_healthy(found)
     if output is Output.TABLE:
-        _write(found)
+        write_report(found)
     else:
         result = {
             "healthy": healthy,
-            "checks": [{**check._asdict(), "status": check.status.value} for check in found],
+            "checks": [
+                {name: str(value) for name, value in zip(TOLD, check, strict=False)}
+                for check in found
+            ],
         }
         write_result(result, output, "doctor")
     return 0 if healthy else UNHEALTHY
 
 
-def _write(found: Sequence[Check]) -> None:
-    rows = []
-    for check in found:
-        lines = [check.seen]
-        if check.why:
-            lines += [f"why: {check.why}", f"cure: {check.cure}", f"page: {check.page}"]
-        rows.append((check.name, check.status.value, "\n".join(lines)))
-    columns: dict[str, Justify] = {"check": "left", "status": "left", "seen": "left"}
-    write_table("doctor", columns, rows, _STYLES)
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How the doctor looks: for how many seconds whether positions move, from which age on a record
+    at a position that does not move holds it, in seconds, and where an instance gives its status.
+    """
+
+    watch: float = 6.0
+    held_after: float = 60.0
+    status_url: str | None = None
 
 
 class Doctor:
@@ -92,8 +108,9 @@ class Doctor:
     Raises :class:`ConfigError` for a command line that names nothing to look at.
     """
 
-    def __init__(self, arguments: RunArguments) -> None:
+    def __init__(self, arguments: RunArguments, looking: Looking = Looking()) -> None:
         self._arguments = arguments
+        self._looking = looking
         self._layers = Layers({}, [], {}, {})
         self._app: KeyShared | None = None
         self._group: str | None = None
@@ -106,8 +123,12 @@ class Doctor:
         self._counts: dict[str, int] = {}
         self._partitions: list[checks.PartitionFacts] = []
         self._look: Look | None = None
+        self._members: group_checks.GroupFacts | None = None
         self._patience = 0.0
+        self._gone: str | None = None
         self._target: Any = None
+        url = looking.status_url
+        self._address = None if url is None else status_address(url)
         client_settings(arguments.client)  # one without '=' is a mistake of the command line
         self._unread: ConfigError | None = None
         try:
@@ -134,9 +155,11 @@ class Doctor:
             self._check_group,
             self._check_positions,
             self._check_retention,
+            self._check_progress,
             self._check_dead_letters,
             self._check_metadata,
             self._check_clock,
+            self._check_instance,
         )
         # What could not be imported may have been an app, with all the rest in it.
         more = {} if self._named else {"configuration": ("handler",)}
@@ -145,7 +168,11 @@ class Doctor:
         try:
             for (name, needs), look in zip({**CHECKS, **more}.items(), looks, strict=True):
                 blocking = [needed for needed in needs if needed in failed]
+                if self._gone is not None and needs:
+                    blocking = ["broker"]
                 check = skipped(name, f"not looked at: needs {blocking[0]}") if blocking else look()
+                if needs and not blocking and self._lost(name, found):
+                    check = skipped(name, "not looked at: needs broker")
                 if blocking or check.status is Status.FAIL:
                     failed.add(name)
                 found.append(check)
@@ -153,6 +180,18 @@ class Doctor:
             if self._survey is not None:
                 self._survey.close()
         return found
+
+    def _lost(self, name: str, found: list[Check]) -> bool:
+        """Say whether the brokers went away during a check; then theirs is put right."""
+        if name == "broker" or self._survey is None:
+            return False
+        self._gone = self._survey.lost()
+        if self._gone is None:
+            return False
+        said = client_checks.unanswered(self._survey.address, self._gone, lambda: False)
+        at = list(CHECKS).index("broker")
+        found[at] = said._replace(seen=f"answered at first and no more: {said.seen}")
+        return True
 
     # --- on this machine ---
 
@@ -254,6 +293,7 @@ class Doctor:
         if isinstance(answer, KafkaError):
             cure = "see that this user may DESCRIBE it"
             return _unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
+        self._members = answer
         # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
         self._patience = STAMP_PATIENCE if answer.members else 0.0
         return group_checks.group(self._group, answer, self._running.conf, self._counts)
@@ -272,6 +312,26 @@ class Doctor:
         if not self._partitions:
             return skipped("retention", "no positions to look at")
         return checks.retention(self._partitions)
+
+    def _check_progress(self) -> Check:
+        behind = [
+            each
+            for each in self._partitions
+            if each.committed is not None and not each.unknown and each.first <= each.committed
+            if each.committed < each.end
+        ]
+        members = self._members
+        if not behind:
+            return skipped("progress", "there is no lag, or no position")
+        if members is None:
+            return skipped("progress", "whether anybody is in the group is not known")
+        if not members.members:
+            return skipped("progress", f"nobody is in the group {self._group}, so nothing moves")
+        seen = self._asked.watch(behind, self._looking.watch)
+        watched = progress_checks.Watched(
+            seen.seconds, seen.standing, seen.records, members.owners, self._asked.now_ms()
+        )
+        return progress_checks.progress(watched, self._looking.held_after)
 
     def _check_dead_letters(self) -> Check:
         options = self._running.options
@@ -301,6 +361,16 @@ class Doctor:
         if not newest and not stamps:
             return skipped("clock", "no timestamp to compare with")
         return checks.clock(newest, stamps, self._asked.now_ms())
+
+    def _check_instance(self) -> Check:
+        if self._address is None:
+            return skipped("instance", "no address of one was given (--status-url)")
+        answer = ask_status(self._address)
+        if answer.status is None:
+            return conclude("instance", self._address, filter(None, [answer.wrong]))
+        return instance_checks.instance(
+            self._address, answer.status, self._group, self._looking.held_after
+        )
 
 
 def _refused(kind: Kind, error: ConfigError | Fault) -> Finding:

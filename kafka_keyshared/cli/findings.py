@@ -63,6 +63,10 @@ class Kind(enum.StrEnum):
     DELETED_UNREAD = "deleted-unread"
     POSITION_BEYOND_END = "position-beyond-end"
 
+    LAG_NOT_MOVING = "lag-not-moving"
+    OFFSETS_HELD = "offsets-held"
+    POSITION_HELD = "position-held"
+
     DLQ_MISSING = "dlq-missing"
     DLQ_CONSUMED = "dlq-consumed"
     DLQ_WRITE_DENIED = "dlq-write-denied"
@@ -74,6 +78,14 @@ class Kind(enum.StrEnum):
     RECORD_FROM_FUTURE = "record-from-future"
     CLOCK_BEHIND = "clock-behind"
     CLOCK_AHEAD = "clock-ahead"
+
+    INSTANCE_SILENT = "instance-silent"
+    NOT_AN_INSTANCE = "not-an-instance"
+    OTHER_STATUS = "other-status"
+    OTHER_GROUP = "other-group"
+    NOT_READY = "not-ready"
+    KEY_BLOCKED = "key-blocked"
+    RECORD_RUNNING_LONG = "record-running-long"
 
 
 class Finding(NamedTuple):
@@ -89,6 +101,7 @@ class Check(NamedTuple):
     """A check: what was seen, and for ``warn`` and ``fail`` why that matters and what to do.
 
     ``page`` is where that is explained, below the folder of the documents, with an anchor.
+    ``findings`` are what ``why`` and ``cure`` tell of, one by one.
     """
 
     name: str
@@ -97,6 +110,7 @@ class Check(NamedTuple):
     why: str
     cure: str
     page: str
+    findings: tuple[Finding, ...] = ()
 
 
 def page_of(section: str) -> str:
@@ -118,7 +132,7 @@ def conclude(name: str, seen: str, findings: Iterable[Finding] = ()) -> Check:
     worst = (failures or found)[0]
     why = "; ".join(dict.fromkeys(each.why for each in found))
     cure = "; ".join(dict.fromkeys(each.cure for each in found))
-    return Check(name, worst.status, seen, why, cure, page_of(worst.kind))
+    return Check(name, worst.status, seen, why, cure, page_of(worst.kind), tuple(found))
 
 
 def is_healthy(checks: Iterable[Check]) -> bool:

@@ -77,6 +77,23 @@ HttpPort = Annotated[
         help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
     ),
 ]
+Watch = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.0, help="How long to look at most whether positions move."
+    ),
+]
+HeldAfter = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0.0, help="A record older than that may hold no position."),
+]
+StatusUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask an instance too, where its --http-port is: http://127.0.0.1:8787.",
+    ),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

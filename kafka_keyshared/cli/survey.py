@@ -6,8 +6,6 @@ for the checks to say.
 
 from __future__ import annotations
 
-import socket
-import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,7 +21,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 
 from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.group_checks import GroupFacts
-from kafka_keyshared.cli.reach import ANSWER_TIMEOUT
+from kafka_keyshared.cli.progress import (
+    ONE_RECORD,
+    READ_SECONDS,
+    Committed,
+    Seen,
+    metadata_of,
+    read_records,
+    wanted,
+    watch,
+)
+from kafka_keyshared.cli.reach import ANSWER_TIMEOUT, speaks_tls
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.model import TopicPartition as Place
 from kafka_keyshared.runtime.outsider import (
@@ -90,12 +98,15 @@ class Survey:
         self._clock = clock
         self._deadline = clock() + seconds
         self._reasons: list[str] = []
-        self._consumer = outsider(conf, self._reasons)
+        reading = {**conf, **ONE_RECORD}
+        reading.pop("group.instance.id", None)
+        self._consumer = outsider(reading, self._reasons)
         own = {**connection_conf(conf), **QUIET, "error_cb": self._heard}
         self._admin = AdminClient(own)
         # The embedded cluster keeps an admin client waiting for some questions, so one that is
         # refused at once decides whether the others are asked.
         self._describes = True
+        self._unheard = False
 
     def _heard(self, error: KafkaError) -> None:
         self._reasons.append(error.str())
@@ -114,21 +125,21 @@ class Survey:
             found = telling(self._reasons) or text_of(error)
         return found
 
+    def lost(self) -> str | None:
+        """Return why no broker answers any more, if a question has come to nothing since the last.
+
+        One that does not answer while another does is not meant.
+        """
+        if not self._unheard:
+            return None
+        self._unheard = False
+        self._deadline = max(self._deadline, self._clock() + _ONE_ANSWER)
+        answer = self.metadata()
+        return answer if isinstance(answer, str) else None
+
     def speaks_tls(self) -> bool:
         """Say whether the first listener given here takes the beginning of a TLS connection."""
-        host, port = _first_address(self.address)
-        asking = ssl.create_default_context()
-        # Whose certificate it has is not asked; nothing is sent.
-        asking.check_hostname = False
-        asking.verify_mode = ssl.CERT_NONE
-        try:
-            with (
-                socket.create_connection((host, port), self._left(_ONE_ANSWER)) as plain,
-                asking.wrap_socket(plain, server_hostname=host),
-            ):
-                return True
-        except (OSError, ValueError):
-            return False
+        return speaks_tls(self.address, self._left(_ONE_ANSWER))
 
     def brokers(self, metadata: ClusterMetadata) -> BrokerFacts:
         """Ask every broker itself, at the address that it advertises."""
@@ -216,13 +227,9 @@ class Survey:
         asked = _partitions_of(counts)
         first = self._offsets(asked, "earliest")
         end = self._offsets(asked, "latest")
-        try:
-            committed = {
-                _place(each): each for each in self._consumer.committed(asked, timeout=self._left())
-            }
-        except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            return reason
+        committed = self._committed(asked)
+        if isinstance(committed, KafkaError):
+            return committed
         found, errors = [], []
         for each in asked:
             begins, ends, answer = first[each], end[each], committed[_place(each)]
@@ -231,11 +238,40 @@ class Survey:
                 errors.append(untold[0])
                 facts = PartitionFacts(*_place(each), 0, 0, None, untold[0].str())
             else:
-                # The metadata beside it, which need not be text, is not read.
                 position = answer.offset if answer.offset >= 0 else None
-                facts = PartitionFacts(*_place(each), begins.offset, ends.offset, position)
+                bounds = (begins.offset, ends.offset)
+                beside = metadata_of(answer)
+                facts = PartitionFacts(*_place(each), *bounds, position, metadata=beside)
             found.append(facts)
         return errors[0] if errors and len(errors) == len(found) else found
+
+    def _committed(
+        self, asked: list[TopicPartition]
+    ) -> dict[tuple[str, int], TopicPartition] | KafkaError:
+        try:
+            answers = self._consumer.committed(asked, timeout=self._left())
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            self._unheard |= reason.code() in _NO_CONNECTION
+            return reason
+        return {_place(each): each for each in answers}
+
+    def watch(self, behind: Sequence[PartitionFacts], seconds: float) -> Seen:
+        """Look again and again at positions for so long, and read the records where they stand."""
+        self._deadline += seconds + READ_SECONDS
+
+        def ask(places: Sequence[Place]) -> dict[Place, Committed]:
+            answers = self._committed([TopicPartition(*place) for place in places])
+            if isinstance(answers, KafkaError):
+                return {}
+            return {
+                Place(*place): Committed(each.offset, metadata_of(each))
+                for place, each in answers.items()
+                if each.error is None and each.offset >= 0
+            }
+
+        standing, took = watch(behind, ask, seconds, clock=self._clock)
+        return Seen(standing, took, read_records(self._consumer, wanted(standing)))
 
     def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the latest timestamp in each topic (KIP-734), where one is told."""
@@ -308,6 +344,8 @@ class Survey:
                 answers[key] = error.args[0]
             except TimeoutError:
                 answers[key] = KafkaError(KafkaError._TIMED_OUT)
+            if isinstance(answers[key], KafkaError):
+                self._unheard |= answers[key].code() in _NO_CONNECTION
         return answers
 
     def _left(self, most: float = _ONE_ANSWER) -> float:
@@ -318,15 +356,6 @@ def _partitions_of(counts: Mapping[str, int]) -> list[TopicPartition]:
     return [
         TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)
     ]
-
-
-def _first_address(servers: str) -> tuple[str, int]:
-    """Return host and port of the first address; the client's default port where none is given."""
-    address = servers.partition(",")[0].strip().rpartition("://")[2]
-    host, colon, port = address.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = address, "9092"
-    return host.strip("[]"), int(port) if port.isdecimal() else 0
 
 
 def _place(partition: TopicPartition) -> tuple[str, int]:

@@ -48,7 +48,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
     the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
     ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
-    ``lag_seconds`` how old it is.
+    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now.
     """
 
     topic: str
@@ -64,6 +64,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int | None
     lag_seconds: float | None
     paused: bool
+    held_back: tuple[str, ...] = ()
 
 
 class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +160,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     log_ends: dict[TopicPartition, int]
     topics: tuple[str, ...] = ()
     paused: frozenset[TopicPartition] = frozenset()
+    held_back: dict[TopicPartition, tuple[str, ...]] = {}
     stalls: dict[str, int] = {}
     client: ClientStatus | None = None
 
@@ -260,6 +262,7 @@ def _partition(
         backlog=backlog,
         lag_seconds=lag_seconds,
         paused=partition in around.paused,
+        held_back=around.held_back.get(partition, ()),
     )
 
 

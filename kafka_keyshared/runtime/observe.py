@@ -154,6 +154,10 @@ class Observer:
                     log_ends=loop.ports.client.log_ends(),
                     topics=self._topics,
                     paused=frozenset(loop.paused()),
+                    held_back={
+                        partition: tuple(map(str, reasons))
+                        for partition, reasons in loop.holds.reasons.items()
+                    },
                     stalls=dict(loop.watchdog.stalls),
                     client=loop.ports.client.statistics(),
                 ),

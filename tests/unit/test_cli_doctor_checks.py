@@ -41,7 +41,8 @@ def test_the_worst_finding_decides_and_all_are_told_once() -> None:
     assert conclude("dlq", "s") == Check("dlq", Status.OK, "s", "", "", page_of("dlq"))
     assert conclude("dlq", "s", [warn]).page == page_of("dlq-compacted")
     assert conclude("dlq", "s", [warn, fail, warn]) == Check(
-        "dlq", Status.FAIL, "s", "a; b", "mend a; mend b", "reference/doctor.md#dlq-missing"
+        *("dlq", Status.FAIL, "s", "a; b", "mend a; mend b", "reference/doctor.md#dlq-missing"),
+        (warn, fail, warn),
     )
 
 

@@ -12,11 +12,20 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafka_keyshared import errors
-from kafka_keyshared.cli import checks, client_checks, doctor, group_checks
+from kafka_keyshared.cli import (
+    checks,
+    client_checks,
+    doctor,
+    group_checks,
+    instance,
+    instance_checks,
+)
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
-from kafka_keyshared.cli.findings import PAGE, Check, Kind, Status, conclude, page_of
+from kafka_keyshared.cli.findings import PAGE, Check, Finding, Kind, Status, conclude, page_of
 from kafka_keyshared.cli.group_checks import GroupFacts
+from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
+from tests.support.looked_at import instance as status_of
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
 
@@ -107,6 +116,15 @@ def handler(spec: str) -> Check:
     return doctor.Doctor(arguments)._check_handler()
 
 
+def wrong(finding: Finding | None) -> Check:
+    assert finding is not None
+    return conclude("instance", URL, [finding])
+
+
+def of_instance(**told: Any) -> Check:
+    return instance_checks.instance(URL, status_of(**told), "billing", 60.0)
+
+
 def unasked(kind: Kind) -> Check:
     error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
     return doctor._unasked("", kind, "billing", error, "see")
@@ -160,6 +178,18 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.DLQ_TOO_SMALL: lambda: letters(SMALL),
     Kind.DLQ_COMPACTED: lambda: letters(COMPACTED),
     Kind.METADATA_TOO_SMALL: lambda: checks.commit_metadata({"there:9092": 100}),
+    Kind.LAG_NOT_MOVING: lambda: progress(SILENT, age=5.0),
+    Kind.OFFSETS_HELD: lambda: progress(HELD, age=5.0),
+    Kind.POSITION_HELD: lambda: progress(HELD, age=720.0),
+    Kind.INSTANCE_SILENT: lambda: wrong(instance._silent(URL, OSError("refused"))),
+    Kind.NOT_AN_INSTANCE: lambda: wrong(instance._read(URL, b"hello").wrong),
+    Kind.OTHER_STATUS: lambda: wrong(
+        instance._read(URL, b'{"version": 99, "group": "billing"}').wrong
+    ),
+    Kind.OTHER_GROUP: lambda: of_instance(group="other"),
+    Kind.NOT_READY: lambda: of_instance(phase="stopping"),
+    Kind.KEY_BLOCKED: lambda: of_instance(lanes={"blocked": 2}, blocked=[blocked(4)]),
+    Kind.RECORD_RUNNING_LONG: lambda: of_instance(workers=[worker(0, 17, 61.0)]),
     Kind.RECORD_FROM_FUTURE: lambda: checks.clock({"orders": NOW + 60_000}, [], NOW),
     Kind.CLOCK_BEHIND: lambda: checks.clock({}, [Stamp(NOW, NOW + 60_000, NOW)], NOW),
     Kind.CLOCK_AHEAD: lambda: checks.clock({}, [Stamp(NOW, NOW - 60_000, NOW)], NOW),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
 from kafka_keyshared.cli.options import (
     Handler,
+    HeldAfter,
     JsonFlag,
     LogFormat,
     LogLevel,
     OptionalHandler,
     OutputFlag,
+    StatusUrl,
+    Watch,
 )
 from kafka_keyshared.cli.output import Output
 
@@ -25,13 +28,19 @@ def run_command(
 
 
 @takes_settings(OptionalHandler)
-def doctor(
-    arguments: RunArguments, json: JsonFlag = False, output: OutputFlag = Output.TABLE
+def doctor(  # noqa: PLR0917 - each is an option of the command line
+    arguments: RunArguments,
+    watch: Watch = 6.0,
+    held_after: HeldAfter = 60.0,
+    status_url: StatusUrl = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
 ) -> int:
-    """Look at everything that a run needs, in order; join and write nothing.
+    """Look at everything that a run needs, in order, and whether the group gets on.
 
-    Exit status 0: healthy, there may be warnings. 3: a check failed.
+    It joins and writes nothing. Exit status 0: healthy, there may be warnings. 3: a check failed.
     """
-    from kafka_keyshared.cli.doctor import doctor_verb
+    from kafka_keyshared.cli.doctor import Looking, doctor_verb
 
-    return doctor_verb(arguments, Output.JSON if json else output)
+    looking = Looking(watch, held_after, status_url)
+    return doctor_verb(arguments, looking, Output.JSON if json else output)

@@ -1,0 +1,113 @@
+"""A group and an instance as the doctor has looked at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.cli import progress_checks
+from kafka_keyshared.cli.findings import Check
+from kafka_keyshared.cli.progress_checks import RecordFacts, Standing, Watched
+from kafka_keyshared.core import status
+from kafka_keyshared.core.status import Status as InstanceStatus
+from kafka_keyshared.model import TopicPartition
+
+ORDERS = TopicPartition("orders", 1)
+NOW = 1_800_000_000_000
+
+HELD = Standing(ORDERS, 17, 40, False, True, ((17, 18), (20, 21), (23, 26)), 33)
+SILENT = Standing(ORDERS, 17, 40, moved=False)
+
+URL = "http://127.0.0.1:8787/status"
+
+NOTHING: dict[str, Any] = {"bounds": [], "counts": [0], "total": 0}
+
+
+def worker(number: int, offset: int | None = None, seconds: float = 0.0) -> dict[str, Any]:
+    running = {"topic": "orders", "partition": 1, "offset": offset, "seconds": seconds}
+    return {
+        "name": f"worker-{number}",
+        "state": "idle" if offset is None else "running",
+        "leased": 0,
+        "queued": 0,
+        "running": None if offset is None else running,
+        "busy_seconds": 0.0,
+        "starved_seconds": 0.0,
+        "restarts": 0,
+        "share": 0.5,
+    }
+
+
+def partition(number: int, lag: int = 0, *held_back: str) -> dict[str, Any]:
+    known = {"fetched": 40, "safe": 17, "completed": 33, "committed": 17, "log_end": 17 + lag}
+    times = {"incomplete": 0, "oldest_seconds": 0.0, "backlog": 0, "lag_seconds": 0.0}
+    more = {"paused": bool(held_back), "held_back": held_back, "lag": lag}
+    return {"topic": "orders", "partition": number, **known, **times, **more}
+
+
+def blocked(number: int, key: str | None = None) -> dict[str, Any]:
+    return {
+        "key": f"customer-{number}" if key is None else key,
+        "topic": "orders",
+        "partition": 1,
+        "offset": number,
+        "seconds": 720.0,
+        "attempts": 5,
+        "error": "KeyError at app.py:6: 'customer_id'",
+    }
+
+
+def instance(**told: Any) -> InstanceStatus:
+    """The status of an instance with two workers that has nothing to do, but for what is told."""
+    names = {
+        *("bytes", "records", "stuck", "stale", "lane_records", "keys", "hottest"),
+        *("process_seconds", "wait_seconds", "age_seconds"),
+    }
+    own: dict[str, Any] = {name: NOTHING if name.endswith("seconds") else 0 for name in names}
+    counts: dict[str, Any] = {"processed": {}, "retried": {}, "letters": {}, "lanes": {}}
+    subscription = {
+        "name": "default",
+        "pool": "thread",
+        "workers": [worker(0), worker(1)],
+        "records_max": 10_000,
+        **own,
+        **counts,
+    }
+    subscription |= {
+        name: told.pop(name) for name in ("workers", "lanes", "blocked") if name in told
+    }
+    value = {
+        "version": status.VERSION,
+        "taken_at": 1_800_000_000.0,
+        "started_at": 1_800_000_000.0,
+        "phase": "running",
+        "joined": True,
+        "group": "billing",
+        "partitions": [partition(0), partition(1)],
+        "subscriptions": [subscription],
+        "fetched": {},
+        "rebalances": {},
+        "drain_seconds": NOTHING,
+        "commits": {},
+        "commit_seconds": NOTHING,
+        "metadata_bytes": NOTHING,
+        "paused_seconds": 0.0,
+        "stalls": {},
+        "polled_at": None,
+        "poll_used": 0.0,
+        "client": None,
+        **told,
+    }
+    return msgspec.convert(value, InstanceStatus)
+
+
+def progress(*standing: Standing, age: float | None = 5.0, held_after: float = 60.0) -> Check:
+    at = None if age is None else NOW - int(age * 1000)
+    records = {
+        (each.place, offset): RecordFacts(offset, b"customer-%d" % offset, at)
+        for each in standing
+        for offset in (each.position, *each.held_offsets(4))
+    }
+    owners = {ORDERS: "app-1 at /10.0.0.7"}
+    return progress_checks.progress(Watched(6.0, standing, records, owners, NOW), held_after)
