@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings
+from kafka_keyshared.demo.calls import CALL_SECONDS
 from kafka_keyshared.demo.data import RECORDS
+from kafka_keyshared.demo.flights import LATE_MINUTES
 from kafka_keyshared.demo.load import load
-from kafka_keyshared.demo.run import DLQ, PARTITIONS, TOPIC, WORKERS, Demo, Progress, Totals
+from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, WORKERS, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
 
 NOT_SHOWN = ("findings", "differences")
+
+JUDGING = "All is committed. Now a judge reads what happened, record by record."
+
+WORDS = {
+    "records": "records",
+    "flights": "  flights; the aircraft is the key",
+    "weather": "  weather reports, without a key",
+    "dead_lettered": "flights cancelled, in the dead-letter topic",
+    "partitions": "partitions",
+    "workers": "workers",
+    "calls": f"late flights, each a wait of {CALL_SECONDS * 1000:g} ms",
+    "at_once": "  most waits at the same time",
+    "one_by_one_s": "  seconds of waiting, one after the other",
+    "per_partition_s": f"  the same with {PARTITIONS} consumers, one a partition",
+    "elapsed_s": "seconds that all of it took here",
+    "order_violations": "records that overtook one of their aircraft",
+    "overlaps": "records that ran beside one of their aircraft",
+    "lost": "records lost",
+    "duplicates": "records that ran again after they were done",
+    "commits_past_unsettled": "commits of what was not done yet",
+    "commit_sequence_falls": "commits that went back",
+    "commits_without_ownership": "commits for a partition of somebody else",
+    "oracle_match": "same answer as straight from the file",
+    "ok": "all as promised",
+}
+"""What stands in the table, in this order; ``-o json`` has the names and everything else."""
 
 
 def demo_verb(output: Output, sabotage: str | None, records: int | None) -> int:
@@ -23,19 +53,52 @@ def demo_verb(output: Output, sabotage: str | None, records: int | None) -> int:
     watcher = _Bars() if sys.stderr.isatty() else _Lines()
     demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records)
     totals = demo.totals
-    write_note(
-        f"a year of flights: {totals.records:,} records, topic {TOPIC} with {PARTITIONS} "
-        f"partitions on an embedded Kafka, {WORKERS}, {totals.cancelled:,} cancelled flights go to "
-        f"{DLQ}"
-    )
-    with watcher.shown(totals):
+    write_note(_introduced(totals))
+    with watcher.shown(totals), _only_errors():
         result = demo.run()
-        watcher.watch(demo.progress)
     for line in (*result["findings"], *result["differences"]):
         write_note(line)
-    shown = {name: value for name, value in result.items() if name not in NOT_SHOWN}
-    write_result(shown, output, "a year of flights, in order")
+    if output is Output.TABLE:
+        write_table("a year of flights, in order", {"": "left", " ": "right"}, _rows(result))
+    else:
+        shown = {name: value for name, value in result.items() if name not in NOT_SHOWN}
+        write_result(shown, output, "")
     return 0 if result["ok"] else 1
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    """Keep the log quiet about the failures that were announced."""
+    logger = logging.getLogger("kafka_keyshared")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _introduced(totals: Totals) -> str:
+    """Return what is about to happen, in lines that fit a terminal of 80 columns."""
+    return (
+        f"A year of flights: {totals.records:,} records in a topic of {PARTITIONS} partitions, on "
+        "a\n"
+        f"Kafka inside this process. {WORKERS} workers, the flights of each aircraft in order.\n"
+        f"A flight more than {LATE_MINUTES} minutes late costs a wait of "
+        f"{CALL_SECONDS * 1000:g} ms, as for a database.\n"
+        f"{totals.cancelled:,} flights were cancelled: they fail {RETRY.attempts} times and go to "
+        f"{DLQ}."
+    )
+
+
+def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(words, _value(result[name])) for name, words in WORDS.items()]
+
+
+def _value(value: float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 class _Lines:
@@ -48,7 +111,9 @@ class _Lines:
         return nullcontext()
 
     def watch(self, progress: Progress) -> None:
-        if time.monotonic() - self._said >= 2:
+        if progress.judging:
+            write_note(JUDGING)
+        elif time.monotonic() - self._said >= 2:
             self._said = time.monotonic()
             write_note(_line(progress))
 
@@ -71,7 +136,7 @@ class _Bars:
         )
 
     def shown(self, totals: Totals) -> AbstractContextManager[Any]:
-        for name in ("produced", "settled", "committed"):
+        for name in ("written", "done", "committed"):
             self._bars.add_task(name, total=totals.records, note="")
         self._bars.add_task("dead letters", total=totals.cancelled, note="")
         return self._bars
@@ -85,15 +150,17 @@ class _Bars:
         )
         for task, completed in zip(self._bars.task_ids, done, strict=True):
             self._bars.update(task, completed=completed)
-        note = f"{progress.held:,} held, {progress.closed_keys:,} keys wait for a retry"
+        note = "" if progress.judging else f"{progress.calls} wait at once"
         self._bars.update(self._bars.task_ids[1], note=note)
+        if progress.judging:
+            self._bars.console.print(JUDGING)
 
 
 def _line(progress: Progress) -> str:
     return (
-        f"produced {progress.produced:,}, settled {progress.settled:,}, committed "
+        f"written {progress.produced:,}, done {progress.settled:,}, committed "
         f"{progress.committed:,}, dead letters {progress.dead_letters_read:,}, "
-        f"{progress.held:,} held, {progress.closed_keys:,} keys waiting for a retry"
+        f"{progress.calls} wait at once"
     )
 
 

@@ -22,6 +22,9 @@ import fastavro
 from kafka_keyshared.demo.data import SCHEMA
 from kafka_keyshared.model import Record
 
+LATE_MINUTES = 60
+"""What leaves more than this behind its time is late."""
+
 
 class CancelledFlight(Exception):  # noqa: N818 - named as the domain names it
     """The flight never departed, so there is nothing to add; a failed attempt like any other."""
@@ -55,6 +58,11 @@ class Flights:
         flown = "{month} {day} {sched_dep_time} {carrier} {flight} {dest} {dep_delay}"
         digest = blake2b(digest + flown.format_map(row).encode(), digest_size=16).digest()
         self._state[aircraft] = (digest, 0.9 * delay + row["dep_delay"], departed + 1)
+        if row["dep_delay"] > LATE_MINUTES:
+            self.late(record)
+
+    def late(self, record: Record) -> None:
+        """Do what is to be done about a late flight; here nothing, a subclass may wait for it."""
 
     def close(self) -> None:
         """Write the answer of this worker; it is called once, after the last record."""

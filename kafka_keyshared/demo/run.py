@@ -1,9 +1,9 @@
 """``keyshared demo``: a year of flights through a consumer group, and the verdict on it.
 
 A producer thread writes the year into the embedded cluster while a :class:`KeyShared` instance
-re-dispatches it by aircraft over eight workers and a third thread reads the dead-letter topic. A
-ledger hears of everything; the judge reads it at the end, and the workers' answer is compared with
-one worked out straight from the file.
+re-dispatches it by aircraft over four times as many workers as the topic has partitions, and a
+third thread reads the dead-letter topic. A ledger hears of everything; the judge reads it at the
+end, and the workers' answer is compared with one worked out straight from the file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.demo import data
+from kafka_keyshared.demo.calls import Calls, calling
 from kafka_keyshared.demo.expected import compare, expected, read_answers
-from kafka_keyshared.demo.flights import Flights
 from kafka_keyshared.demo.ledgers import audited_client, on_dead_letter, on_rebalance
 from kafka_keyshared.demo.sabotage import check_kind, client_class, handler_class, pool_class
 from kafka_keyshared.dlq.envelope import source_of
@@ -42,9 +42,10 @@ from kafka_keyshared.runtime.service import Hooks, KeyShared
 
 TOPIC = "flights"
 DLQ = "flights.dlq"
-PARTITIONS = 16
+# Far fewer than workers: that is the point. Kafka alone would have four consumers at most.
+PARTITIONS = 4
 DLQ_PARTITIONS = 4
-WORKERS = "thread:8"
+WORKERS = 16
 RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
 STALL_SECONDS = 60.0
 READ_BACK_SECONDS = 60.0
@@ -87,9 +88,11 @@ class Progress:
     produced: int = 0
     settled: int = 0
     dead_letters_read: int = 0
-    held: int = 0
-    closed_keys: int = 0
+    calls: int = 0
+    """Calls of the handlers that are under way."""
     committed: int = 0
+    judging: bool = False
+    """Everything is committed, and what happened is looked at."""
 
 
 class Demo:
@@ -115,6 +118,7 @@ class Demo:
         self._year = list(itertools.islice(data.records(), records))
         self.totals = count(self._year)
         self.progress = Progress()
+        self._calls = Calls()
         self._written = MemoryLedger("producer")
         self._ledger = MemoryLedger("consumer")
         self._letters = MemoryLedger("dead-letters")
@@ -147,6 +151,8 @@ class Demo:
                     del os.environ["FLIGHTS_OUT"]
                 else:
                     os.environ["FLIGHTS_OUT"] = before
+            self.progress.judging = True
+            self._watch(self.progress)
             answers = read_answers(Path(out))
         differences = compare(expected(self._records), answers)
         verdict = judge([self._written, self._ledger, self._letters])
@@ -214,7 +220,7 @@ class Demo:
             retry=RETRY,
             hooks=hooks,
         )
-        app.handler(handler_class(self._sabotage, audited(Flights, self._ledger)))
+        app.handler(handler_class(self._sabotage, audited(calling(self._calls), self._ledger)))
         self._app_stop = app.stop
         return app
 
@@ -281,7 +287,7 @@ class Demo:
         progress.settled = counts.ok + counts.dropped + counts.dead_lettered
         if now - self._watched >= 0.1:
             self._watched = now
-            progress.held, progress.closed_keys = sub.window.records, len(sub.closed)
+            progress.calls = self._calls.under_way
             progress.committed = sum(self._committed.values())
             self._watch(progress)
         if not self._ended and progress.settled >= self._records and self._all_committed():
@@ -311,6 +317,9 @@ class Demo:
             "flights": self.totals.flights,
             "weather": self.totals.weather,
             "keyless": self.totals.keyless,
+            "partitions": PARTITIONS,
+            "workers": WORKERS,
+            **self._calls.waiting()._asdict(),
             "dead_lettered": dead_lettered,
             **verdict.counts(),
             "oracle_match": not differences,

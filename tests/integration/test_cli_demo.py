@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 from typing import Any
@@ -37,7 +38,46 @@ def test_a_part_of_the_year_is_clean(capsys: pytest.CaptureFixture[str]) -> None
     assert result["dead_lettered"] == 174
     assert result["elapsed_s"] > 0
     assert result["records_per_s"] > 0
-    assert ended.err.startswith("a year of flights: 20,000 records, topic flights")
+    assert ended.err.startswith("A year of flights: 20,000 records in a topic of 4 partitions")
+
+
+def test_many_more_handlers_wait_at_once_than_there_are_partitions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """That is what the package is for, so it is what the demo shows."""
+    ended = in_process(capsys, "demo", "--json", "--records", PART)
+    result = json.loads(ended.out)
+    assert ended.status == 0, ended.err
+    assert (result["partitions"], result["workers"]) == (4, 16)
+    assert result["partitions"] < result["at_once"] <= result["workers"]
+    assert result["calls"] == 925
+    assert result["one_by_one_s"] == round(925 * 0.005, 1)
+    # One consumer for each partition waits at least a quarter of that, and less than all of it.
+    assert 925 * 0.005 / 4 - 0.05 <= result["per_partition_s"] < result["one_by_one_s"]
+
+
+def test_announced_failures_are_not_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = in_process(capsys, "demo", "--records", PART)
+    assert ended.status == 0
+    assert "CancelledFlight" not in ended.err
+    assert "174 flights were cancelled: they fail 3 times" in ended.err
+    assert logging.getLogger("kafka_keyshared").level == logging.NOTSET
+
+
+def test_the_table_is_in_words_and_whole_on_a_terminal_of_80_columns() -> None:
+    with Running.on_terminal("demo", "--records", PART, columns=80) as demo:
+        assert demo.process.wait(240) == 0
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", demo.whole())
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    table = [line for line in lines if re.match(r"[┌│└]", line)]
+    assert len(table) > 15
+    assert {len(line) for line in table} == {len(table[0])}
+    assert {(line[0], line[-1]) for line in table} == {("┌", "┐"), ("│", "│"), ("└", "┘")}
+    assert not [line for line in table if "_" in line], "a name of the program, and not a word"
+    assert re.search(r"partitions +│ +4 │", shown)
+    assert re.search(r"workers +│ +16 │", shown)
+    assert re.search(r"all as promised +│ +yes │", shown)
 
 
 @pytest.mark.parametrize(
@@ -98,17 +138,17 @@ def test_on_a_terminal_there_is_live_progress_and_a_table() -> None:
         shown = demo.whole()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert shown.count("\x1b[2K") > 4, "the progress is drawn over itself"
-    assert "a year of flights: 20,000 records" in plain
-    for name in ("produced", "settled", "committed"):
+    assert "A year of flights: 20,000 records" in plain
+    for name in ("written", "done", "committed"):
         assert re.search(rf"{name} \S+ 20,000 of 20,000", plain), plain[-3000:]
     assert re.search(r"dead letters \S+ 174 of 174", plain)
-    assert re.search(r"order_violations\s+│\s+0", plain)
-    assert re.search(r"oracle_match\s+│\s+True", plain)
+    assert re.search(r"records that overtook one of their aircraft\s+│\s+0", plain)
+    assert re.search(r"same answer as straight from the file\s+│\s+yes", plain)
 
 
 def test_a_demo_that_is_interrupted_judges_nothing() -> None:
     with Running("demo", "--json") as demo:
-        demo.wait_for("settled")
+        demo.wait_for("done")
         assert demo.end(signal.SIGINT) == 1
         assert "stopped before the end" in demo.err
         assert "Traceback" not in demo.err

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
+from kafka_keyshared.cli.demo import WORDS
 from kafka_keyshared.demo.data import CANCELLED, RECORDS
 from tests.setup import terminal
 
 
 def _labels(lines: list[str]) -> list[str]:
     """What each line of the progress and the table is about, without its numbers."""
-    found = [re.match(r"\s*(?:│ )?([a-z_]+(?: letters)?)\s+[━╸╺│]", line) for line in lines]
+    found = [re.match(r"\s*(\S.*?)(?: [━╸╺]|  +[\d,.]+$|  +yes$)", line) for line in lines]
     return [match[1] for match in found if match]
 
 
@@ -21,14 +23,14 @@ def test_the_committed_picture_shows_what_the_demo_shows() -> None:
     committed = terminal.text_of(terminal.PICTURE.read_text(encoding="utf-8"))
     again = "draw it again: python tests/setup/terminal.py"
     assert _labels(committed) == _labels(shown), again
-    assert {"produced", "dead letters", "order_violations", "ok"} <= set(_labels(committed))
+    assert {"written", "dead letters", "records lost", "all as promised"} <= set(_labels(committed))
     assert committed[0] == shown[0] == "$make demo"  # a blank of no colour is not drawn
     text = "\n".join(committed)
-    assert f"produced ━━━━━━━━━━━━━━━━━━━━━━━━ {RECORDS:,} of {RECORDS:,}" in text, again
-    assert re.search(rf"│ dead_lettered +│ {CANCELLED:,} ", text), again
+    assert f"written ━━━━━━━━━━━━━━━━━━━━━━━━ {RECORDS:,} of {RECORDS:,}" in text, again
+    assert re.search(rf" flights cancelled, in the dead-letter topic +{CANCELLED:,}$", text, re.M)
     for name in ("order_violations", "lost", "duplicates", "overlaps", "commits_past_unsettled"):
-        assert re.search(rf"│ {name} +│ 0 ", text), again
-    assert re.search(r"│ ok +│ True ", text), again
+        assert re.search(rf" {WORDS[name]} +0$", text, re.M), again
+    assert re.search(r" all as promised +yes$", text, re.M), again
 
 
 def test_what_is_drawn_over_itself_is_shown_once() -> None:
@@ -38,5 +40,23 @@ def test_what_is_drawn_over_itself_is_shown_once() -> None:
 
 
 def test_a_picture_says_what_was_on_the_terminal() -> None:
-    lines = ["\x1b[1mtitle\x1b[0m  <b> & c", "│ ok │ True │"]
-    assert terminal.text_of(terminal.draw(lines)) == ["title  <b> & c", "│ ok │ True │"]
+    lines = ["\x1b[1mtitle\x1b[0m  <b> & c", "│ ok │ yes │"]
+    assert terminal.text_of(terminal.draw(lines)) == ["title  <b> & c", "  ok   yes"]
+
+
+def test_borders_are_drawn_from_cell_to_cell_without_a_gap() -> None:
+    """Written, they have gaps in every font that is lower than its line."""
+    picture = terminal.draw(["┌─┐", "│x│", "└─┘"])
+    (path,) = re.findall(r'<path d="([^"]+)" fill="none"', picture)
+    ends = []
+    for x, y, way, length in re.findall(r"M([\d.]+) ([\d.]+)([hv])(-?[\d.]+)", path):
+        x_end, y_end = (
+            (float(x) + float(length), float(y))
+            if way == "h"
+            else (float(x), float(y) + float(length))
+        )
+        ends.append((round(x_end, 2), round(y_end, 2)))
+    # Eight pieces of two strokes each; every stroke ends where its neighbour's does.
+    assert len(ends) == 16
+    assert set(Counter(ends).values()) == {2}
+    assert not re.search("[─│┌┐└┘]", picture)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "terminal.svg"
 PROMPT = "\x1b[1;32m$\x1b[0m \x1b[1mmake demo\x1b[0m"
-WIDTH = 100
+WIDTH = 80
 
 # Rich's own form loads its font from another server.
 _FORM = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
@@ -100,6 +100,43 @@ def screen(shown: str) -> list[str]:
     return lines
 
 
+# Which sides of its cell a piece of a border reaches. Fonts leave gaps between lines, so borders
+# are drawn and not written.
+_BORDERS = {
+    "─": "lr",
+    "│": "ud",
+    "┌": "rd",
+    "┐": "ld",
+    "└": "ru",
+    "┘": "lu",
+    "├": "rud",
+    "┤": "lud",
+    "┬": "lrd",
+    "┴": "lru",
+    "┼": "lrud",
+}
+# A cell of rich's pictures, for letters of 20 pixels.
+_CELL_WIDTH, _CELL_HEIGHT = 12.2, 24.4
+_TO_SIDE = {
+    "l": f"h{-_CELL_WIDTH / 2:g}",
+    "r": f"h{_CELL_WIDTH / 2:g}",
+    "u": f"v{-_CELL_HEIGHT / 2:g}",
+    "d": f"v{_CELL_HEIGHT / 2:g}",
+}
+
+
+def borders(lines: Sequence[str]) -> str:
+    """Return the borders in these lines as one path, from the middle of each cell to its sides."""
+    strokes = []
+    for row, line in enumerate(lines):
+        for column, piece in enumerate(re.sub(_CONTROL, "", line)):
+            if piece in _BORDERS:
+                # Where rich puts the background of a cell: 1.5 below the top of its line.
+                x, y = (column + 0.5) * _CELL_WIDTH, (row + 0.5) * _CELL_HEIGHT + 1.5
+                strokes += [f"M{x:g} {y:g}{_TO_SIDE[side]}" for side in _BORDERS[piece]]
+    return f'<path d="{"".join(strokes)}" fill="none" stroke="#c5c8c6" stroke-width="1.5"/>'
+
+
 def draw(lines: Sequence[str]) -> str:
     """Return the picture of a terminal that shows these lines."""
     from rich.console import Console
@@ -109,8 +146,10 @@ def draw(lines: Sequence[str]) -> str:
         record=True, file=io.StringIO(), width=WIDTH, force_terminal=True, color_system="truecolor"
     )
     for line in lines:
-        console.print(Text.from_ansi(line), soft_wrap=False)
-    drawn = console.export_svg(title="kafka-keyshared", code_format=_FORM, unique_id="demo")
+        written = line.translate(dict.fromkeys(map(ord, _BORDERS), " "))
+        console.print(Text.from_ansi(written), soft_wrap=False)
+    form = _FORM.replace("{matrix}", "{matrix}\n" + borders(lines))
+    drawn = console.export_svg(title="kafka-keyshared", code_format=form, unique_id="demo")
     return "\n".join(line.strip() for line in drawn.splitlines() if line.strip()) + "\n"
 
 

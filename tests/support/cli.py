@@ -87,13 +87,15 @@ class Running:
         self._lines = Lines(self.process.stderr)
 
     @classmethod
-    def on_terminal(cls, *arguments: object, stdout: IO[str] | None = None) -> Self:
+    def on_terminal(
+        cls, *arguments: object, stdout: IO[str] | None = None, columns: int = 200
+    ) -> Self:
         """Run a command whose output goes to a terminal; ``err`` is all that is drawn there.
 
         Its standard output may go elsewhere.
         """
         controller, terminal = pty.openpty()
-        size = {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40"}
+        size = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
         running = cls.__new__(cls)
         running.process = subprocess.Popen(
             [*KEYSHARED, *map(str, arguments)],
