@@ -5,7 +5,9 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Says every few seconds that an installation is still at it, and what went wrong.
+TALK := tests/setup/talk.py
 CANDIDATES := $(or $(PYTHON),python3 python python3.13 python3.12 python3.11 python3.14)
 SOURCES := kafka_keyshared examples tests
 
@@ -72,7 +74,7 @@ verify: $(VENV)/.installed-test parts ## Take the full measurements (long)
 
 wheel: $(VENV)/.installed ## Build the wheel into dist/
 	@rm -rf build # a module that is gone from the sources would live on in it
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	$(PIP) --quiet wheel --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 
 clean: ## Remove everything that these tasks made, .venv included
@@ -84,7 +86,8 @@ $(VENV)/.made-in:
 	@for question in --makes-venv --usable; do \
 	  for python in $(CANDIDATES); do \
 	    if "$$python" tests/setup/make_venv.py $$question >/dev/null 2>&1; then \
-	      "$$python" tests/setup/make_venv.py $(VENV) && printf '%s' '$(CURDIR)' > $@; exit; \
+	      "$$python" $(TALK) 'Making an environment in $(VENV)' \
+	        "$$python" tests/setup/make_venv.py $(VENV) && printf '%s' '$(CURDIR)' > $@; exit; \
 	    fi; \
 	  done; \
 	done; \
@@ -93,10 +96,12 @@ $(VENV)/.made-in:
 # Without build isolation pip needs no network once everything is there, and the build tool is the
 # one in constraints.txt.
 $(VENV)/.installed: $(VENV)/.made-in pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt setuptools
-	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli]'
+	@$(BIN)/python $(TALK) 'Installing the build tool' $(PIP) install --constraint constraints.txt setuptools
+	@$(BIN)/python $(TALK) 'Installing the package and its command line' \
+	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli]'
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,test]'
+	@$(BIN)/python $(TALK) 'Installing what the tests need' \
+	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,test]'
 	@touch $@
