@@ -23,7 +23,7 @@ def test_calls_are_added_up_and_the_busiest_partition_is_known(
 ) -> None:
     calls = Calls()
     all_in = threading.Barrier(4)
-    monkeypatch.setattr(module.time, "sleep", lambda _: all_in.wait(60))
+    monkeypatch.setattr("kafka_keyshared.demo.calls.time.sleep", lambda _: all_in.wait(60))
     threads = [threading.Thread(target=calls.make, args=[each]) for each in (0, 1, 1, 1)]
     for thread in threads:
         thread.start()
@@ -31,7 +31,7 @@ def test_calls_are_added_up_and_the_busiest_partition_is_known(
         thread.join()
     assert calls.under_way == 0
     assert calls.waiting() == (4, 4, round(4 * module.CALL_SECONDS, 1), 0.0)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("kafka_keyshared.demo.calls.time.sleep", lambda _: None)
     for _ in range(997):
         calls.make(1)
     assert calls.waiting() == (1001, 4, 5.0, 5.0)
