@@ -22,6 +22,7 @@ from tests.support.pages import Block, Note, PageError
 NOT_RUN: Mapping[str, str] = {
     "make demo": "test_wheel.py runs all of it, without another start of pip",
     "make test": "is what runs this test",
+    "kafka-topics.sh ": "needs Kafka's own scripts; the same topics are made in Python beside it",
     "make kafka": "the test's own broker stands at its address",
     "python -m pip install ": "test_wheel.py installs the package into an environment",
     "docker ": "needs a container engine; tests/helm reads the Dockerfile",
@@ -181,6 +182,35 @@ def test_an_output_is_compared_with_what_came(shown: str, same: bool, tmp_path: 
     else:
         with pytest.raises(PageError, match=r"page\.md:12: what came was another text"):
             read(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "same"),
+    [
+        ("done: 1,000 orders in 3.2 s (310/s), 4 failed", True),
+        ("done: 1,000 orders in 3.2 s (1,310/s), 4 failed", True),
+        ("done: 1,000 orders in 3 s (310/s), 4 failed", False),
+        ("done: 1,001 orders in 3.2 s (310/s), 4 failed", False),
+        ("done: 1,000 orders in 3.2 s (310/s), 5 failed", False),
+    ],
+)
+def test_measured_numbers_are_others_each_time(shown: str, same: bool, tmp_path: Path) -> None:
+    text = fenced("sh", "echo 'done: 1,000 orders in 20.75 s (48/s), 4 failed'")
+    text += fenced("text", shown, "output measured")
+    if same:
+        read(text, tmp_path)
+    else:
+        with pytest.raises(PageError, match="what came was another text"):
+            read(text, tmp_path)
+
+
+def test_what_was_printed_can_be_looked_at_by_the_page(tmp_path: Path) -> None:
+    text = fenced("sh", "echo took 7 s") + "<!-- run: python\nassert 'took 7 s' in printed\n-->\n"
+    read(text, tmp_path)
+    again = tmp_path / "again"
+    again.mkdir()
+    with pytest.raises(PageError, match="AssertionError"):
+        read(text.replace("took 7 s' in", "took 8 s' in"), again)
 
 
 def test_blocks_of_a_page_are_one_script_and_share_a_directory(tmp_path: Path) -> None:

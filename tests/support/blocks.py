@@ -33,6 +33,7 @@ import contextlib, io, json, sys, traceback
 names = {"__name__": "page"}
 for line in sys.stdin:
     block, printed, failed = json.loads(line), io.StringIO(), False
+    names["printed"] = block["before"]
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             exec(compile(block["text"], block["page"], "exec"), names)
@@ -122,12 +123,15 @@ class Interpreter:
             text=True,
         )
 
-    def run(self, text: str, page: str, line: int) -> tuple[bool, str]:
-        """Execute a block; whether it went well, and what it printed."""
+    def run(self, text: str, page: str, line: int, before: str | None) -> tuple[bool, str]:
+        """Execute a block; whether it went well, and what it printed.
+
+        In the block ``printed`` is what the block ``before`` it printed.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         # Empty lines in front make a traceback name the line of the page.
-        said = {"text": "\n" * (line - 1) + text, "page": page}
+        said = {"text": "\n" * (line - 1) + text, "page": page, "before": before}
         watchdog = threading.Timer(SECONDS, self.process.kill)
         watchdog.start()
         try:
@@ -266,7 +270,9 @@ class Reader:
     def _python(self, block: Block) -> None:
         if self._interpreter is None:
             self._interpreter = Interpreter(self.directory, self.environment)
-        fine, printed = self._interpreter.run(self._replaced(block.text), self.page, block.line)
+        fine, printed = self._interpreter.run(
+            self._replaced(block.text), self.page, block.line, self._printed
+        )
         self._printed = printed
         if not fine:
             raise self._fault(block.line, printed)
@@ -332,7 +338,7 @@ class Reader:
             return
         if self._printed is None:
             raise self._fault(block.line, "nothing ran that could have printed this")
-        if not re.search(_pattern(text), f"{self._printed}\n"):
+        if not re.search(_pattern(text, block.says("measured")), f"{self._printed}\n"):
             raise self._fault(block.line, f"what came was another text:\n{self._printed}")
 
     def _parsed(self, block: Block, text: str, parse: Callable[[str], object]) -> None:
@@ -350,16 +356,24 @@ class Reader:
         return PageError(f"{self.page}:{line}: {what}")
 
 
+_NUMBER = r"[\\d,]+(?:\\.\\d+)?"
+
+
 def _load_yaml(text: str) -> object:
     return list(yaml.safe_load_all(text))
 
 
-def _pattern(text: str) -> str:
-    """Return what a printed text must contain; `…` stands for anything."""
+def _pattern(text: str, measured: bool) -> str:
+    """Return what a printed text must contain; `…` stands for anything.
+
+    In a ``measured`` text a number with a point in it, or of something a second, stands for any.
+    """
     lines = [
         r"(?:.*\n)*?" if line.strip() == "…" else rf"{_anything(line)}[ \t]*\n"
         for line in text.splitlines()
     ]
+    if measured:
+        lines = [re.sub(r"\d+\\\.\d+|[\d,]+(?=/s\b)", _NUMBER, line) for line in lines]
     return r"(?m)^" + "".join(lines)
 
 

@@ -11,13 +11,16 @@ just above a block is about this block:
     <!-- run: output -->                   the block is what the block before it printed; a line
                                            `…` stands for any number of lines, `…` in a line for
                                            anything
+    <!-- run: output measured -->          the same, where numbers with a point in them and those of
+                                           something a second (`322/s`) are others each time
 
 One above the first heading or between blocks is about the page, and is done when its turn comes:
 
     <!-- run: topic orders 200 -->         make this topic, with so many records
     <!-- run: broker goes until "away" --> the broker ends, as in a crash; wait until what was
                                            started beside says this (`comes until …`: it starts)
-    <!-- run: python                       Python that the reader need not see
+    <!-- run: python                       Python that the reader need not see; `printed` in it is
+                                           what the block before it printed
     conf = {...}
     -->
 """
