@@ -31,6 +31,12 @@ class Part(NamedTuple):
     package: str
 
 
+def find_chromium() -> str | None:
+    """Return the path of a browser that can be driven; None where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
 def _java_works() -> bool:
     from kafka_keyshared.errors import MissingPartError
     from kafka_keyshared.local.jars import java
@@ -53,6 +59,9 @@ MAVEN = Part("Maven (it fetches Kafka's jars once)", _jars_reachable, "maven")
 PROMTOOL = Part(
     "promtool (it checks the metrics)", lambda: shutil.which("promtool") is not None, "prometheus"
 )
+CHROMIUM = Part(
+    "Chromium (it shows the documents)", lambda: find_chromium() is not None, "chromium"
+)
 GO = Part(
     "Go 1.21 or newer (it builds helm once)",
     lambda: helm.find_helm() is not None or shutil.which("go") is not None,
@@ -65,7 +74,7 @@ SUITES: dict[str, tuple[Part, ...]] = {
     "conformance": KAFKA,
     "integration": KAFKA,
     "chaos": KAFKA,
-    "web": (PROMTOOL,),
+    "web": (PROMTOOL, CHROMIUM),
     "helm": (GO,),
 }
 

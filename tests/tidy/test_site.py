@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.site import build
 from tests.tidy.sources import ROOT, Finding, report
 
 # What a browser fetches by itself when it shows a page; a link that a person clicks is not meant.
@@ -27,17 +28,6 @@ def check_remote(path: str, text: str) -> list[Finding]:
         for target in _TARGET.findall(tag)
     ]
     return [Finding(path, f"fetches {each}") for each in (*found, *_STYLE.findall(text))]
-
-
-def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +57,44 @@ def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert not found, report(found)
 
 
+def nav(site: Path) -> list[tuple[str, list[str]]]:
+    """The parts of the navigation of the front page, each with the pages in it."""
+    text = (site / "index.html").read_text(encoding="utf-8")
+    text = text[text.index("md-nav--primary") :]
+    items = re.split(r'<li class="md-nav__item md-nav__item--nested">', text)[1:]
+    found = []
+    for item in items:
+        title = re.search(r"<span class=\"md-ellipsis\">\s*(.*?)\s*<", item, re.DOTALL)
+        assert title
+        found.append(
+            (title[1], re.findall(r'href="((?!#|https?:)[^"#]+\.html)" class="md-nav', item))
+        )
+    return found
+
+
+def test_decisions_are_folded_away_and_how_tos_stand_in_the_order_of_need(site: Path) -> None:
+    parts = dict(nav(site))
+    first_part, *_, last_part = parts
+    assert (first_part, last_part) == ("How to", "Decisions")
+    assert len(parts["Decisions"]) > 30
+    text = (site / "index.html").read_text(encoding="utf-8")
+    open_parts = re.findall(r"<input[^>]*md-nav__toggle[^>]*\bchecked\b[^>]*>", text)
+    assert open_parts == [], "on the front page every part is folded"
+    how_tos = [Path(page).stem for page in parts["How to"]]
+    first = ["decide", "wrapping", "keys", "long-handlers", "dead-letters", "testing", "deploy"]
+    assert [name for name in how_tos if name in first] == first
+    assert how_tos[-1] == "troubleshooting"
+
+
+def test_there_is_a_search_and_a_choice_of_light_and_dark(site: Path) -> None:
+    text = (site / "tutorial.html").read_text(encoding="utf-8")
+    assert 'data-md-component="search-query"' in text
+    assert set(re.findall(r'data-md-color-media="\(prefers-color-scheme: (\w+)\)"', text)) == {
+        *("light", "dark")
+    }
+    assert (site / "search" / "search_index.js").stat().st_size > 100_000
+
+
 def test_no_reader_sees_what_is_noted_for_the_tests(site: Path) -> None:
     for each in site.rglob("*.html"):
         shown = re.sub(r"<!--.*?-->", "", each.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -85,7 +113,7 @@ def small_site(project: Path, pages: dict[str, str]) -> subprocess.CompletedProc
     """Build a site of a few pages with the settings of ours; ``nav`` names index and page."""
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[0]
     (project / "mkdocs.yml").write_text(f"{settings}\nnav: [index.md, page.md]\n")
-    (project / "docs").mkdir()
+    shutil.copytree(ROOT / "docs" / "assets", project / "docs" / "assets")
     for name, text in pages.items():
         (project / "docs" / name).write_text(text)
     return build(project, project / "site")
