@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -266,6 +267,31 @@ def test_a_handler_of_the_programs_that_exits_does_not_cut_the_stop_short() -> N
         assert members.run(loop) == 0
     finally:
         signal.signal(signal.SIGTERM, before)
+    assert broker.closed == 1
+
+
+def test_a_handler_that_a_library_has_set_is_not_called() -> None:
+    """It may save what it has and end the process at once, with records in hand."""
+    broker, members = looping(*ORDERS)
+    library = {"called": 0}
+    source = "def ends_the_process(*_):\n    global called\n    called += 1\n"
+    exec(compile(source, f"{sysconfig.get_path('purelib')}/library.py", "exec"), library)
+    handler: Any = library["ends_the_process"]
+
+    def loop(consumer: SplitMember) -> None:
+        while True:
+            message = consumer.poll(WAIT)
+            if message is not None:
+                if message.offset() == 0:
+                    sends(signal.SIGTERM)
+                consumer.commit(message)
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        assert members.run(loop) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert library["called"] == 0
     assert broker.closed == 1
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.setup.parts import find_chromium
 from tests.support.pages import ROOT
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.timeout(300)
 WIDTHS = (390, 1280)
 SECONDS = 100_000.0
 """Milliseconds, as all times there; a machine may be slow."""
+
+REST = 5_000.0
+"""For so long the page's own scripts may still be moving things about."""
 
 # What stands beyond the right edge and cannot be reached by scrolling a box that stands within it.
 _CUT_OFF = """() => {
@@ -65,11 +69,14 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def cut_off(page: Page) -> list[str]:
-    """What a reader cannot see of the page, at each of the widths."""
+    """What a reader cannot see of the page, at each of the widths, once it has come to rest."""
     found = []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        found += [f"at {width}: {each}" for each in page.evaluate(_CUT_OFF)]
+        try:
+            page.wait_for_function(f"({_CUT_OFF})().length === 0", timeout=REST)
+        except PlaywrightTimeoutError:
+            found += [f"at {width}: {each}" for each in page.evaluate(_CUT_OFF)]
     return found
 
 
@@ -107,7 +114,8 @@ def test_a_planted_width_is_found(planted: str, cut: int, page: Page) -> None:
 def test_the_search_finds_a_page_without_a_server(page: Page, site: Path) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto((site / "index.html").as_uri())
-    page.fill("input[name=query]", "dead letter")
+    page.click("input[name=query]")
+    page.keyboard.type("auto.offset.reset")
     page.wait_for_selector(".md-search-result__item")
     found = page.locator(".md-search-result__item a").first
     assert (found.get_attribute("href") or "").startswith(site.as_uri())
@@ -120,5 +128,6 @@ def test_the_pages_are_as_dark_as_the_reader_likes(
     context = browser.new_context(color_scheme="dark" if wanted == "dark" else "light")
     page = context.new_page()
     page.goto((site / "index.html").as_uri())
-    page.wait_for_selector(f"body[data-md-color-scheme={scheme}]")
+    page.wait_for_selector("body[data-md-color-scheme]")
+    assert page.get_attribute("body", "data-md-color-scheme") == scheme
     context.close()
