@@ -18,6 +18,10 @@ from kafka_keyshared.model import TopicPartition, named_key
 KINDS_MAX = 50
 """Kinds that are told whole and counted apart. A program may make up error types as it goes."""
 
+WHOLE_A_SECOND = 10
+"""Kinds that are told whole in one second: where everything fails at once, each in its own way,
+the log is to stay readable."""
+
 NAMED_MAX = 5
 """Kinds that one line counts apart."""
 
@@ -95,6 +99,8 @@ class Attempts(Burst[Attempt]):
         super().__init__(level, plural, _line)
         self._whole = whole
         self._known: set[Kind] = set()
+        self._wholes = 0
+        self._wholes_since = float("-inf")
         self._counts: Counter[Kind] = Counter()
         self._blocked: set[Kind] = set()
 
@@ -109,13 +115,21 @@ class Attempts(Burst[Attempt]):
             self._last = attempt
             return []
         if kind not in self._known:
-            if len(self._known) < KINDS_MAX:
+            if len(self._known) == KINDS_MAX:
+                kind = OTHERS
+            elif self._one_more_whole(now):
                 return self._first(kind, attempt, now)
-            kind = OTHERS
         told = self.add(attempt, now)
         if not told:
             self._counts[kind] += 1
         return told
+
+    def _one_more_whole(self, now: float) -> bool:
+        """Say whether a kind may be told whole now; else it is counted, and told another time."""
+        if now - self._wholes_since >= 1.0:
+            self._wholes_since, self._wholes = now, 0
+        self._wholes += 1
+        return self._wholes <= WHOLE_A_SECOND
 
     def _first(self, kind: Kind, attempt: Attempt, now: float) -> list[Notice]:
         self._known.add(kind)

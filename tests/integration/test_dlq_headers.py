@@ -80,7 +80,7 @@ def test_a_header_name_that_is_not_utf_8(
 
     # In a dead-letter topic it is shown as what it is.
     ended = in_process(
-        *(capsys, "dlq", "show", "0:0", "-b", embedded_cluster.bootstrap, "-t", topic, "--json")
+        *(capsys, "dlq", "show", "0:0", "-b", embedded_cluster.bootstrap, "--dlq", topic, "--json")
     )
     assert ended.status == 0, ended.err
     found = json.loads(ended.out)

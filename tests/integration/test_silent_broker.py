@@ -17,8 +17,8 @@ from tests.support.live import group_name, write
 
 VERBS = {
     ("doctor", "-t", "orders", "-g", "billing"): (3, "doctor"),
-    ("dlq", "ls", "-t", "orders.dlq"): (1, "no broker answered at"),
-    ("dlq", "replay", "-t", "orders.dlq"): (1, "no broker answered at"),
+    ("dlq", "ls", "-t", "orders"): (1, "no broker answered at"),
+    ("dlq", "replay", "-t", "orders"): (1, "no broker answered at"),
     ("advise", "-t", "orders"): (1, "no broker answered at"),
 }
 

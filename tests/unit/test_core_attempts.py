@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.attempts import KINDS_MAX
+from kafka_keyshared.core.attempts import KINDS_MAX, WHOLE_A_SECOND
 from kafka_keyshared.core.burst import INTERVAL
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -118,17 +118,38 @@ def test_a_failure_without_a_place_has_no_empty_traceback() -> None:
     assert "Traceback" not in line.text
 
 
-def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
-    kinds = [
+def kinds(count: int) -> list[ev.Failure]:
+    return [
         ev.Failure(ev.Outcome.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
-        for n in range(KINDS_MAX + 30)
+        for n in range(count)
     ]
-    harness = failing(*([each] for each in kinds))
+
+
+def test_of_many_kinds_at_once_a_few_are_told_whole_and_the_others_when_they_come_again() -> None:
+    several = kinds(WHOLE_A_SECOND + 15)
+    harness = failing(*([each] for each in several))
+    assert len(told(harness, "Traceback")) == WHOLE_A_SECOND
+    harness.beat(BEATS)
+    assert told(harness, "15 more attempts failed in 10 s (Error")
+    for first in (25, 50):
+        harness.fetch(*(record(first + n, f"key-{first + n}") for n in range(25)))
+        harness.work({first + n: [each] for n, each in enumerate(several)})
+        harness.beat(BEATS)
+    assert len(told(harness, "Traceback")) == len(several), "each of them once"
+
+
+def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=5), poison="block"))
+    harness.assign()
+    for offset, each in enumerate(kinds(KINDS_MAX + 30)):
+        harness.fetch(record(offset, f"key-{offset}"))
+        harness.work({offset: [each]})
+        harness.beat()
     whole = told(harness, "Traceback")
     assert len(whole) == KINDS_MAX
     assert f"(the last of {KINDS_MAX} kinds that are told whole)" in whole[-1].text
     harness.beat(BEATS)
-    (line,) = told(harness, "30 more attempts failed in 10 s (others 30)")
+    (*_, line) = told(harness, "more attempts failed in 10 s (others ")
     assert "Error" in line.text
 
 
