@@ -26,6 +26,7 @@ from kafka_keyshared.runtime.stopping import (
     TELL_FIRST,
     StopReport,
     stop,
+    tell_wait,
     unfinished,
 )
 
@@ -52,7 +53,8 @@ CALLBACK_SLOW = 5.0
 """Seconds after which a callback of the user's is named while the instance runs."""
 
 LOOK_AGAIN = 1.0
-"""A signal that the system gave to another thread is noticed after so many seconds."""
+"""A signal that the system gave to another thread is noticed after so many seconds, and by the
+loops of a split consumer the end of their instance."""
 
 
 class Ending:
@@ -238,7 +240,7 @@ class Ending:
             ((name, since),) = called
             what = f"your {name} callback ({now - since:.0f} s so far, in {owner.where()})"
         if stopping:
-            log.info("stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", left, what)
+            tell_wait(left, what)
         else:
             log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
 

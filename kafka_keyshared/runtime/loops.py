@@ -17,15 +17,12 @@ from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
 from kafka_keyshared.runtime.cell import Cell
+from kafka_keyshared.runtime.ending import LOOK_AGAIN
 from kafka_keyshared.runtime.failure import describe
 from kafka_keyshared.runtime.mailbox import Mailbox
 from kafka_keyshared.runtime.signals import stop_signals
 
 log = log_of("kafka_keyshared.split")
-
-LOOK_AGAIN = 1.0
-"""An instance that has ended by itself is noticed after so many seconds, and so is a signal that
-the system gave to another thread."""
 
 
 class Instance(Protocol):

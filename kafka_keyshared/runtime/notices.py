@@ -6,7 +6,7 @@ from kafka_keyshared.core.events import Notice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime.pool import Pool
 
-log = log_of("kafka_keyshared")
+log = log_of("kafka_keyshared.loop")
 
 
 def tell(notice: Notice, pool: Pool) -> None:

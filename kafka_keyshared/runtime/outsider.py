@@ -69,10 +69,14 @@ def refused(error: Exception) -> ConfigError:
     )
 
 
+def cause_in(reasons: list[str]) -> str:
+    """Return the last reason that names a cause, if any; "all brokers are down" does not."""
+    return next((each for each in reversed(reasons) if "brokers are down" not in each), "")
+
+
 def telling(reasons: list[str]) -> str:
-    """Return the last reason that names a cause; "all brokers are down" does not."""
-    causes = [reason for reason in reasons if "brokers are down" not in reason]
-    return (causes or reasons or [""])[-1]
+    """Return the last reason that names a cause, or else the last."""
+    return cause_in(reasons) or (reasons or [""])[-1]
 
 
 def text_of(error: Exception) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from kafka_keyshared.runtime.outsider import cause_in
+
 SAY_AFTER = 5.0
 SAY_EVERY = 60.0
 """Seconds of silence until it is told first, and again."""
@@ -47,9 +49,7 @@ class Silence:
             return
         self._tell_at = now + SAY_EVERY
         self.told = True
-        # That all are down follows the reason, and is none itself.
-        causes = [reason for reason in self.reasons if "brokers are down" not in reason]
-        reason = (causes or ["no reason is told"])[-1]
+        reason = cause_in(self.reasons) or "no reason is told"
         self._tell(
             f"nothing has come from {self._address} for {now - self._since:.0f} s ({reason}); "
             "it is asked again and again"

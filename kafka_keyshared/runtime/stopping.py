@@ -119,6 +119,13 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     )
 
 
+def tell_wait(seconds: float, what: str) -> None:
+    """Say what a stop waits for, and for how long it will."""
+    log.info(
+        "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", max(0.0, seconds), what
+    )
+
+
 class _Talk:
     """Says now and then what a stop is waiting for, and for how long it will."""
 
@@ -140,11 +147,7 @@ class _Talk:
             waited.append(f"{counted(len(running), 'running record')} ({names})")
         if dead_letters:
             waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
-        log.info(
-            "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry",
-            max(0.0, self._deadline - now),
-            " and ".join(waited) or "the last commit's answer",
-        )
+        tell_wait(self._deadline - now, " and ".join(waited) or "the last commit's answer")
 
 
 def _known(loop: Loop, now: float) -> dict[str, str]:

@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.room",
         "runtime.shares",
     ),
-    ("runtime.wrap", "runtime.holds", "runtime.asking", "runtime.signals"),
+    ("runtime.wrap", "runtime.holds", "runtime.asking", "runtime.signals", "runtime.silence"),
     (
         "runtime.client",
         "runtime.shield",
@@ -58,7 +58,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.patterns",
         "runtime.places",
         "runtime.outage",
-        "runtime.silence",
         "runtime.aside",
     ),
     ("config",),

@@ -248,35 +248,8 @@ def test_a_loop_that_looks_at_a_flag_ends_by_it() -> None:
     assert ends == ["by itself", "by itself"]
 
 
-def test_a_handler_of_the_programs_that_exits_does_not_cut_the_stop_short() -> None:
-    broker, members = looping(*ORDERS)
-
-    def exits(*_: object) -> None:
-        sys.exit(7)
-
-    def loop(consumer: SplitMember) -> None:
-        while True:
-            message = consumer.poll(WAIT)
-            if message is not None:
-                if message.offset() == 0:
-                    sends(signal.SIGTERM)
-                consumer.commit(message)
-
-    before = signal.signal(signal.SIGTERM, exits)
-    try:
-        assert members.run(loop) == 0
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert broker.closed == 1
-
-
-def test_a_handler_that_a_library_has_set_is_not_called() -> None:
-    """It may save what it has and end the process at once, with records in hand."""
-    broker, members = looping(*ORDERS)
-    library = {"called": 0}
-    source = "def ends_the_process(*_):\n    global called\n    called += 1\n"
-    exec(compile(source, f"{sysconfig.get_path('purelib')}/library.py", "exec"), library)
-    handler: Any = library["ends_the_process"]
+def stopped_by_sigterm(members: Split, handler: Any) -> int:
+    """Run loops until the first record sends SIGTERM, for which the process has this handler."""
 
     def loop(consumer: SplitMember) -> None:
         while True:
@@ -288,9 +261,30 @@ def test_a_handler_that_a_library_has_set_is_not_called() -> None:
 
     before = signal.signal(signal.SIGTERM, handler)
     try:
-        assert members.run(loop) == 0
+        return members.run(loop)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_handler_of_the_programs_that_exits_does_not_cut_the_stop_short() -> None:
+    broker, members = looping(*ORDERS)
+
+    def exits(*_: object) -> None:
+        sys.exit(7)
+
+    assert stopped_by_sigterm(members, exits) == 0
+    assert broker.closed == 1
+
+
+def test_a_handler_that_a_library_has_set_is_not_called() -> None:
+    """It may save what it has and end the process at once, with records in hand."""
+    broker, members = looping(*ORDERS)
+    library = {"called": 0}
+    source = "def ends_the_process(*_):\n    global called\n    called += 1\n"
+    exec(compile(source, f"{sysconfig.get_path('purelib')}/library.py", "exec"), library)
+    handler: Any = library["ends_the_process"]
+
+    assert stopped_by_sigterm(members, handler) == 0
     assert library["called"] == 0
     assert broker.closed == 1
 
