@@ -104,21 +104,30 @@ class Attempts(Burst[Attempt]):
         self._counts: Counter[Kind] = Counter()
         self._blocked: set[Kind] = set()
 
+    def only_counted_as(self, failure: Failure, now: float) -> bool:
+        """Count an attempt if nothing else is to be done, and say so: of nearly all, if many fail.
+
+        Else :meth:`note` has to take it.
+        """
+        kind = failure.error_type, failure.place
+        # A count for a kind is there only while something is counted.
+        counted = self._counts.get(kind)
+        if counted is None:
+            return False
+        self._counts[kind] = counted + 1
+        self._count += 1
+        self._last_at = now
+        return True
+
     def note(self, attempt: Attempt, now: float) -> list[Notice]:
         """Take a failed attempt; return what is to be told of it at once."""
         failure = attempt[5]
-        kind = failure.error_type, failure.place
-        if self._count and kind in self._counts:
-            # So it goes for nearly all where many fail.
-            self._counts[kind] += 1
-            self._count += 1
-            self._last = attempt
-            return []
+        kind = kind_of(failure)
         if kind not in self._known:
             if len(self._known) == KINDS_MAX:
                 kind = OTHERS
             elif self._one_more_whole(now):
-                return self._first(kind, attempt, now)
+                return self._tell_whole(kind, attempt, now)
         told = self.add(attempt, now)
         if not told:
             self._counts[kind] += 1
@@ -131,7 +140,7 @@ class Attempts(Burst[Attempt]):
         self._wholes += 1
         return self._wholes <= WHOLE_A_SECOND
 
-    def _first(self, kind: Kind, attempt: Attempt, now: float) -> list[Notice]:
+    def _tell_whole(self, kind: Kind, attempt: Attempt, now: float) -> list[Notice]:
         self._known.add(kind)
         text = _line(attempt)
         if len(self._known) == KINDS_MAX:
@@ -140,13 +149,16 @@ class Attempts(Burst[Attempt]):
             text += traceback_of(attempt[5])
         return self.at_once(text, now)
 
-    def first_block(self, failure: Failure) -> str:
-        """Return the traceback if this kind of failure blocks a key for the first time."""
+    def first_block(self, failure: Failure, now: float) -> str:
+        """Return the traceback if a kind of failure blocks a key for the first time, to be told."""
         kind = kind_of(failure)
         if kind in self._blocked or len(self._blocked) == KINDS_MAX:
             return ""
+        traceback = traceback_of(failure)
+        if not traceback or not self._one_more_whole(now):
+            return ""
         self._blocked.add(kind)
-        return traceback_of(failure)
+        return traceback
 
     def due(self, now: float) -> list[Notice]:
         """Return the line for what has come together since the last one, when it is time."""

@@ -1,7 +1,8 @@
 """Many events of one kind in few lines of the log: the first at once, then one line in a while.
 
 A handler that fails for every key would otherwise write a line for each, and the one that matters
-could not be found.
+could not be found. The line that stands for several shows the first of them: the others are only
+counted, so that what happens a hundred thousand times a second is put into words once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from kafka_keyshared.core.events import Level, Notice
 
 INTERVAL = 10.0
 
+LATELY = 1.0
+"""What is told so many seconds after it happened, or later, is told with its age."""
 
 What = TypeVar("What")
 
@@ -29,15 +32,31 @@ class Burst(Generic[What]):
         self._words = words
         self._told_at = float("-inf")
         self._count = 0
-        self._last: What | None = None
+        # Of those that are counted the first, and when the last of them was.
+        self._first: What | None = None
+        self._last_at = float("-inf")
         self.interval = INTERVAL
+
+    def only_counted(self, now: float) -> bool:
+        """Count an event that is not told by itself, and say so; else :meth:`add` has to take it.
+
+        For whoever would rather not put it into words, or gather what belongs to it, for nothing.
+        """
+        if not self._count:
+            return False
+        self._count += 1
+        self._last_at = now
+        return True
 
     def add(self, what: What, now: float) -> list[Notice]:
         """Take an event; return its line if none was written lately."""
-        if not self._count and now - self._told_at >= self.interval:
+        if self.only_counted(now):
+            return []
+        if now - self._told_at >= self.interval:
             return self.at_once(self._words(what), now)
-        self._count += 1
-        self._last = what
+        self._count = 1
+        self._first = what
+        self._last_at = now
         return []
 
     def at_once(self, text: str, now: float) -> list[Notice]:
@@ -49,14 +68,19 @@ class Burst(Generic[What]):
     def due(self, now: float) -> list[Notice]:
         """Return the line for what has come together since the last one, when it is time."""
         seconds = now - self._told_at
-        if self._last is None or seconds < self.interval:
+        if self._first is None or seconds < self.interval:
             return []
-        text = self._words(self._last)
+        text = self._words(self._first)
+        old = now - self._last_at
+        ago = f"{old:.0f} s ago" if old >= LATELY else ""
         if self._count > 1:
             more = f"{self._count:,} more {self._plural} in {seconds:.0f} s{self._more()}"
-            text = f"{more}, the last: {text}"
+            ago = ago and f", the last {ago}"
+            text = f"{more}{ago}, the first: {text}"
+        elif ago:
+            text = f"{ago}: {text}"
         self._count = 0
-        self._last = None
+        self._first = None
         self._told_at = now
         return [Notice(self._level, text)]
 

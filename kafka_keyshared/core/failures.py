@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core.attempts import in_short
+from kafka_keyshared.core.attempts import Attempt, in_short
 from kafka_keyshared.core.events import (
     Command,
     DeadLettered,
@@ -24,7 +24,6 @@ from kafka_keyshared.core.events import (
     Failure,
     Fence,
     FencePassed,
-    Notice,
     Outcome,
     Publish,
     SetAside,
@@ -114,18 +113,18 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
         commands.append(Fence(sub.name, share.worker, (lane,)))
     judged = judge(sub, closed, failure, now)
     if tried:
-        commands += _told(sub, closed, record, failure, now)
+        asked = failure.outcome is Outcome.RETRY and closed.due is not None
+        told = sub.bursts.asked if asked else sub.bursts.attempts
+        if not told.only_counted_as(failure, now):
+            commands += told.note(_attempt(sub, closed, record, failure, now), now)
     return commands + judged
 
 
-def _told(
+def _attempt(
     sub: Subscription, closed: ClosedLane, record: Record, failure: Failure, now: float
-) -> list[Notice]:
-    """Return what the log is to say of a failed attempt whose consequence is decided."""
-    asked = failure.outcome is Outcome.RETRY and closed.due is not None
-    told = sub.bursts.asked if asked else sub.bursts.attempts
-    # A plain tuple, as most are only counted.
-    attempt = (
+) -> Attempt:
+    """Return what the log may say of a failed attempt whose consequence is decided."""
+    return (
         closed.partition,
         record.offset(),
         closed.key,
@@ -135,7 +134,6 @@ def _told(
         closed.state,
         None if closed.due is None else closed.due - now,
     )
-    return told.note(attempt, now)
 
 
 def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
@@ -239,10 +237,12 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     if error is None:
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), Processed.DEAD_LETTERED)
-        at = f" as {event.at}" if event.at else ""
-        text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
         _settle_head(sub, closed)
-        return [*sub.bursts.dead_letters.add(text, now)]
+        told = sub.bursts.dead_letters
+        if told.only_counted(now):
+            return []
+        at = f" as {event.at}" if event.at else ""
+        return [*told.add(f"{where} went to the dead-letter topic{at} ({_failures(closed)})", now)]
     closed.publish_failures += 1
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
     sub.closed.wake_at(closed, now + delay)
@@ -326,14 +326,14 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
         if last.outcome is Outcome.DEAD_LETTER
         else "it failed"
     )
-    return [
-        *sub.bursts.blocks.add(
-            f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
-            f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
-            f"dead-letter topic (dlq=True){sub.bursts.attempts.first_block(last)}",
-            now,
-        )
-    ]
+    trace = sub.bursts.attempts.first_block(last, now)
+    text = (
+        f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
+        f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
+        f"dead-letter topic (dlq=True){trace}"
+    )
+    blocks = sub.bursts.blocks
+    return [*(blocks.at_once(text, now) if trace else blocks.add(text, now))]
 
 
 def _failures(closed: ClosedLane) -> str:

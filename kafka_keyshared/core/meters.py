@@ -206,7 +206,8 @@ class Counts:
         self.dropped += len(dropped)
         if self.topic is not None:
             self.processed.add(self.topic, Processed.OK, ok)
-            self.processed.add(self.topic, Processed.DROPPED, len(dropped))
+            if dropped:
+                self.processed.add(self.topic, Processed.DROPPED, len(dropped))
             return
         oks = Counter(came.topics())
         oks.subtract(came.topics_of(unsettled))

@@ -7,7 +7,7 @@ import random
 import time
 import traceback
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_keyshared.core.events import Failure, Outcome
 from kafka_keyshared.model import DeadLetter, Retry
@@ -33,46 +33,59 @@ def _frames_of(error: BaseException) -> Frames:
     return frames
 
 
-def _place_in(frames: Frames) -> str:
-    """Return where it was raised: in the handler's program, or else below it; as file and line.
+def _place_and_stack(frames: Frames) -> tuple[str, str]:
+    """Return where it was raised, as file and line, and the innermost frames as text.
 
-    Nowhere, if only this package was running.
+    The place is in the handler's program, or else below it; nowhere, if only this package was
+    running. The text has the layout of a Python traceback; the traceback module would look at every
+    source file again for each failure, and parse the lines to underline parts of them: in a program
+    whose threads are busy that costs milliseconds each.
     """
-    place = ""
-    for frame, number in reversed(frames):
-        file = frame.f_code.co_filename
-        if is_users(file):
-            return f"{shown(file)}:{number}"
-        if not place and not is_ours(file):
-            place = f"{shown(file)}:{number}"
-    return place
-
-
-def _stack_of(frames: Frames) -> str:
-    """Return the innermost frames as text, in the layout of a Python traceback.
-
-    The traceback module would look at every source file again for each failure, and parse the lines
-    to underline parts of them: in a program whose threads are busy that costs milliseconds each.
-    """
+    users = others = ""
     lines = []
     for frame, number in frames[-STACK_FRAMES_MAX:]:
         code = frame.f_code
-        place = code.co_filename, number, code.co_name
-        text = _texts.get(place)
-        if text is None:
-            if len(_texts) >= TEXTS_MAX:
-                _texts.clear()
-            _texts[place] = text = _text_at(*place, frame.f_globals)
-        lines.append(text)
-    return "".join(lines)[-STACK_CHARS_MAX:]
+        at = code.co_filename, number, code.co_name
+        known = _known.get(at)
+        if known is None:
+            if len(_known) >= TEXTS_MAX:
+                _known.clear()
+            _known[at] = known = _line_at(*at, frame.f_globals)
+        lines.append(known.text)
+        if known.users:
+            users = known.users
+        elif known.others:
+            others = known.others
+    if not users:
+        # The frames above those, where they are deep in a library.
+        for frame, number in reversed(frames[:-STACK_FRAMES_MAX]):
+            if is_users(frame.f_code.co_filename):
+                users = f"{shown(frame.f_code.co_filename)}:{number}"
+                break
+    return users or others, "".join(lines)[-STACK_CHARS_MAX:]
 
 
-_texts: dict[tuple[str, int, str], str] = {}
+class _Line(NamedTuple):
+    """A line that a frame was in: its text, and its name, by whose program it belongs to."""
+
+    text: str
+    users: str
+    others: str
 
 
-def _text_at(file: str, number: int, name: str, names: dict[str, Any]) -> str:
-    source = linecache.getline(file, number, names).strip()
-    return f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
+_known: dict[tuple[str, int, str], _Line] = {}
+
+
+def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
+    try:
+        source = linecache.getline(file, number, names).strip()
+    except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
+        source = f"(no source: {type(broken).__name__})"
+    text = f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
+    place = f"{shown(file)}:{number}"
+    if is_users(file):
+        return _Line(text, place, "")
+    return _Line(text, "", "" if is_ours(file) else place)
 
 
 def _causes_of(error: BaseException) -> str:
@@ -83,7 +96,7 @@ def _causes_of(error: BaseException) -> str:
         if cause is None:
             break
         error = cause
-        where = _place_in(_frames_of(error))
+        where, _ = _place_and_stack(_frames_of(error))
         at = f", at {where}" if where else ""
         lines.append(f"  because of {type(error).__qualname__}: {text_of(error)}{at}\n")
     return "".join(lines)
@@ -111,18 +124,14 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         outcome = Outcome.DEAD_LETTER
     message = text_of(error)
-    frames = _frames_of(error)
-    try:
-        stack = _stack_of(frames) + _causes_of(error)
-    except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
-        stack = f"  (no source: {type(broken).__name__})\n"
+    place, stack = _place_and_stack(_frames_of(error))
     return Failure(
         outcome,
         type(error).__qualname__,
         message,
-        stack,
+        stack + _causes_of(error),
         at_ms=time.time_ns() // 1_000_000,
         jitter=random.uniform(-1, 1),
         after=after,
-        place=_place_in(frames),
+        place=place,
     )

@@ -36,7 +36,7 @@ CHUNK = 2_000
 MAIL_AT_ONCE = 500
 """Most that one turn takes from the mailbox, so that the client is polled in between."""
 
-MAIL_TURNS = 8
+MAIL_TURNS = 64
 """Turns in a row, each of half a millisecond at most, in which a full window has the mail alone."""
 
 LONG = 0.05

@@ -22,7 +22,7 @@ from unittest import mock
 from confluent_kafka import Message
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core import failures
+from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -145,10 +145,25 @@ def _handlers(kinds: int) -> list[Callable[[Any], None]]:
 def silence() -> Iterator[None]:
     """Leave out what is done to tell of a failure: where it came from, and what is said of it."""
     with (
-        mock.patch.object(failures, "_told", lambda *_: []),
-        mock.patch.object(failure, "_place_in", lambda _: ""),
+        mock.patch.object(Attempts, "only_counted_as", lambda *_: True),
+        mock.patch.object(failure, "_place_and_stack", _only_the_stack),
     ):
         yield
+
+
+def _only_the_stack(frames: failure.Frames) -> tuple[str, str]:
+    """Do for the dead letter what is done for it, and nothing for the log."""
+    texts = []
+    for frame, number in frames[-failure.STACK_FRAMES_MAX :]:
+        at = frame.f_code.co_filename, number, frame.f_code.co_name
+        text = _texts.get(at)
+        if text is None:
+            _texts[at] = text = failure._line_at(*at, frame.f_globals).text
+        texts.append(text)
+    return "", "".join(texts)[-failure.STACK_CHARS_MAX :]
+
+
+_texts: dict[tuple[str, int, str], str] = {}
 
 
 @contextmanager

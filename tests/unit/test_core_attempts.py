@@ -54,14 +54,14 @@ def test_the_first_failure_is_told_at_once_with_record_key_place_and_traceback()
     ]
 
 
-def test_after_that_a_line_in_ten_seconds_counts_them_by_kind_and_names_the_last() -> None:
+def test_after_that_a_line_in_ten_seconds_counts_them_by_kind_and_names_the_first() -> None:
     harness = failing(*([[MISSING]] * 20), [SLOW], *([[MISSING]] * 7), [SLOW], [SLOW])
     assert len(told(harness, "Traceback")) == 2, "one for each kind"
     harness.beat(BEATS)
     (line,) = told(harness, "more attempts failed")
     assert line.text.startswith(
         "28 more attempts failed in 10 s (KeyError at app.py:12 26, TimeoutError at app.py:30 2), "
-        "the last: orders-0@"
+        "the last 10 s ago, the first: orders-0@"
     )
     assert "\n" not in line.text
     harness.beat(BEATS)
@@ -108,8 +108,20 @@ def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
     assert first.text.endswith(
         f"Traceback (most recent call last):\n{STACK}KeyError: 'customer_id'"
     )
-    assert [each.text.count("Traceback") for each in more] == [1], "the other kind's"
+    assert [each.text.count("Traceback") for each in more] == [1, 0], "the other kind's"
     assert more[0].text.endswith("TimeoutError")
+
+
+def test_of_many_kinds_that_block_at_once_a_few_are_told_whole_and_the_others_another_time() -> None:
+    several = kinds(WHOLE_A_SECOND + 15)
+    harness = failing(*([each] for each in several), attempts=1)
+    assert len(told(harness, "Traceback")) == WHOLE_A_SECOND
+    for first in (25, 50, 75, 100, 125):
+        harness.beat(2)
+        harness.fetch(*(record(first + n, f"key-{first + n}") for n in range(25)))
+        harness.work({first + n: [each] for n, each in enumerate(several)})
+    blocked = [each for each in told(harness, "is blocked at") if "Traceback" in each.text]
+    assert len(blocked) == len(several), "each of them once"
 
 
 def test_a_failure_without_a_place_has_no_empty_traceback() -> None:
@@ -161,7 +173,7 @@ def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
     harness = failing(*([each] for each in kinds), *([each] for each in kinds))
     harness.beat(BEATS)
     (line,) = told(harness, "more attempts")
-    assert line.text.count("Error") == 6, "five by name, and that of the last"
+    assert line.text.count("Error") == 6, "five by name, and that of the first"
     assert "others 3)" in line.text
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.blocked import REMIND_EVERY
-from kafka_keyshared.core.burst import INTERVAL
+from kafka_keyshared.core.burst import INTERVAL, Burst
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -51,25 +51,53 @@ def test_a_dead_letter_that_was_refused_is_told_with_its_key() -> None:
     )
 
 
-def test_a_burst_of_dead_letters_is_one_line_with_count_time_and_the_last() -> None:
+def test_a_burst_of_dead_letters_is_one_line_with_count_time_and_the_first() -> None:
     harness = failing(DLQ, 30)
     for _ in range(30):
         harness.dead_letter()
     harness.beat(int(INTERVAL / 0.5) + 1)
     _first, burst = lines(harness, "went to the dead-letter topic")
-    assert burst.startswith("29 more records went to the dead-letter topic in 10 s, the last: ")
+    assert burst.startswith(
+        "29 more records went to the dead-letter topic in 10 s, the last 10 s ago, the first: "
+    )
     assert "orders-0@" in burst
     harness.beat(int(INTERVAL / 0.5) + 1)
     assert len(lines(harness, "went to the dead-letter topic")) == 2, "nothing more happened since"
 
 
-def test_one_more_is_told_in_its_own_words() -> None:
+def test_one_more_is_told_in_its_own_words_and_how_long_ago_it_was() -> None:
     harness = failing(DLQ, 2)
     harness.dead_letter()
     harness.dead_letter()
     harness.beat(int(INTERVAL / 0.5) + 1)
-    assert len(lines(harness, "went to the dead-letter topic")) == 2
-    assert not lines(harness, "more records")
+    first, second = lines(harness, "went to the dead-letter topic")
+    assert first.startswith("orders-0@0 ")
+    assert second.startswith("10 s ago: orders-0@1 ")
+
+
+def test_what_goes_on_is_told_without_an_age() -> None:
+    told: Burst[str] = Burst(ev.Level.WARNING, "times")
+    said = []
+    for at in range(200):
+        said += [*told.add(f"at {at}", at / 10), *told.due(at / 10)]
+    assert [each.text for each in said] == ["at 0", "100 more times in 10 s, the first: at 1"]
+
+
+def test_what_is_only_counted_is_never_put_into_words() -> None:
+    asked: list[int] = []
+
+    def words(each: int) -> str:
+        asked.append(each)
+        return str(each)
+
+    told = Burst(ev.Level.WARNING, "times", words)
+    for each in range(1_000):
+        if not told.only_counted(each / 1_000):
+            told.add(each, each / 1_000)
+    assert asked == [0]
+    (line,) = told.due(INTERVAL)
+    assert line.text == "999 more times in 10 s, the last 9 s ago, the first: 1"
+    assert asked == [0, 1]
 
 
 def test_a_dlq_that_refuses_many_is_told_in_few_lines() -> None:
