@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
@@ -22,6 +23,9 @@ from kafka_keyshared.errors import ConfigError
 NOT_SHOWN = ("findings", "differences")
 
 JUDGING = "All is committed. Now a judge reads what happened, record by record."
+
+SPEAK_EVERY = 3.0
+"""Seconds between two words of the judge's."""
 
 WORDS = {
     "records": "records",
@@ -50,7 +54,7 @@ WORDS = {
 
 def demo_verb(output: Output, sabotage: str | None, records: int | None) -> int:
     """Run the demo with live progress on a terminal; return 0 when nothing was wrong."""
-    watcher = _Bars() if sys.stderr.isatty() else _Lines()
+    watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
     demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records)
     totals = demo.totals
     write_note(_introduced(totals))
@@ -101,18 +105,48 @@ def _value(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
+@contextmanager
+def judging(say: Callable[[str], None], every: float = SPEAK_EVERY) -> Iterator[Callable[[], None]]:
+    """Give a call that says that the judge has begun, and every few seconds that it goes on."""
+    begun = threading.Event()
+    over = threading.Event()
+
+    def speak() -> None:
+        begun.wait()
+        seconds = 0.0
+        while not over.wait(every):
+            seconds += every
+            say(f"  the judge is still reading, {seconds:.0f} s")
+
+    def begin() -> None:
+        if not begun.is_set():
+            say(JUDGING)
+            begun.set()
+
+    speaker = threading.Thread(target=speak, name="demo-judging", daemon=True)
+    speaker.start()
+    try:
+        yield begin
+    finally:
+        over.set()
+        begun.set()
+        speaker.join()
+
+
 class _Lines:
     """Progress for a file or a pipe: a line every two seconds."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()
 
-    def shown(self, _totals: Totals) -> AbstractContextManager[Any]:
-        return nullcontext()
+    @contextmanager
+    def shown(self, _totals: Totals) -> Iterator[None]:
+        with judging(write_note) as self._judge:
+            yield
 
     def watch(self, progress: Progress) -> None:
         if progress.judging:
-            write_note(JUDGING)
+            self._judge()
         elif time.monotonic() - self._said >= 2:
             self._said = time.monotonic()
             write_note(_line(progress))
@@ -135,11 +169,13 @@ class _Bars:
             refresh_per_second=10,
         )
 
-    def shown(self, totals: Totals) -> AbstractContextManager[Any]:
+    @contextmanager
+    def shown(self, totals: Totals) -> Iterator[None]:
         for name in ("written", "done", "committed"):
             self._bars.add_task(name, total=totals.records, note="")
         self._bars.add_task("dead letters", total=totals.cancelled, note="")
-        return self._bars
+        with self._bars, judging(self._bars.console.print) as self._judge:
+            yield
 
     def watch(self, progress: Progress) -> None:
         done = (
@@ -153,7 +189,7 @@ class _Bars:
         note = "" if progress.judging else f"{progress.calls} wait at once"
         self._bars.update(self._bars.task_ids[1], note=note)
         if progress.judging:
-            self._bars.console.print(JUDGING)
+            self._judge()
 
 
 def _line(progress: Progress) -> str:
