@@ -112,7 +112,7 @@ def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
     assert more[0].text.endswith("TimeoutError")
 
 
-def test_of_many_kinds_that_block_at_once_a_few_are_told_whole_and_the_others_another_time() -> None:
+def test_of_many_kinds_that_block_at_once_a_few_are_told_whole_the_others_another_time() -> None:
     several = kinds(WHOLE_A_SECOND + 15)
     harness = failing(*([each] for each in several), attempts=1)
     assert len(told(harness, "Traceback")) == WHOLE_A_SECOND
