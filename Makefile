@@ -14,7 +14,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka test lint types suites parts mutants coverage docs format soak verify wheel clean
+.PHONY: help demo kafka check test lint types suites parts mutants coverage docs format soak verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -34,7 +34,10 @@ kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Ja
 	@$(BIN)/python tests/setup/parts.py kafka
 	@$(BIN)/python -m kafka_keyshared.local.broker
 
-test: lint types suites ## Lint, check the types and run every suite
+test: parts lint types suites ## Lint, check the types and run every suite
+
+check: lint types ## What is quick: lint, types, and the suites that need Python alone
+	@$(BIN)/python tests/setup/suites.py unit property tidy
 
 lint: $(VENV)/.installed-test ## Check style and format
 	$(BIN)/ruff check .
@@ -43,8 +46,8 @@ lint: $(VENV)/.installed-test ## Check style and format
 types: $(VENV)/.installed-test ## Check the types, strictly
 	$(BIN)/mypy
 
-suites: $(VENV)/.installed-test parts ## Run every test suite (K=… picks tests by name)
-	$(BIN)/python -m pytest $(if $(K),-k '$(K)')
+suites: $(VENV)/.installed-test parts ## Run every test suite, side by side (K=… picks tests by name)
+	@$(BIN)/python tests/setup/suites.py $(if $(K),-k '$(K)')
 
 parts: $(VENV)/.installed-test # What the suites need besides Python
 	@$(BIN)/python tests/setup/parts.py suites

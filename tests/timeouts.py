@@ -52,7 +52,7 @@ def read_timeouts(pyproject: Path) -> dict[str, float]:
 class TimeoutPlugin:
     """Gives the tests of a suite the time-out of their suite, and the process one for its end.
 
-    ``stderr`` is the descriptor that the stacks go to.
+    ``stderr`` is the descriptor that the stacks go to; with 0 ``exit_seconds`` the end is awaited.
     """
 
     def __init__(
@@ -91,12 +91,15 @@ class TimeoutPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        faulthandler.dump_traceback_later(self.exit_seconds, exit=True, file=self.stderr)
+        if self.exit_seconds:
+            faulthandler.dump_traceback_later(self.exit_seconds, exit=True, file=self.stderr)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     timeouts = read_timeouts(config.rootpath / "pyproject.toml")
+    # One of several processes waits for the others, and is ended by the one that gives them work.
+    end = 0.0 if hasattr(config, "workerinput") else EXIT_SECONDS
     # A copy: the one that is open now may be a test's capture, or closed, at the end.
-    plugin = TimeoutPlugin(timeouts, stderr=os.dup(2))
+    plugin = TimeoutPlugin(timeouts, end, stderr=os.dup(2))
     config.pluginmanager.register(plugin, "keyshared-timeouts")
     reaper.watch()

@@ -104,13 +104,16 @@ def get(parts: Sequence[Part]) -> list[Part]:
     if missing and may_use_apt():
         apt_install([part.package for part in missing])
         missing = absent(missing)
-    for part in missing:
-        print(
-            f"{part.name} is missing: install the package {part.package} "
-            "(its name on Debian and Ubuntu)",
-            file=sys.stderr,
-        )
+    if missing:
+        print(told(missing), file=sys.stderr)
     return missing
+
+
+def told(missing: Sequence[Part]) -> str:
+    """Return a line for each part that is missing, and the command that installs them all."""
+    lines = [f"{part.name} is missing: install the package {part.package}" for part in missing]
+    packages = " ".join(dict.fromkeys(part.package for part in missing))
+    return "\n".join([*lines, f"On Debian and Ubuntu: sudo apt-get install {packages}"])
 
 
 def fetch_jars() -> bool:

@@ -149,16 +149,24 @@ def test_a_part_is_looked_for_once_and_only_if_a_suite_needs_it() -> None:
     assert set(parts.SUITES) <= set(project()["tool"]["keyshared"]["budgets"])
 
 
-def test_a_missing_part_is_named_with_its_package(
+def test_missing_parts_are_named_all_at_once_with_one_command_for_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = parts.Part("A browser", lambda: False, "chromium")
     here = parts.Part("A shell", lambda: True, "dash")
+    lost = parts.Part("A compiler", lambda: False, "golang-go")
     monkeypatch.setattr(parts, "may_use_apt", lambda: False)
-    assert parts.get([gone, here]) == [gone]
-    shown = capsys.readouterr().err
-    assert "A browser is missing: install the package chromium" in shown
-    assert "A shell" not in shown
+    assert parts.get([gone, here, lost]) == [gone, lost]
+    assert capsys.readouterr().err.splitlines() == [
+        "A browser is missing: install the package chromium",
+        "A compiler is missing: install the package golang-go",
+        "On Debian and Ubuntu: sudo apt-get install chromium golang-go",
+    ]
+
+
+def test_what_is_missing_is_named_before_anything_runs() -> None:
+    (line,) = [line for line in makefile().splitlines() if line.startswith("test:")]
+    assert line.split("##")[0].split()[1] == "parts"
 
 
 def test_a_part_that_apt_brought_is_no_longer_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,73 @@
+"""A pytest plug-in for a run that is spread over processes (pytest-xdist, ``-n``).
+
+A file of tests stays in one process (``--dist loadfile``), because its tests share what its
+fixtures have started, and files are given out in the order in which they were collected
+(``--no-loadscope-reorder``). So the order is made here: what takes longest goes first, or at the
+end one process works alone. First come the files that ``[tool.keyshared.first]`` in pyproject.toml
+names, then the others by the seconds that the budget of their suite has for so many tests.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.budgets import read_budgets, suite_of
+
+
+def in_order(
+    tests: Mapping[str, int], first: Sequence[str], budgets: Mapping[str, float]
+) -> list[str]:
+    """Return the files in the order of their start; ``tests`` is how many each has."""
+    of_suite: Counter[str] = Counter()
+    for file, count in tests.items():
+        of_suite[suite_of(file) or ""] += count
+
+    def rank(file: str) -> tuple[int, float, str]:
+        suite = suite_of(file) or ""
+        seconds = budgets.get(suite, 0.0) / of_suite[suite] * tests[file]
+        return first.index(file) if file in first else len(first), -seconds, file
+
+    return sorted(tests, key=rank)
+
+
+def read_first(pyproject: Path) -> list[str]:
+    """Return the files that start before all others.
+
+    Raises:
+        pytest.UsageError: one of them is not there.
+    """
+    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
+    first: list[str] = tool.get("keyshared", {}).get("first", {}).get("files", [])
+    if gone := [file for file in first if not (pyproject.parent / file).is_file()]:
+        raise pytest.UsageError(
+            f"{pyproject}: [tool.keyshared.first] names {', '.join(gone)}, which is not there: "
+            "give its new name or take it out"
+        )
+    return first
+
+
+class SpreadPlugin:
+    """Puts the collected tests in the order in which their files are to start."""
+
+    def __init__(self, first: Sequence[str], budgets: Mapping[str, float]) -> None:
+        self.first = first
+        self.budgets = budgets
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        files = [item.nodeid.partition("::")[0] for item in items]
+        order = in_order(Counter(files), self.first, self.budgets)
+        place = {file: at for at, file in enumerate(order)}
+        items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    first = read_first(config.rootpath / "pyproject.toml")
+    if hasattr(config, "workerinput"):  # this is one of the processes
+        budgets = read_budgets(config.rootpath / "pyproject.toml")
+        config.pluginmanager.register(SpreadPlugin(first, budgets), "keyshared-spread")

@@ -1,0 +1,67 @@
+"""In which order files of tests start, when a run is spread over processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.setup.suites import ALONE, NONE_PICKED, commands, status_of
+from tests.spread import in_order, read_first
+
+PYPROJECT = Path("pyproject.toml")
+
+
+def test_what_takes_longest_starts_first() -> None:
+    tests = {"tests/unit/test_a.py": 400, "tests/chaos/test_b.py": 2, "tests/chaos/test_c.py": 6}
+    budgets = {"unit": 100.0, "chaos": 200.0}
+    assert in_order(tests, [], budgets) == [
+        "tests/chaos/test_c.py",
+        "tests/unit/test_a.py",
+        "tests/chaos/test_b.py",
+    ]
+
+
+def test_files_that_are_named_start_before_all_others() -> None:
+    tests = {"tests/unit/test_a.py": 400, "tests/chaos/test_b.py": 2, "tests/chaos/test_c.py": 6}
+    first = ["tests/chaos/test_b.py", "tests/unit/test_not_picked.py"]
+    assert in_order(tests, first, {"unit": 1.0, "chaos": 200.0})[0] == "tests/chaos/test_b.py"
+
+
+def test_a_file_that_is_named_and_gone_is_told(tmp_path: Path) -> None:
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text('[tool.keyshared.first]\nfiles = ["tests/chaos/test_gone.py"]\n')
+    with pytest.raises(pytest.UsageError, match=r"names tests/chaos/test_gone\.py, which is not"):
+        read_first(pyproject)
+
+
+def test_the_files_that_are_named_here_are_there() -> None:
+    assert read_first(PYPROJECT)
+
+
+def test_what_measures_runs_alone_and_after_all_others() -> None:
+    together, alone = commands(["benchmarks", "chaos", "unit"], 4, None)
+    assert together[-2:] == ["tests/chaos", "tests/unit"]
+    assert "4" in together
+    assert alone[-1:] == [f"tests/{each}" for each in ALONE]
+    assert "-n" not in alone
+
+
+def test_one_process_and_a_choice_of_tests_can_be_asked_for() -> None:
+    (call,) = commands(["unit"], 0, "burst")
+    assert call[-4:] == ["pytest", "-k", "burst", "tests/unit"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        ([0, 0], 0),
+        ([0, NONE_PICKED], 0),
+        ([NONE_PICKED, NONE_PICKED], NONE_PICKED),
+        ([1, 0], 1),
+        ([0, 1], 1),
+        ([NONE_PICKED, 2], 2),
+    ],
+)
+def test_one_bad_group_is_a_bad_run(statuses: list[int], status: int) -> None:
+    assert status_of(statuses) == status
