@@ -20,7 +20,7 @@ from kafka_keyshared.core.events import (
     Slice,
     StartPoint,
 )
-from kafka_keyshared.core.lanes import ClosedLane, LaneState, is_keyless
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.core.subscription import Subscription
@@ -175,34 +175,15 @@ def forget(
     """
     before = sum(1 for _ in sub.waiting())
     for worker in sub.workers:
-        for record in worker.granted[:]:
+        for record in worker.granted:
             if partition_of(record) in partitions:
-                worker.granted.remove(record)
                 sub.give_back(record)
-        worker.front[:] = _without(worker.front, partitions)
-        worker.backlog.replace(_without(worker.backlog.records, partitions))
         for share in worker.slices:
-            places = [
-                (index, share.came.place_of(index))
-                for index in range(len(share.records))
-                if share.came.partition_of(index) in partitions
-            ]
-            ended = share.ended(progress)
-            share.in_time |= {
-                each for index, each in places if index < ended and each not in share.stale
-            }
-            share.stale.update(each for _, each in places)
-    sub.keyless.replace(_without(sub.keyless.records, partitions))
-    for waiting in (sub.busy or {}).values():
-        kept = _without(waiting, partitions)
-        waiting.clear()
-        waiting.extend(kept)
-    for partition in partitions:
-        sub.keys.unread.pop(partition, None)
-    sub.parking.forget(partitions)
+            _mark_stale(share, partitions, progress)
+    for place in sub.places:
+        place.forget(partitions)
+    _open_without_head(sub)
     sub.closing -= partitions
-    for closed in list(sub.closed.lanes.values()):
-        _forget_in_lane(sub, closed, partitions)
     sub.blocked.clear()
     for closed in sub.closed.lanes.values():
         sub.count_blocked(closed, closed.records())
@@ -211,22 +192,24 @@ def forget(
     return dropped
 
 
-def _forget_in_lane(sub: Subscription, closed: ClosedLane, partitions: set[TopicPartition]) -> None:
-    closed.aside[:] = _without(closed.aside, partitions)
-    kept = _without(closed.queue, partitions)
-    closed.queue.clear()
-    closed.queue.extend(kept)
-    if closed.head is not None and closed.partition in partitions:
-        closed.head = None
-        for worker in sub.workers:
-            worker.retries.pop(closed, None)
-        # Nothing waits for a record without a key; were its lane kept, it would close the next
-        # epoch's record of the same place.
-        if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):
-            closed.state = LaneState.OPENING
-            sub.closed.cancel(closed)
+def _mark_stale(
+    share: Slice, partitions: set[TopicPartition], progress: Mapping[Slice, int]
+) -> None:
+    """Note which records of the slice belong to an earlier epoch now, and which had ended."""
+    places = [
+        (index, share.came.place_of(index))
+        for index in range(len(share.records))
+        if share.came.partition_of(index) in partitions
+    ]
+    ended = share.ended(progress)
+    share.in_time |= {each for index, each in places if index < ended and each not in share.stale}
+    share.stale.update(each for _, each in places)
+
+
+def _open_without_head(sub: Subscription) -> None:
+    """Let lanes go on whose head is forgotten; none of them is to run it again."""
+    for closed in list(sub.closed.lanes.values()):
+        if closed.head is None:
+            for worker in sub.workers:
+                worker.retries.pop(closed, None)
             failures.advance(sub, closed)
-
-
-def _without(records: Iterable[Record], partitions: set[TopicPartition]) -> list[Record]:
-    return [record for record in records if partition_of(record) not in partitions]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.places import without
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition
 
 
 class Backlog:
@@ -72,6 +73,18 @@ class Backlog:
         self._parts.clear()
         self._counted = 0
         self.came_in(Chunk(records))
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits here."""
+        yield from self.records
+
+    def empty(self) -> bool:
+        """Say whether nothing waits here."""
+        return not self.records
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is of these partitions."""
+        self.replace(without(self.records, partitions))
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Yield what the records came in, and how many of them in each."""

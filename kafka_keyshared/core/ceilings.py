@@ -130,7 +130,7 @@ class Ceilings:
     def parked(self) -> bool:
         """Say whether anything waits for its ceiling to be raised."""
         for parking in self._parkings:  # noqa: SIM110 - each turn asks, and a generator is dearer
-            if parking.waiting:
+            if parking.parked:
                 return True
         return False
 
@@ -197,7 +197,7 @@ class Ceilings:
     ) -> None:
         ceilings = sub.parking.ceilings
         says_all = self._raise_span(sub, partition, position)
-        if says_all and end < ceilings[partition] and partition not in sub.parking.waiting:
+        if says_all and end < ceilings[partition] and partition not in sub.parking.parked:
             return  # not needed, so not counted
         # What is parked counts as not received: it is not leased.
         end = max(position, min(end, ceilings.get(partition, end)))

@@ -296,8 +296,8 @@ def _close(sub: Subscription, lane: Lane, record: Record, *, stale: bool = False
     state, head = (LaneState.OPENING, None) if stale else (LaneState.WAITING, record)
     closed = ClosedLane(lane, sub.keys.key(record), state, head, partition_of(record))
     sub.closed.close(closed)
-    if sub.busy is not None and (waiting := sub.busy.pop(lane, None)):
-        closed.queue.extend(waiting)
+    if sub.one_lease is not None:
+        closed.queue.extend(sub.one_lease.release(lane))
     return closed
 
 

@@ -71,8 +71,7 @@ def _assigned(
 
 
 def _keys_known(sub: Subscription) -> None:
-    unrouted = {id(record) for each in sub.keys.unread.values() for record in each.records}
-    unrouted |= {id(record) for record in sub.parking.records()}
+    unrouted = {id(record) for place in (sub.keys, sub.parking) for record in place.waiting()}
     for record in sub.held():
         if id(record) not in unrouted and not sub.keys.knows(record):
             raise InvariantError(
@@ -82,7 +81,7 @@ def _keys_known(sub: Subscription) -> None:
 
 def _below_ceilings(sub: Subscription) -> None:
     """What may settle is below its ceiling, so that the settled set fits in the metadata."""
-    parked = {id(record) for record in sub.parking.records()}
+    parked = {id(record) for record in sub.parking.waiting()}
     places = [
         *(place_of(record) for record in sub.waiting() if id(record) not in parked),
         *(

@@ -7,7 +7,7 @@ ask too, from their threads, about records that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -134,6 +134,22 @@ class OwnKeys:
             rows[slot_of(NULL_KEY)].append(record)
         else:
             self.refused.append(Refused(record, "its key is null"))
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that is not routed, because its key or one before it is not known."""
+        for unread in self.unread.values():
+            yield from unread.records
+        for refused in self.refused:
+            yield refused.record
+
+    def empty(self) -> bool:
+        """Say whether everything that was received is routed."""
+        return not (self.unread or self.refused)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is of these partitions."""
+        for partition in partitions:
+            self.unread.pop(partition, None)
 
     def next_due(self) -> float | None:
         """Return when a key is to be read again, in monotonic seconds."""

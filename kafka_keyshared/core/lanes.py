@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
+from kafka_keyshared.core.places import without
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -149,6 +150,30 @@ class ClosedLanes:
         self.lanes[closed.lane] = closed
         if closed.key is not None:
             self.keys[closed.key] = self.keys.get(closed.key, 0) + 1
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that a closed lane holds."""
+        for closed in self.lanes.values():
+            yield from closed.records()
+
+    def empty(self) -> bool:
+        """Say whether no lane is closed."""
+        return not self.lanes
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is of these partitions; a lane whose head goes is about to open.
+
+        Nothing waits for a record without a key; were its lane kept while it runs, it would close
+        the next epoch's record of the same place.
+        """
+        for closed in self.lanes.values():
+            closed.aside[:] = without(closed.aside, partitions)
+            closed.queue = deque(without(closed.queue, partitions))
+            if closed.head is not None and closed.partition in partitions:
+                closed.head = None
+                if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):
+                    closed.state = LaneState.OPENING
+                    self.cancel(closed)
 
     def open(self, closed: ClosedLane) -> None:
         """Forget the lane; whoever calls this places its waiting records."""

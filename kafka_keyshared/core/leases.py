@@ -9,14 +9,15 @@ follows the time that the last one took: a fast handler gets hundreds of records
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.places import without
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition
 
 SLICES_HELD = 2
 SLICE_SECONDS = 0.1
@@ -75,6 +76,22 @@ class WorkerLeases:
         if self.front:
             self.backlog.put_first(self.front)
             self.front = []
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits to be leased to the worker."""
+        yield from self.granted
+        yield from self.front
+        yield from self.backlog.records
+
+    def empty(self) -> bool:
+        """Say whether nothing waits to be leased to the worker."""
+        return not (self.granted or self.front or self.backlog.records)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what waits here and is of these partitions."""
+        self.granted[:] = without(self.granted, partitions)
+        self.front[:] = without(self.front, partitions)
+        self.backlog.forget(partitions)
 
     def hold(self, taken: Slice) -> None:
         """Record that the slice is leased, in the same step in which it was admitted."""

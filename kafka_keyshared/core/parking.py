@@ -22,15 +22,19 @@ class Parking:
 
     def __init__(self) -> None:
         self.ceilings: dict[TopicPartition, int] = {}
-        self.waiting: dict[TopicPartition, list[Record]] = {}
+        self.parked: dict[TopicPartition, list[Record]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.waiting)
+        return bool(self.parked)
 
-    def records(self) -> Iterator[Record]:
+    def waiting(self) -> Iterator[Record]:
         """Yield all that is parked."""
-        for records in self.waiting.values():
+        for records in self.parked.values():
             yield from records
+
+    def empty(self) -> bool:
+        """Say whether nothing is parked."""
+        return not self.parked
 
     def park(self, records: Sequence[Record]) -> list[Record]:
         """Park what stands beyond its partition's ceiling; return the others, and client events."""
@@ -38,19 +42,19 @@ class Parking:
         for record in records:
             partition = partition_of(record)
             if record.error() is None and record.offset() >= self.ceilings.get(partition, 0):
-                self.waiting.setdefault(partition, []).append(record)
+                self.parked.setdefault(partition, []).append(record)
             else:
                 below.append(record)
         return below
 
     def keep(self, record: Record) -> None:
         """Take in a record whose partition is about to be given up."""
-        self.waiting.setdefault(partition_of(record), []).append(record)
+        self.parked.setdefault(partition_of(record), []).append(record)
 
     def free(self, closing: Collection[TopicPartition]) -> list[Record]:
         """Take out what is below its partition's ceiling by now."""
         freed: list[Record] = []
-        for partition, waiting in list(self.waiting.items()):
+        for partition, waiting in list(self.parked.items()):
             if partition in closing:
                 continue
             ceiling = self.ceilings.get(partition, 0)
@@ -58,11 +62,11 @@ class Parking:
             freed += waiting[:count]
             del waiting[:count]
             if not waiting:
-                del self.waiting[partition]
+                del self.parked[partition]
         return freed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop what concerns these partitions."""
         for partition in partitions:
-            self.waiting.pop(partition, None)
+            self.parked.pop(partition, None)
             self.ceilings.pop(partition, None)

@@ -93,9 +93,9 @@ class Pressure:
         most = max(1, sub.window.records_max // PARKED_SHARE)
         held = self.holding(Reason.SET_FULL, sub)
         for partition in held:
-            if len(parking.waiting.get(partition, ())) * 2 < most:
+            if len(parking.parked.get(partition, ())) * 2 < most:
                 commands += self.let_go(partition, Reason.SET_FULL, sub)
-        for partition, waiting in parking.waiting.items():
+        for partition, waiting in parking.parked.items():
             if len(waiting) < most or partition in held or partition in sub.closing:
                 continue
             commands += self.hold(partition, Reason.SET_FULL, sub)

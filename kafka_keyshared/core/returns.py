@@ -40,8 +40,8 @@ def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) ->
             if closed is None:
                 target = keyless if sub.keys.key(record) is None else worker.front
                 target.append(record)
-                if sub.busy is not None:
-                    target.extend(sub.busy.pop(lane, ()))
+                if sub.one_lease is not None:
+                    target.extend(sub.one_lease.release(lane))
             elif closed.head is record:
                 closed.state = LaneState.WAITING
                 closed.attempt = None

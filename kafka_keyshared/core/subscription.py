@@ -7,7 +7,7 @@ stands in :mod:`kafka_keyshared.core.failures`.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kafka_keyshared.core.backlog import Backlog
@@ -22,8 +22,10 @@ from kafka_keyshared.core.lanes import (
 )
 from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.originals import Chunk, Originals, Place, kept_from, place_of
 from kafka_keyshared.core.parking import Parking
+from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.window import Window
@@ -57,9 +59,10 @@ class Subscription:
         self._rows: list[list[Record]] = []
         self.shares: list[float] = []
         self.project()
-        self.busy: dict[Lane, deque[Record]] | None = (
-            {} if settings.max_leases_per_key == 1 else None
-        )
+        self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
+        # Whatever can hold a record that is not leased: what is held is what waits in these.
+        self.places: list[WaitingPlace] = [*self.workers, self.keyless, self.closed, self.keys]
+        self.places += [self.parking, *([self.one_lease] if self.one_lease is not None else [])]
         self.stopped = False
         self.blocked = Blocked(settings.window_records)
         # Whether a backlog may have got older records behind newer ones.
@@ -177,7 +180,7 @@ class Subscription:
             lane_of,
             topic=self.counts.topic,
             first=(records[0], *also[:1]),
-            claimed=() if self.busy is None else [*map(lane_of, records)],
+            claimed=() if self.one_lease is None else [*map(lane_of, records)],
             chunks=chunks,
         )
         worker.hold(share)
@@ -219,7 +222,7 @@ class Subscription:
     def _take(self, worker: WorkerLeases, room: int) -> tuple[list[Record], list[Chunk]]:
         """Take up to so many records that may start from the backlog, and what they came in."""
         backlog = worker.backlog
-        if not self.closed.keys and not self.closing and self.busy is None:
+        if not self.closed.keys and not self.closing and self.one_lease is None:
             return backlog.take(room)
         taken = self._take_granted(worker, room) if worker.granted else []
         chunks = [Chunk(taken[:])] if taken else []
@@ -244,9 +247,9 @@ class Subscription:
                 else:
                     passed.append(record)
             records = passed
-        if self.busy is None:
+        if self.one_lease is None:
             return records
-        return [record for record in records if self._claim(record)]
+        return [record for record in records if self.one_lease.claim(record)]
 
     def count_blocked(self, closed: ClosedLane, records: Iterable[Record]) -> None:
         """Count what a lane has come to hold, if it is blocked."""
@@ -262,35 +265,13 @@ class Subscription:
                 passed.append(record)
         return passed
 
-    def _claim(self, record: Record) -> bool:
-        """With one lease per key: take the lane for this record, or queue it behind the lease."""
-        busy = self.busy
-        if busy is None:
-            return True
-        lane = self.keys.lane(record)
-        waiting = busy.get(lane)
-        if waiting is not None:
-            waiting.append(record)
-            return False
-        busy[lane] = deque()
-        return True
-
     def unclaim(self, share: Slice) -> None:
-        """With one lease per key: they have ended, the next record of each lane is granted one.
-
-        Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
-        """
-        busy = self.busy
-        if busy is None:
+        """With one lease per key: they have ended, the next record of each lane is granted one."""
+        if self.one_lease is None:
             return
         # What was taken back had stood at the end, and has left its lane to others.
-        for lane, _ in zip(share.claimed, share.records, strict=False):
-            waiting = busy.get(lane)
-            if waiting:
-                following = waiting.popleft()
-                self.owner(following).granted.append(following)
-            elif waiting is not None:
-                del busy[lane]
+        for following in self.one_lease.ended(share.claimed[: len(share.records)]):
+            self.owner(following).granted.append(following)
 
     def _take_granted(self, worker: WorkerLeases, room: int) -> list[Record]:
         granted, worker.granted[:] = worker.granted[:room], worker.granted[room:]
@@ -304,8 +285,8 @@ class Subscription:
 
     def give_back(self, record: Record) -> None:
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
-        if self.busy is not None:
-            self.put_first(self.busy.pop(self.keys.lane(record), ()))
+        if self.one_lease is not None:
+            self.put_first(self.one_lease.release(self.keys.lane(record)))
 
     def put_first(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners."""
@@ -322,9 +303,9 @@ class Subscription:
 
     def in_arrival_order(self) -> bool:
         """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
-        return not (self.mixed or self.closed.lanes or self.parking or self.keys.unread) and (
-            self.busy is None and not self.settings.individually
-        )
+        if self.mixed or self.one_lease is not None or self.settings.individually:
+            return False
+        return all(each.empty() for each in self.places[len(self.workers) + 1 :])
 
     def oldest(self) -> Iterator[Place]:
         """Yield where records are of which one arrived before all others that are held."""
@@ -355,25 +336,12 @@ class Subscription:
 
     def waiting(self) -> Iterator[Record]:
         """Yield every record that is held and not leased."""
-        for worker in self.workers:
-            yield from worker.granted
-            yield from worker.front
-            yield from worker.backlog.records
-        yield from self.keyless.records
-        for closed in self.closed.lanes.values():
-            yield from closed.records()
-        yield from self.parking.records()
-        for unread in self.keys.unread.values():
-            yield from unread.records
-        if self.busy:
-            for waiting in self.busy.values():
-                yield from waiting
+        for place in self.places:
+            yield from place.waiting()
 
     def held(self) -> Iterator[Record]:
         """Yield every record that is held, leased or not; one may come twice."""
         yield from self.waiting()
-        for refused in self.keys.refused:
-            yield refused.record
         for worker in self.workers:
             for share in worker.slices:
                 yield from share.records

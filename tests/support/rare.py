@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes import Lane, LaneState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import partition_of
 from tests.support.harness import Harness
@@ -50,7 +50,7 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
 def _granted_to_the_gone(sub: Subscription, event: ev.Reported) -> bool:
     """Whether, one lease per key, a lease ends behind which the next record goes to a gone one."""
     return any(
-        bool(sub.busy and sub.busy.get(report.slice.lane_of(report.slice.came[at])))
+        _waits(sub, report.slice.lane_of(report.slice.came[at]))
         for report in event.reports
         if isinstance(report, ev.Ended)
         and report.slice.subscription == sub.name
@@ -59,10 +59,16 @@ def _granted_to_the_gone(sub: Subscription, event: ev.Reported) -> bool:
     )
 
 
+def _waits(sub: Subscription, lane: Lane) -> bool:
+    """Whether, one lease per key, a record waits for the end of the lane's lease."""
+    waiting = sub.one_lease.waiting() if sub.one_lease is not None else ()
+    return any(sub.keys.lane(each) == lane for each in waiting)
+
+
 def _older_wait(sub: Subscription) -> bool:
     """Whether records of a partition wait in a backlog while newer ones of it are parked."""
     return any(
-        partition_of(each) in sub.parking.waiting and partition_of(each) not in sub.closing
+        partition_of(each) in sub.parking.parked and partition_of(each) not in sub.closing
         for worker in sub.workers
         for each in worker.backlog.records
     )

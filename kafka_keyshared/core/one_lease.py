@@ -1,0 +1,61 @@
+"""One lease per key: which lanes have theirs, and what waits for its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.places import without
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class OneLease:
+    """A lane that is here has its lease, or one of its records was granted it.
+
+    Whoever takes a lane out of here places what waited in it.
+    """
+
+    def __init__(self, lane_of: Callable[[Record], Lane]) -> None:
+        self._lane_of = lane_of
+        self._lanes: dict[Lane, deque[Record]] = {}
+
+    def claim(self, record: Record) -> bool:
+        """Take the lane for this record, or let it wait for the end of the lane's lease."""
+        lane = self._lane_of(record)
+        waiting = self._lanes.get(lane)
+        if waiting is not None:
+            waiting.append(record)
+            return False
+        self._lanes[lane] = deque()
+        return True
+
+    def ended(self, lanes: Iterable[Lane]) -> Iterator[Record]:
+        """Yield the record of each lane that is granted the lease now that the last one has ended.
+
+        Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
+        """
+        for lane in lanes:
+            waiting = self._lanes.get(lane)
+            if waiting:
+                yield waiting.popleft()
+            elif waiting is not None:
+                del self._lanes[lane]
+
+    def release(self, lane: Lane) -> Iterable[Record]:
+        """Take the lane out; return what waited in it."""
+        return self._lanes.pop(lane, ())
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits for the end of a lease."""
+        for waiting in self._lanes.values():
+            yield from waiting
+
+    def empty(self) -> bool:
+        """Say whether nothing waits here."""
+        return not any(self._lanes.values())
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what waits here and is of these partitions; lanes keep their lease."""
+        for lane, waiting in self._lanes.items():
+            self._lanes[lane] = deque(without(waiting, partitions))
