@@ -279,7 +279,7 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
 def open_lane(sub: Subscription, closed: ClosedLane) -> None:
     """Open the lane; what waited in it goes before anything its key has in a backlog."""
     sub.closed.open(closed)
-    sub.put_first(closed.waiting())
+    sub.put_back(closed.waiting())
 
 
 def exhausted(sub: Subscription) -> Iterable[ClosedLane]:

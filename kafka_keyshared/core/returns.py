@@ -28,27 +28,24 @@ def by_subscription(
 
 def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
     """Put unstarted leases back, in order, to where they came from."""
-    sub.mixed = True
     behind: dict[Lane, list[Record]] = {}
-    keyless: list[Record] = []
+    back: list[Record] = []
     for share, unstarted in slices:
-        worker = sub.workers[share.worker]
-        worker.take_back(share, unstarted)
+        sub.workers[share.worker].take_back(share, unstarted)
         for record in unstarted:
             lane = sub.keys.lane(record)
             closed = sub.closed.get(lane)
             if closed is None:
-                target = keyless if sub.keys.key(record) is None else worker.front
-                target.append(record)
+                back.append(record)
                 if sub.one_lease is not None:
-                    target.extend(sub.one_lease.release(lane))
+                    back.extend(sub.one_lease.release(lane))
             elif closed.head is record:
                 closed.state = LaneState.WAITING
                 closed.attempt = None
                 sub.owner(record).ready(closed)
             else:
                 behind.setdefault(lane, []).append(record)
-    sub.keyless.extend(keyless)
+    sub.put_back(back)
     # They left the backlog before anything that the lane's queue took from it since.
     for lane, records in behind.items():
         closed = sub.closed.lanes[lane]
@@ -67,9 +64,9 @@ def remove(sub: Subscription, worker: WorkerLeases) -> None:
     worker.granted.clear()
     worker.retries.clear()
     for record in granted:
-        sub.put_first([record])
+        sub.put_back([record])
         sub.give_back(record)
-    sub.put_first(waiting)
+    sub.put_back(waiting)
     for closed in heads:
         if closed.head is not None:
             sub.owner(closed.head).ready(closed)

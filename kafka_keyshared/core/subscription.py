@@ -286,10 +286,15 @@ class Subscription:
     def give_back(self, record: Record) -> None:
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
         if self.one_lease is not None:
-            self.put_first(self.one_lease.release(self.keys.lane(record)))
+            self.put_back(self.one_lease.release(self.keys.lane(record)))
 
-    def put_first(self, records: Iterable[Record]) -> None:
-        """Put records, in order, before everything that waits at their owners."""
+    def put_back(self, records: Iterable[Record]) -> None:
+        """Put records, in order, before everything that waits at their owners.
+
+        Whatever comes back comes this way: leases that were not started, what waited in a lane that
+        opens, what was granted a lease, the backlog of a worker that has gone. It is older than all
+        that its owner has and younger than what came back before; without a key there is no order.
+        """
         self.mixed = True
         keyless: list[Record] = []
         for record in records:
