@@ -222,6 +222,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
+    check_invariants: Annotated[
+        bool,
+        Meta(
+            description="Whether all that is held is checked against the rules of the contract "
+            "twice a second; when one does not hold, the instance ends without another commit."
+        ),
+    ] = False
 
     @property
     def pool(self) -> str:

@@ -138,6 +138,20 @@ def not_settled_before(
     return kept
 
 
+def pending(
+    subscriptions: Iterable[Subscription],
+    partitions: set[TopicPartition],
+    progress: Mapping[Slice, int],
+) -> tuple[list[Record], int]:
+    """Return the running records of the partitions and how many dead letters are on the way."""
+    found: list[Record] = []
+    dead_letters = 0
+    for sub in subscriptions:
+        found += running(sub, partitions, progress)
+        dead_letters += dead_lettering(sub, partitions)
+    return found, dead_letters
+
+
 def running(
     sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
 ) -> list[Record]:

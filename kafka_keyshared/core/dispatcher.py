@@ -30,7 +30,8 @@ class Dispatcher:
     """The whole state of one member: its partitions, subscriptions and commits.
 
     One thread calls it. ``now`` is monotonic, in seconds, and never goes back. ``set_budget`` are
-    the characters of commit metadata that settled sets may take.
+    the characters of commit metadata that settled sets may take. With ``check_invariants`` every
+    heartbeat ends with :meth:`check`.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Dispatcher:
         commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - an immutable value
         *,
         set_budget: int = metadata.SET_BUDGET,
+        check_invariants: bool = False,
     ) -> None:
         names = [settings.name for settings in subscriptions]
         if not names or len(set(names)) != len(names):
@@ -50,6 +52,7 @@ class Dispatcher:
         self.pressure = Pressure()
         self.regained = Regained()
         self.meters = Meters()
+        self._check_invariants = check_invariants
         # What the last snapshot said, for whoever looks on; nothing is decided by it.
         self.derived: dict[TopicPartition, Derived] = {}
         self.derived_at = float("-inf")
@@ -114,12 +117,7 @@ class Dispatcher:
     ) -> tuple[list[Record], int]:
         """Return the running records of the partitions and how many dead letters are on the way."""
         wanted = set(self.partitions if partitions is None else partitions)
-        running: list[Record] = []
-        dead_letters = 0
-        for sub in self.subscriptions.values():
-            running += assignment.running(sub, wanted, progress)
-            dead_letters += assignment.dead_lettering(sub, wanted)
-        return running, dead_letters
+        return assignment.pending(self.subscriptions.values(), wanted, progress)
 
     def unsettled_count(self) -> int:
         """Return how many records are held, over all subscriptions."""
@@ -381,6 +379,8 @@ class Dispatcher:
             if heartbeat.fetch(sub):
                 commands += self.pressure.release(sub, len(self.partitions))
             commands += self._flush_unless_recalling(sub, evicted)
+        if self._check_invariants:
+            self.check()
         return commands
 
     def _sample(self, event: ev.Beat, now: float) -> None:

@@ -1,7 +1,7 @@
 """The rules that must hold between any two events, checked from scratch.
 
-The loop runs them at the heartbeat when asked to (``check=True``); tests run them after every
-event. They cost a walk over everything held.
+With ``check_invariants`` they run at every heartbeat; tests run them after every event. They cost a
+walk over everything held.
 """
 
 from __future__ import annotations

@@ -311,7 +311,9 @@ class KeyShared:
         publisher = self._publisher(mailbox, topics)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
         ports = Ports(client, pool, mailbox, time.monotonic, publisher)
-        self.loop = loop = Loop(Dispatcher([self.subscription], self._commit_policy), ports)
+        checked = self.options.check_invariants
+        core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
+        self.loop = loop = Loop(core, ports)
         ending.loop = loop
         pool.start()
         rebalancer = Rebalancer(loop, self.options.revoke_deadline)

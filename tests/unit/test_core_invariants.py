@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import Fetched
+from kafka_keyshared.core.events import Assigned, Beat, Fetched, StartPoint
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -132,3 +132,17 @@ def test_a_received_end_for_a_partition_that_is_not_assigned_is_refused(harness:
 def test_subscriptions_need_names_of_their_own(names: list[str]) -> None:
     with pytest.raises(ConfigError, match="each with its own name"):
         Dispatcher([SubscriptionSettings(name) for name in names])
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_heartbeat_ends_with_the_checks_where_they_were_asked_for(checked: bool) -> None:
+    core = Dispatcher([SubscriptionSettings()], check_invariants=checked)
+    core.handle(Assigned({P0: StartPoint(0)}), 0.0)
+    core.handle(Fetched([record(0)], {P0: 1}), 0.0)
+    core.handle(Beat({}), 0.5)
+    core.subscriptions["default"].window.records += 1
+    if not checked:
+        core.handle(Beat({}), 1.0)
+        return
+    with pytest.raises(InvariantError, match="the window counts 2 records, 1 are held"):
+        core.handle(Beat({}), 1.0)
