@@ -39,6 +39,7 @@ class HandlingOptions(TypedDict, total=False):
     http_port: int | None
     http_host: str
     partition_metrics: bool
+    check_invariants: bool
 
 
 class GivenOptions(HandlingOptions, total=False):
