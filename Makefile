@@ -61,6 +61,7 @@ mutants: $(VENV)/.installed-test ## Plant faults, one at a time, and see the tes
 docs: $(VENV)/.installed-test ## Write the generated pages and build the documents into build/site
 	@$(BIN)/python tests/setup/cli_page.py
 	@$(BIN)/python tests/setup/config_page.py
+	@$(BIN)/python tests/setup/states_page.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format

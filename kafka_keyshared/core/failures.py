@@ -30,7 +30,7 @@ from kafka_keyshared.core.events import (
     Slice,
 )
 from kafka_keyshared.core.keying import Refused
-from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneState, is_keyless
+from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState, is_keyless
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import LetterAnswer, Processed
 from kafka_keyshared.core.originals import place_of
@@ -59,9 +59,9 @@ def ended(sub: Subscription, report: Ended) -> None:
         closed = sub.closed.get(lane)
         # A head that failed or was recalled may run in another slice by now: that one decides.
         if closed is not None and closed.attempt is share:
+            closed.on(LaneEvent.SETTLED)
             closed.attempt = None
             closed.head = None
-            closed.state = LaneState.OPENING
             advance(sub, closed)
     if worker.gone and not worker.slices:
         leave(sub, worker)
@@ -141,11 +141,11 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
     settings = sub.settings
     decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
     if decision.next is Next.RETRY:
-        closed.state = LaneState.WAITING
+        closed.on(LaneEvent.RETRY)
         sub.closed.wake_at(closed, now + decision.delay)
         return []
     if decision.next is Next.DEAD_LETTER:
-        closed.state = LaneState.DEAD_LETTERING
+        closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
     if decision.next is Next.BLOCK:
         return _block(sub, closed, now)
@@ -176,9 +176,10 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     closed = _close(sub, sub.keys.lane(record), record)
     closed.first = closed.last = Failure(Outcome.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
-        closed.state = LaneState.DEAD_LETTERING
+        closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
-    closed.state, closed.blocked_at = LaneState.BLOCKED, now
+    closed.on(LaneEvent.BLOCK)
+    closed.blocked_at = now
     sub.count_blocked(closed, (record,))
     text = (
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
@@ -302,8 +303,8 @@ def _close(sub: Subscription, lane: Lane, record: Record, *, stale: bool = False
 
 
 def _settle_head(sub: Subscription, closed: ClosedLane) -> None:
+    closed.on(LaneEvent.SETTLED)
     closed.head = None
-    closed.state = LaneState.OPENING
     sub.window.settle(1)
     sub.closed.cancel(closed)
     advance(sub, closed)
@@ -316,7 +317,8 @@ def _publish(sub: Subscription, closed: ClosedLane) -> Publish:
 
 
 def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    closed.state, closed.blocked_at = LaneState.BLOCKED, now
+    closed.on(LaneEvent.BLOCK)
+    closed.blocked_at = now
     head, last = closed.head, closed.last
     if head is None or last is None:
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
@@ -353,6 +355,7 @@ def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
         closed = _close(sub, lane, record, stale=True)
     elif closed.head is None:
-        closed.state = LaneState.OPENING
+        closed.on(LaneEvent.FORGOTTEN)
+        closed.attempt = None
     closed.fence_at = share.worker
     return [Fence(sub.name, share.worker, (lane,))]

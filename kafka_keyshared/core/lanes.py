@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
 from kafka_keyshared.core.places import without
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -75,13 +76,54 @@ def is_keyless(lane: Lane) -> bool:
 class LaneState(enum.Enum):
     """Why a closed lane is closed."""
 
-    WAITING = "waiting"  # its head waits for its next attempt
-    RUNNING = "running"  # its head is leased for another attempt
-    DEAD_LETTERING = (
-        "dead_lettering"  # its head waits for the broker to acknowledge the dead letter
-    )
-    BLOCKED = "blocked"  # its head is poison and the policy is Block
-    OPENING = "opening"  # its head is settled; only the fence is missing
+    WAITING = "waiting"
+    """Its head waits for its next attempt."""
+    RUNNING = "running"
+    """Its head is leased for another attempt."""
+    DEAD_LETTERING = "dead_lettering"
+    """Its head waits for the broker to acknowledge the dead letter."""
+    BLOCKED = "blocked"
+    """Its head is poison and the policy is Block."""
+    OPENING = "opening"
+    """It has no head any more; only the fence is missing."""
+
+
+class LaneEvent(enum.Enum):
+    """What can happen to the head of a closed lane."""
+
+    RETRY = "its attempt failed and another follows"
+    LEASED = "it is leased for that attempt"
+    RECALLED = "it is taken back before the attempt has started"
+    DEAD_LETTER = "it is to go to the dead-letter topic"
+    BLOCK = "it is to block the lane"
+    SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
+    FORGOTTEN = "it goes with its partition"
+
+
+_S, _E = LaneState, LaneEvent
+
+LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
+    _S.WAITING: {
+        _E.RETRY: _S.WAITING,
+        _E.LEASED: _S.RUNNING,
+        _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.BLOCK: _S.BLOCKED,
+        _E.SETTLED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.RUNNING: {
+        _E.RETRY: _S.WAITING,
+        _E.RECALLED: _S.WAITING,
+        _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.BLOCK: _S.BLOCKED,
+        _E.SETTLED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.DEAD_LETTERING: {_E.SETTLED: _S.OPENING, _E.FORGOTTEN: _S.OPENING},
+    _S.BLOCKED: {_E.FORGOTTEN: _S.OPENING},
+    _S.OPENING: {_E.FORGOTTEN: _S.OPENING},
+}
+"""The state that follows; what is not here cannot happen. A lane that closes waits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,6 +151,19 @@ class ClosedLane:
     blocked_at: float = 0.0
     aside: list[Record] = field(default_factory=list)
     queue: deque[Record] = field(default_factory=deque)
+
+    def on(self, event: LaneEvent) -> None:
+        """Go to the state that follows.
+
+        Raises :class:`InvariantError`, and changes nothing, where :data:`LANE_TABLE` has none.
+        """
+        following = LANE_TABLE[self.state].get(event)
+        if following is None:
+            raise InvariantError(
+                f"lane {self.lane} is {self.state.value}; of its head it cannot be that "
+                f"{event.value}"
+            )
+        self.state = following
 
     def waiting(self) -> Iterator[Record]:
         """Every record that waits behind the head, in order."""
@@ -172,7 +227,7 @@ class ClosedLanes:
             if closed.head is not None and closed.partition in partitions:
                 closed.head = None
                 if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):
-                    closed.state = LaneState.OPENING
+                    closed.on(LaneEvent.FORGOTTEN)
                     self.cancel(closed)
 
     def open(self, closed: ClosedLane) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared.core.events import Command, Recall, Slice
-from kafka_keyshared.core.lanes import Lane, LaneState
+from kafka_keyshared.core.lanes import Lane, LaneEvent
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record
@@ -40,7 +40,7 @@ def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) ->
                 if sub.one_lease is not None:
                     back.extend(sub.one_lease.release(lane))
             elif closed.head is record:
-                closed.state = LaneState.WAITING
+                closed.on(LaneEvent.RECALLED)
                 closed.attempt = None
                 sub.owner(record).ready(closed)
             else:

@@ -14,12 +14,7 @@ from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.blocked import Blocked
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.events import Command, Lease, Slice
-from kafka_keyshared.core.lanes import (
-    ClosedLane,
-    ClosedLanes,
-    Lane,
-    LaneState,
-)
+from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
 from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
@@ -201,7 +196,7 @@ class Subscription:
             lanes = tuple(closed.lane for closed, _ in heads)
             lease = self._lease(worker, [head for _, head in heads], (), lanes)
             for closed, head in heads:
-                closed.state = LaneState.RUNNING
+                closed.on(LaneEvent.LEASED)
                 closed.attempt = lease.slice
                 self.counts.retry(head, closed.last)
             yield lease

@@ -1,23 +1,21 @@
 """Writes the tables of docs/reference/configuration.md from what the package accepts and refuses.
 
-``python tests/setup/config_page.py`` puts each table between its two comments,
-``<!-- table: … -->`` and ``<!-- end of table -->``. What is written around them is left as it is.
+``python tests/setup/config_page.py`` puts each table between its two comments
+(:mod:`tests.setup.page_tables`).
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.setup.page_tables import filled, table
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
-_END = "<!-- end of table -->"
-_PLACE = re.compile(r"<!-- table: (?P<name>[\w ]+) -->\n.*?" + _END, re.DOTALL)
 
 
 def settings() -> str:
@@ -31,7 +29,7 @@ def settings() -> str:
         allowed = field.allowed.removesuffix(", or leave it out")
         default = "–" if field.default in (None, [], {}) else f"`{json.dumps(field.default)}`"
         rows.append((f"`{field.name}`", allowed, default, "<br>".join(names), field.meaning))
-    return _table(("setting", "may be", "default", "variable, flag", "meaning"), rows)
+    return table(("setting", "may be", "default", "variable, flag", "meaning"), rows)
 
 
 def defaults() -> str:
@@ -42,7 +40,7 @@ def defaults() -> str:
         (f"`{name}`", f"`{json.dumps(value)}`", reason)
         for name, (value, reason) in DEFAULTS_AND_REASONS.items()
     ]
-    return _table(("setting", "default", "because"), rows)
+    return table(("setting", "default", "because"), rows)
 
 
 def refused() -> str:
@@ -58,7 +56,7 @@ def refused() -> str:
         )
         for each in REFUSED
     ]
-    return _table(("setting", "value", "refused in", "because"), rows)
+    return table(("setting", "value", "refused in", "because"), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -68,34 +66,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [list(head)]
-    lines += [["---"] * len(lines[0]), *(list(map(_cell, row)) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(text: Any) -> str:
-    # What stands between backquotes is shown as it is; elsewhere <topic> would be a tag.
-    parts = re.split(r"(`[^`]*`|<br>)", str(text).replace("|", r"\|"))
-    return "".join(
-        part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts)
-    )
-
-
 def updated(text: str) -> str:
-    """Return the page with its tables as the package has them now.
-
-    Raises :class:`SystemExit` for a table that is nowhere on the page, and one that is none.
-    """
-    places = [place["name"] for place in _PLACE.finditer(text)]
-    if sorted(places) != sorted(TABLES):
-        raise SystemExit(f"{PAGE.name} has the tables {places}; it must have {list(TABLES)}")
-
-    def fill(place: re.Match[str]) -> str:
-        name = place["name"]
-        return f"<!-- table: {name} -->\n\n{TABLES[name]()}\n\n{_END}"
-
-    return _PLACE.sub(fill, text)
+    """Return the page with its tables as the package has them now; see :func:`filled`."""
+    return filled(PAGE.name, text, TABLES)
 
 
 def main() -> int:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, LaneState, is_keyless, lane_of
+from kafka_keyshared.core.lanes import (
+    LANE_TABLE,
+    ClosedLane,
+    ClosedLanes,
+    LaneEvent,
+    LaneState,
+    is_keyless,
+    lane_of,
+)
 from kafka_keyshared.core.leases import merged
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
+from tests.setup import states_page
 from tests.support.harness import Harness
 from tests.support.pool import Verdict
 from tests.support.records import ERROR, P0, P1, colliding_keys, record
@@ -280,3 +290,35 @@ def test_a_lease_given_up_at_a_revoke_lets_nothing_from_the_backlog_past_its_lan
     worker.finish()
     harness.tell(ev.Forget([P0]))
     assert harness.work() == [13, 17]
+
+
+# --- the table of states ---
+
+
+@pytest.mark.parametrize("state", LaneState)
+@pytest.mark.parametrize("event", LaneEvent)
+def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
+    state: LaneState, event: LaneEvent
+) -> None:
+    head = record(0, "k")
+    closed = ClosedLane(lane_of(head), b"k", state, head, P0)
+    before = repr(closed)
+    following = LANE_TABLE[state].get(event)
+    if following is None:
+        with pytest.raises(InvariantError, match=f"is {state.value}; of its head it cannot be"):
+            closed.on(event)
+        assert repr(closed) == before
+    else:
+        closed.on(event)
+        assert closed.state is following
+
+
+def test_from_every_state_a_lane_opens_when_its_head_goes() -> None:
+    assert all(row[LaneEvent.FORGOTTEN] is LaneState.OPENING for row in LANE_TABLE.values())
+    assert set(LANE_TABLE[LaneState.OPENING].values()) == {LaneState.OPENING}
+
+
+def test_the_table_of_the_page_is_the_one_that_the_core_goes_by() -> None:
+    text = states_page.PAGE.read_text(encoding="utf-8")
+    assert states_page.updated(text) == text, "run: make docs"
+    assert states_page.updated(text.replace("| BLOCKED |", "| BLACK |", 1)) == text
