@@ -77,6 +77,27 @@ class ClientLog:
             self._log.log(level, text, *words)
 
 
+class Seldom:
+    """Writes the first of many lines that are alike, and then one in a minute."""
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def warning(self, kind: str, text: str) -> None:
+        """Take a warning; ``kind`` is what those that are alike have in common."""
+        now = self._clock()
+        if now - self._since.get(kind, float("-inf")) < CLIENT_EVERY:
+            self._left_out[kind] += 1
+            return
+        self._since[kind] = now
+        left_out = self._left_out.pop(kind, 0)
+        more = f" ({left_out} lines like this left out)" if left_out else ""
+        self._log.warning("%s%s", text, more)
+
+
 def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return a client's settings with its lines in our log, where the user wants nothing else."""
     if "logger" in conf or "debug" in conf:

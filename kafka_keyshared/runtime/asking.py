@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds
 
@@ -80,20 +80,20 @@ def _metadata_of(answer: ClientPartition, partition: TopicPartition) -> str | No
 
 
 def ask_bounds(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
+    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
 ) -> dict[TopicPartition, LogBounds]:
     """Ask where logs start and end: two requests to each leader, however many partitions it has.
 
     Each question takes at most ``timeout`` seconds. A leader that does not answer fails a question
     as a whole, so the partitions of each leader are then asked for by themselves. Those that nobody
-    answered for are left out.
+    answered for are left out, and told ``seldom``: they are asked for again every second.
     """
     try:
         return _ask_bounds(consumer, partitions, timeout) if partitions else {}
     except KafkaException as error:
         failure = error
     found: dict[TopicPartition, LogBounds] = {}
-    groups = _by_leader(consumer, partitions, timeout)
+    groups = _by_leader(consumer, partitions, timeout, seldom)
     if groups != [list(partitions)]:  # else it would be the same question again
         for group in groups:
             try:
@@ -103,7 +103,9 @@ def ask_bounds(
     missing = sorted(set(partitions) - found.keys())
     if missing:
         names = ", ".join(map(str, missing[:8]))
-        log.warning("the bounds of %d logs are not known (%s): %s", len(missing), names, failure)
+        seldom.warning(
+            names, f"the bounds of {len(missing)} logs are not known ({names}): {failure}"
+        )
     return found
 
 
@@ -129,13 +131,13 @@ def _ask_bounds(
 
 
 def _by_leader(
-    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
+    consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float, seldom: Seldom
 ) -> list[list[TopicPartition]]:
     """Return the partitions that have a leader, those of one leader together."""
     try:
         topics = consumer.list_topics(timeout=timeout).topics
     except KafkaException as error:
-        log.warning("the leaders of the partitions are not known: %s", error)
+        seldom.warning("leaders", f"the leaders of the partitions are not known: {error}")
         return []
     groups: dict[int, list[TopicPartition]] = {}
     for partition in partitions:

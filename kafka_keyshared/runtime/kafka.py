@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import ConfigError, TopicMissingError
-from kafka_keyshared.logs import log_of, quietly
+from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.asking import ask_bounds, ask_committed, epoch_of
@@ -68,6 +68,7 @@ class KafkaClient:
         self._positions: list[ClientPartition] = []
         # Leader epochs that came with committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
+        self._seldom = Seldom(log)
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
         self._outages = Outages(self.answers)
@@ -205,7 +206,7 @@ class KafkaClient:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Ask for the bounds of logs, many at once."""
-        return ask_bounds(self.consumer, partitions, timeout)
+        return ask_bounds(self.consumer, partitions, timeout, self._seldom)
 
     def received_epoch(self, partition: TopicPartition) -> int:
         """Return the leader's epoch at the last record received, or at the committed position."""

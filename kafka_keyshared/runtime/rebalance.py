@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, names_of, some
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.loop import Loop
@@ -44,6 +44,7 @@ class Rebalancer:
         # With what is known of their committed positions.
         self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
         self._ask_at = 0.0
+        self._seldom = Seldom(log, loop.ports.clock)
         self._patience = BOUNDS_TIMEOUT
         self.closing = False
         self.hurried: Callable[[], bool] = lambda: False
@@ -149,7 +150,10 @@ class Rebalancer:
                 asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
             except KafkaException as error:
                 took = self._loop.ports.clock() - began
-                log.warning("the committed positions were not answered in %.3f s: %s", took, error)
+                self._seldom.warning(
+                    "positions",
+                    f"the committed positions were not answered in {took:.3f} s: {error}",
+                )
         known = {each: committed for each, committed in asked.items() if committed is not None}
         wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
         bounds = client.log_bounds(wanted, timeout) if wanted else {}

@@ -1,7 +1,7 @@
 """Tables of a page that are written from the package.
 
-Each stands between two comments, ``<!-- table: … -->`` and ``<!-- end of table -->``. What is around
-them is left as it is.
+Each stands between two comments, ``<!-- table: … -->`` and ``<!-- end of table -->``. What is
+around them is left as it is.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.logs import Seldom
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.asking import ask_bounds
+from kafka_keyshared.runtime.asking import ask_bounds, log
 from kafka_keyshared.runtime.client import LogBounds
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -47,9 +48,12 @@ class Brokers:
         return SimpleNamespace(topics={"orders": SimpleNamespace(partitions=partitions)})
 
 
-def ask(brokers: Any, count: int) -> dict[int, LogBounds]:
+def ask(brokers: Any, count: int, seldom: Seldom | None = None) -> dict[int, LogBounds]:
     asked = [TopicPartition("orders", number) for number in range(count)]
-    return {each.partition: bounds for each, bounds in ask_bounds(brokers, asked, 1.0).items()}
+    told = seldom or Seldom(log)
+    return {
+        each.partition: bounds for each, bounds in ask_bounds(brokers, asked, 1.0, told).items()
+    }
 
 
 def test_two_questions_do_for_any_number_of_partitions() -> None:
@@ -72,6 +76,20 @@ def test_a_broker_that_is_silent_costs_its_own_partitions_the_answer(
     assert set(ask(brokers, 4)) == {0, 2, 3}
     assert "the bounds of 1 logs are not known (orders-1)" in caplog.text
     assert "_TIMED_OUT" in caplog.text
+
+
+def test_a_broker_that_stays_silent_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked again every second."""
+    now = 0.0
+    seldom = Seldom(log, lambda: now)
+    brokers = Brokers({0: 1, 1: 2, 2: 1, 3: 3}, silent=2)
+    for _ in range(130):
+        now += 1.0
+        assert set(ask(brokers, 4, seldom)) == {0, 2, 3}
+    lines = [each.getMessage() for each in caplog.records]
+    assert len(lines) == 3
+    assert lines[1].startswith("the bounds of 1 logs are not known (orders-1)")
+    assert lines[1].endswith(" (59 lines like this left out)")
 
 
 def test_partitions_of_one_silent_broker_are_asked_for_once() -> None:
