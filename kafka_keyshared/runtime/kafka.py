@@ -183,6 +183,7 @@ class KafkaClient:
 
     def consume(self, count: int) -> list[Record]:
         """Take what has been fetched, without waiting."""
+        self._outages.look()  # an owner that has work may not poll for minutes
         return self.consumer.consume(count, 0)  # type: ignore[return-value]
 
     def positions(self) -> dict[TopicPartition, int]:

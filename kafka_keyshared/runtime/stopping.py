@@ -107,7 +107,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     if hurried() or clock() >= deadline:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
         running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
-    undone = loop.core.unsettled_count()
+    undone = _undone(loop, loop.progress())
     return StopReport(
         clean=not running and not dead_letters and accepted,
         seconds=clock() - started,
@@ -117,6 +117,11 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         dead_letters=dead_letters,
         heard=heard,
     )
+
+
+def _undone(loop: Loop, progress: Mapping[ev.Slice, int]) -> int:
+    """Return how many records are not settled; of a slice that still runs, those that are not."""
+    return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
 
 
 def tell_wait(seconds: float, what: str) -> None:
@@ -212,7 +217,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
         try:
             progress = loop.ports.pool.progress()
             records, dead_letters = loop.core.pending(None, progress)
-            running, undone = names_of(records), loop.core.unsettled_count()
+            running, undone = names_of(records), _undone(loop, progress)
         except (RuntimeError, KeyError):
             # It has come back just now and changes what is looked at.
             log.debug("what is left undone cannot be said", exc_info=True)

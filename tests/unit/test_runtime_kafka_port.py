@@ -217,11 +217,15 @@ def test_a_pattern_that_matches_nothing_yet_is_said_and_waited_for(
 # --- what the client says of itself ---
 
 
-def test_a_poll_looks_after_an_outage_and_the_last_reason_is_kept(make: Make) -> None:
+@pytest.mark.parametrize("call", ["poll", "consume"])
+def test_whoever_reads_looks_after_an_outage_and_the_last_reason_is_kept(
+    make: Make, call: str
+) -> None:
+    """An owner whose workers are busy consumes and does not poll, for minutes."""
     client, scripted = make()
     client._outages.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     client._outages._ask_at = 0.0
-    client.poll(0.0)
+    getattr(client, call)(0)
     assert scripted.of("list_topics") == [("orders",)], "it asks whether a broker is back"
     client._outages.heard(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
     assert client.last_error == "fenced"

@@ -884,6 +884,7 @@ def test_a_stop_gives_up_at_its_deadline_or_at_the_second_signal(
     assert (stage.now - before >= 5.0) is not hurried
     assert stage.sent() == [11]
     assert "gave up on 1 running: orders-0@11; committed" in report.line()
+    assert report.undone == 9, "what its slice has done is done, although the slice goes on"
 
 
 def test_a_stop_survives_a_client_that_raises(stage: Stage) -> None:
