@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.tidy.sources import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -75,3 +77,109 @@ def test_it_can_be_read_on_a_telephone() -> None:
     style = PICTURE.findtext(f"{SVG}style") or ""
     sizes = [float(size) for size in re.findall(r"(\d+)px", style)]
     assert min(sizes) * 358 / width > 10
+
+
+# --- its colours ---
+
+
+def luminance(colour: str) -> float:
+    """How bright a colour is, from 0 to 1 (WCAG 2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, bright = sorted((luminance(one), luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+Box = tuple[float, float, float, float]
+
+
+def box_of(rect: ElementTree.Element) -> Box:
+    x, y = float(rect.attrib.get("x", 0)), float(rect.attrib.get("y", 0))
+    return x, y, x + float(rect.attrib["width"]), y + float(rect.attrib["height"])
+
+
+def start_of(element: ElementTree.Element) -> tuple[float, float]:
+    """Where a text or a path begins."""
+    if element.tag == f"{SVG}path":
+        x, y = re.findall(r"[-\d.]+", element.attrib["d"])[:2]
+        return float(x), float(y)
+    return float(element.attrib["x"]), float(element.attrib["y"])
+
+
+def colours(picture: ElementTree.Element) -> Iterator[tuple[str, str, str, bool]]:
+    """What is drawn, its colour and the one behind it, and whether it is text, in order."""
+    styles = dict(
+        re.findall(r"\.(\w+) \{[^}]*fill: (#\w{6})", picture.findtext(f"{SVG}style") or "")
+    )
+    behind: list[tuple[Box, str]] = []
+
+    def under(x: float, y: float) -> str:
+        return [
+            fill
+            for (left, top, right, bottom), fill in behind
+            if left <= x <= right and top <= y <= bottom
+        ][-1]
+
+    for each in picture.iter():
+        kind, own = each.tag.removeprefix(SVG), each.attrib
+        if kind == "rect":
+            if "stroke" in own:
+                x, y, *_ = box_of(each)
+                yield "the edge of a box", own["stroke"], under(x - 1, y - 1), False
+                yield "the edge of a box", own["stroke"], own["fill"], False
+            behind.append((box_of(each), own["fill"]))
+        elif kind == "path":
+            drawn = own.get("stroke") or own["fill"]
+            yield f"a path at {start_of(each)}", drawn, under(*start_of(each)), False
+        elif kind in {"text", "tspan"}:
+            if kind == "text":
+                at = start_of(each)
+            fill = own.get("fill") or styles.get(own.get("class", "")) or picture.attrib["fill"]
+            yield "".join(each.itertext()), fill, under(*at), True
+
+
+def faint(picture: ElementTree.Element) -> list[str]:
+    """What cannot be told from what is behind it: text below 4.5 to 1, all else below 3 to 1."""
+    return [
+        f"{what}: {colour} on {behind} is {contrast(colour, behind):.2f}"
+        for what, colour, behind, is_text in colours(picture)
+        if contrast(colour, behind) < (4.5 if is_text else 3.0)
+    ]
+
+
+def test_everything_in_it_stands_out_from_what_is_behind_it() -> None:
+    assert len(list(colours(PICTURE))) > 150
+    assert faint(PICTURE) == []
+
+
+def test_a_dark_page_changes_nothing_of_it() -> None:
+    """It brings its own background, all over, and no style for one scheme alone.
+
+    Where the code is hosted, and on the site, the page's scheme need not be the browser's, and a
+    picture is told only the latter.
+    """
+    ground = next(PICTURE.iter(f"{SVG}rect"))
+    assert list(box_of(ground)) == [float(each) for each in PICTURE.attrib["viewBox"].split()]
+    assert re.fullmatch(r"#\w{6}", ground.attrib["fill"])
+    assert "opacity" not in ElementTree.tostring(PICTURE, "unicode")
+    assert "prefers-color-scheme" not in (PICTURE.findtext(f"{SVG}style") or "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("#92400e", "#b45309"),  # a key on the box of a dead letter: 4.1
+        ("#15803d", "#16a34a"),  # what is settled beyond the position: 2.7
+        ("#334155", "#94a3b8"),  # the text without a colour of its own
+    ],
+)
+def test_a_colour_that_is_too_faint_is_found(old: str, new: str) -> None:
+    text = ElementTree.tostring(PICTURE, "unicode")
+    assert old in text
+    assert faint(ElementTree.fromstring(text.replace(old, new))) != []
