@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.config import starts_at_beginning
 from kafka_keyshared.model import counted, some
-from kafka_keyshared.runtime.patterns import BadPatternError, is_pattern, matching
+from kafka_keyshared.runtime.patterns import (
+    INTERNAL,
+    BadPatternError,
+    is_pattern,
+    matching,
+    visible,
+)
 
 METADATA_BYTES = 4_096
 """What a settled set in the commit metadata may take: the broker's default limit."""
@@ -82,7 +88,7 @@ def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
         else:
             seen.append(f"{name}: not there")
             why = f"topic {name!r} does not exist, or this user may not see it"
-            cure = f"create it or mend the name; there are: {some(sorted(there))}"
+            cure = f"create it or mend the name; there are: {some(sorted(visible(there)))}"
             findings.append(Finding(Kind.TOPIC_MISSING, Status.FAIL, why, cure))
     return conclude("topics", ", ".join(seen), findings)
 
@@ -95,8 +101,15 @@ def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Findi
         return []
     if not found:
         why = f"pattern {pattern!r} matches no topic: nothing would be read until one is made"
-        cure = f"mend the pattern or create a topic; there are: {some(sorted(there))}"
+        cure = f"mend the pattern or create a topic; there are: {some(sorted(visible(there)))}"
         findings.append(Finding(Kind.PATTERN_MATCHES_NOTHING, Status.WARN, why, cure))
+    if internal := sorted(INTERNAL.intersection(found)):
+        why = (
+            f"pattern {pattern!r} matches what the cluster keeps for itself, "
+            f"{some(internal)}: the client would read it like any other topic"
+        )
+        cure = "mend the pattern: '^[^_]' means what does not begin with an underscore"
+        findings.append(Finding(Kind.PATTERN_MATCHES_INTERNAL, Status.WARN, why, cure))
     return found
 
 

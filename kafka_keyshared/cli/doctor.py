@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
@@ -33,14 +32,17 @@ from kafka_keyshared.cli.findings import (
     skipped,
 )
 from kafka_keyshared.cli.instance import ask_status, status_address
-from kafka_keyshared.cli.output import Output, write_result
+from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.progress import AS_USUAL, Asking, Looking, observe
+from kafka_keyshared.cli.progress_checks import Standing, Told
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.cli.survey import Look, Survey
 from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.patterns import BadPatternError, topics_meant, visible
+from kafka_keyshared.runtime.patterns import BadPatternError, topics_meant
 from kafka_keyshared.runtime.service import KeyShared
 
 if TYPE_CHECKING:
@@ -91,24 +93,13 @@ def doctor_verb(arguments: RunArguments, looking: Looking, output: Output) -> in
     return 0 if healthy else UNHEALTHY
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """How the doctor looks: for how many seconds whether positions move, from which age on a record
-    at a position that does not move holds it, in seconds, and where an instance gives its status.
-    """
-
-    watch: float = 6.0
-    held_after: float = 60.0
-    status_url: str | None = None
-
-
 class Doctor:
     """The checks of one run and what the earlier ones found for the later ones.
 
     Raises :class:`ConfigError` for a command line that names nothing to look at.
     """
 
-    def __init__(self, arguments: RunArguments, looking: Looking = Looking()) -> None:
+    def __init__(self, arguments: RunArguments, looking: Looking = AS_USUAL) -> None:
         self._arguments = arguments
         self._looking = looking
         self._layers = Layers({}, [], {}, {})
@@ -269,7 +260,7 @@ class Doctor:
         if not self._topics or self._metadata is None:
             return skipped("topics", "none was named (-t)")
         options = self._running.options
-        names = visible(self._metadata.topics)
+        names = list(self._metadata.topics)
         meant: set[str] = set()
         for topic in self._topics:
             with contextlib.suppress(BadPatternError):
@@ -277,8 +268,7 @@ class Doctor:
         self._sources = sources = sorted(meant)
         closer = {*sources, *(options.dlq_topic(name) for name in sources)}
         self._there = self._asked.topics(self._metadata, closer)
-        there = {name: self._there[name] for name in visible(self._there)}
-        found = checks.topics(self._topics, there)
+        found = checks.topics(self._topics, self._there)
         self._counts = {
             name: self._there[name].partitions for name in sources if name in self._there
         }
@@ -327,11 +317,21 @@ class Doctor:
             return skipped("progress", "whether anybody is in the group is not known")
         if not members.members:
             return skipped("progress", f"nobody is in the group {self._group}, so nothing moves")
-        seen = self._asked.watch(behind, self._looking.watch)
+        asked = self._asked
+        ask = Asking(asked.watch, asked.read, self._told, asked.now_ms, write_note)
+        seen = observe(behind, self._looking, ask)
         watched = progress_checks.Watched(
-            seen.seconds, seen.standing, seen.records, members.owners, self._asked.now_ms()
+            *(seen.seconds, seen.standing, seen.records, members.owners, asked.now_ms()),
+            *(self._address, seen.told),
         )
         return progress_checks.progress(watched, self._looking.held_after)
+
+    def _told(self, standing: Sequence[Standing]) -> Mapping[TopicPartition, Told]:
+        """Return what the instance that was named says of positions that stand still."""
+        if self._address is None or not standing:
+            return {}
+        seen = ask_status(self._address).status
+        return {} if seen is None else instance_checks.told(seen, self._group, standing)
 
     def _check_dead_letters(self) -> Check:
         options = self._running.options

@@ -49,6 +49,7 @@ class Kind(enum.StrEnum):
     TOPIC_READ_DENIED = "topic-read-denied"
     PATTERN_INVALID = "pattern-invalid"
     PATTERN_MATCHES_NOTHING = "pattern-matches-nothing"
+    PATTERN_MATCHES_INTERNAL = "pattern-matches-internal"
 
     GROUP_UNKNOWN = "group-unknown"
     GROUP_DENIED = "group-denied"
@@ -66,6 +67,8 @@ class Kind(enum.StrEnum):
     LAG_NOT_MOVING = "lag-not-moving"
     OFFSETS_HELD = "offsets-held"
     POSITION_HELD = "position-held"
+    TRANSACTION_OPEN = "transaction-open"
+    RECORD_UNKNOWN = "record-unknown"
 
     DLQ_MISSING = "dlq-missing"
     DLQ_CONSUMED = "dlq-consumed"

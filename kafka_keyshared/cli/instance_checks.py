@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.cli.progress_checks import in_words
+from kafka_keyshared.cli.progress_checks import Standing, Told, in_words
 from kafka_keyshared.core import status
-from kafka_keyshared.model import counted, some
+from kafka_keyshared.model import TopicPartition, counted, some
 
 NAMED = 5
+
+_UNBLOCK = (
+    "mend the handler and restart: they are tried again; or give a dead-letter topic "
+    "(--dlq auto --dlq-create), to which they go after their attempts"
+)
+_UNHANG = (
+    "give the calls in the handler a timeout, and see where it hangs: py-spy dump --pid PID of "
+    "the instance; where records take that long, give --held-after more"
+)
 
 
 def instance(url: str, seen: status.Status, group: str | None, held_after: float) -> Check:
@@ -69,11 +80,7 @@ def _blocked(of: status.SubscriptionStatus) -> list[Finding]:
     more = f" and {count - len(names):,} more" if count > len(names) else ""
     keys = "1 key is" if count == 1 else f"{count:,} keys are"
     why = f"{keys} blocked: {'; '.join(names)}{more}; nothing of them runs, and the position waits"
-    cure = (
-        "mend the handler and restart: they are tried again; or give a dead-letter topic "
-        "(--dlq auto --dlq-create), to which they go after their attempts"
-    )
-    return [Finding(Kind.KEY_BLOCKED, Status.FAIL, why, cure)]
+    return [Finding(Kind.KEY_BLOCKED, Status.FAIL, why, _UNBLOCK)]
 
 
 def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
@@ -89,11 +96,45 @@ def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
         return []
     names = some((_record(worker) for _, worker in long), NAMED)
     why = f"{counted(len(long), 'record')} running for longer than {held_after:g} s: {names}"
-    cure = (
-        "give the calls in the handler a timeout, and see where it hangs: py-spy dump --pid PID of "
-        "the instance; where records take that long, give --held-after more"
-    )
-    return [Finding(Kind.RECORD_RUNNING_LONG, Status.FAIL, why, cure)]
+    return [Finding(Kind.RECORD_RUNNING_LONG, Status.FAIL, why, _UNHANG)]
+
+
+def told(
+    seen: status.Status, group: str | None, standing: Iterable[Standing]
+) -> dict[TopicPartition, Told]:
+    """Return what an instance says of positions that stand still, as far as it has the partition.
+
+    An instance of another group says nothing of them.
+    """
+    own = {TopicPartition(each.topic, each.partition): each for each in seen.partitions}
+    return {
+        each.place: _told(seen, own[each.place], each.position)
+        for each in standing
+        if each.place in own and seen.group == group
+    }
+
+
+def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Told:
+    """Return for how long a record has been the oldest that is not settled, and what it does."""
+    place = (of.topic, of.partition, position)
+    # What has become of it matters more than what else goes on.
+    for blocked in (each for own in seen.subscriptions for each in own.blocked):
+        if (blocked.topic, blocked.partition, blocked.offset) == place:
+            what = f"its key is blocked, for {in_words(blocked.seconds)} (last: {blocked.error})"
+            return Told(blocked.seconds, what, _UNBLOCK, blocked=True)
+    for worker in (each for own in seen.subscriptions for each in own.workers):
+        run = worker.running
+        if run is not None and (run.topic, run.partition, run.offset) == place:
+            what = f"{worker.name} has been running it for {in_words(run.seconds)}"
+            return Told(max(run.seconds, of.oldest_seconds), what, _UNHANG)
+    log = "see its log, and what else it says below"
+    if of.safe is not None and of.safe > position:
+        what = f"all before {of.safe} is settled, and its commit has not come through"
+        return Told(0.0, what, "see its log: it names a commit that fails")
+    if of.fetched is not None and of.fetched > position:
+        what = f"it waits, for a worker or its next attempt, for {in_words(of.oldest_seconds)}"
+        return Told(of.oldest_seconds, what, log)
+    return Told(0.0, "; ".join(("it has not fetched it", *of.held_back)), log)
 
 
 def _held_back(seen: status.Status) -> list[str]:

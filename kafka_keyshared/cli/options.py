@@ -78,14 +78,18 @@ HttpPort = Annotated[
     ),
 ]
 Watch = Annotated[
-    float,
+    float | None,
     typer.Option(
-        metavar="SECONDS", min=0.0, help="How long to look at most whether positions move."
+        metavar="SECONDS",
+        min=0.0,
+        help="How long to look whether positions move; else 6 s, and a minute at one in doubt.",
     ),
 ]
 HeldAfter = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=0.0, help="A record older than that may hold no position."),
+    typer.Option(
+        metavar="SECONDS", min=0.0, help="A position that stands for so long counts as stuck."
+    ),
 ]
 StatusUrl = Annotated[
     str | None,

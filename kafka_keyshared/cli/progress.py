@@ -7,15 +7,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.cli.checks import PartitionFacts
-from kafka_keyshared.cli.progress_checks import NAMED, RecordFacts, Standing
+from kafka_keyshared.cli.progress_checks import (
+    NAMED,
+    Nothing,
+    Read,
+    RecordFacts,
+    Records,
+    Standing,
+    Told,
+    Unread,
+    age_of,
+    in_words,
+)
 from kafka_keyshared.core.metadata import Runs, clip, decode
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, some
+
+WATCH_SECONDS = 6.0
+"""How long positions are watched: longer than the 5 s at which a plain consumer commits."""
+
+LONGEST = 60.0
+"""For so long one that may be stuck is watched on."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks while something has yet to move."""
@@ -46,13 +64,34 @@ class Committed(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What became of positions, in how many seconds, and the records where they stood still."""
+    """What became of positions, what stands where they stood still, and what an instance says."""
 
-    standing: list[Standing]
-    seconds: float
-    records: dict[tuple[TopicPartition, int], RecordFacts]
+    standing: Sequence[Standing]
+    records: Records
+    told: Mapping[TopicPartition, Told]
+
+    @property
+    def seconds(self) -> float:
+        """For how long they were watched."""
+        return max((each.seconds for each in self.standing), default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How the doctor looks whether a group gets on; times are in seconds.
+
+    ``watch`` is for how long positions are watched; None: until it is known. One that has stood
+    for ``held_after`` is stuck. ``status_url`` is where an instance gives its status.
+    """
+
+    watch: float | None = None
+    held_after: float = 60.0
+    status_url: str | None = None
+
+
+AS_USUAL = Looking()
+
+Place: TypeAlias = tuple[TopicPartition, int]
 Ask = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, Committed]]
 
 
@@ -71,8 +110,8 @@ def watch(
     *,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
-) -> tuple[list[Standing], float]:
-    """Return what became of the positions within that time, and how long that was.
+) -> list[Standing]:
+    """Return what became of the positions within that time.
 
     It ends as soon as all have moved. ``ask`` tells what is committed now; a partition of which it
     does not tell counts as not moved.
@@ -89,9 +128,70 @@ def watch(
             for place in waiting
             if place not in latest or latest[place].position == first[place].committed
         ]
-    return [_standing(place, facts, latest.get(place)) for place, facts in first.items()], (
-        clock() - began
+    took = clock() - began
+    return [
+        _standing(place, facts, latest.get(place))._replace(seconds=took)
+        for place, facts in first.items()
+    ]
+
+
+class Asking(NamedTuple):
+    """Whom :func:`observe` asks: what became of positions within some seconds, what stands at
+    places, what an instance says of positions that stood still, and the time in ms since 1970.
+
+    ``note`` is told what takes long, before it begins.
+    """
+
+    watch: Callable[[Sequence[PartitionFacts], float], list[Standing]]
+    read: Callable[[Sequence[Place]], Records]
+    told: Callable[[Sequence[Standing]], Mapping[TopicPartition, Told]]
+    now_ms: Callable[[], int]
+    note: Callable[[str], None]
+
+
+def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> Seen:
+    """Watch positions, and those that may be stuck for longer, unless it is said for how long.
+
+    A handler that is slow with records of an old backlog looks like one that hangs, until its
+    position moves.
+    """
+    standing = ask.watch(behind, WATCH_SECONDS if looking.watch is None else looking.watch)
+    records = dict(ask.read(wanted(standing)))
+    seen = Seen(standing, records, ask.told([each for each in standing if not each.moved]))
+    doubtful = [each for each in standing if _is_doubtful(each, seen, looking, ask.now_ms())]
+    left = min(looking.held_after, LONGEST) - seen.seconds
+    if looking.watch is not None or not doubtful or left <= 0:
+        return seen
+    ask.note(
+        f"{some(f'{each.place}@{each.position}' for each in doubtful)} did not move in "
+        f"{seen.seconds:.0f} s: watching on for {in_words(left)} at most, to tell slow from stuck "
+        "(--watch says for how long)"
     )
+    again = {each.place for each in doubtful}
+    facts = [each for each in behind if (each.topic, each.partition) in again]
+    later = {
+        each.place: each._replace(seconds=each.seconds + seen.seconds)
+        for each in ask.watch(facts, left)
+    }
+    standing = [later.get(each.place, each) for each in standing]
+    unread = [each for each in wanted(later.values()) if not _is_known(records.get(each))]
+    return Seen(standing, records | dict(ask.read(unread)), seen.told)
+
+
+def _is_doubtful(each: Standing, seen: Seen, looking: Looking, now_ms: int) -> bool:
+    """Say whether a longer look would tell more of a position that stood still."""
+    if each.moved or each.place in seen.told:
+        return False
+    record = seen.records.get((each.place, each.position))
+    if isinstance(record, RecordFacts):
+        age = age_of(record, now_ms)
+        # A record cannot have been held for longer than it is there.
+        return age is None or age >= looking.held_after
+    return not isinstance(record, Nothing)
+
+
+def _is_known(found: Read | None) -> bool:
+    return found is not None and not isinstance(found, Unread)
 
 
 def _standing(place: TopicPartition, facts: PartitionFacts, now: Committed | None) -> Standing:
@@ -129,7 +229,7 @@ def _gaps(position: int, runs: Runs) -> Iterable[tuple[int, int]]:
         position = end
 
 
-def wanted(standing: Iterable[Standing]) -> list[tuple[TopicPartition, int]]:
+def wanted(standing: Iterable[Standing]) -> list[Place]:
     """Return the places of the records that are worth a look: few, those at positions first."""
     still = [each for each in standing if not each.moved]
     return [(each.place, each.position) for each in still] + [
@@ -142,12 +242,15 @@ def wanted(standing: Iterable[Standing]) -> list[tuple[TopicPartition, int]]:
 
 def read_records(
     consumer: Consumer,
-    places: Sequence[tuple[TopicPartition, int]],
+    places: Sequence[Place],
     seconds: float = READ_SECONDS,
     clock: Callable[[], float] = time.monotonic,
-) -> dict[tuple[TopicPartition, int], RecordFacts]:
-    """Return the first record at or after each place, where one comes in time."""
-    found: dict[tuple[TopicPartition, int], RecordFacts] = {}
+) -> dict[Place, Read]:
+    """Return the first record at or after each place, that there is none, or why it is not known.
+
+    One that does not come in time may be there all the same.
+    """
+    found: dict[Place, Read] = {}
     give_up = clock() + seconds
     left = list(places)
     while left and clock() < give_up:
@@ -156,13 +259,14 @@ def read_records(
         left = [each for each in left if turn[each[0]] != each[1]]
         _read_turn(consumer, turn, found, give_up, clock)
     consumer.unassign()
-    return found
+    late = Unread(f"it did not come within {seconds:g} s")
+    return {each: found.get(each, late) for each in places}
 
 
 def _read_turn(
     consumer: Consumer,
     turn: Mapping[TopicPartition, int],
-    found: dict[tuple[TopicPartition, int], RecordFacts],
+    found: dict[Place, Read],
     give_up: float,
     clock: Callable[[], float],
 ) -> None:
@@ -176,12 +280,15 @@ def _read_turn(
         place = TopicPartition(str(message.topic()), int(message.partition() or 0))
         if place not in open_ or (error is not None and _is_passing(error)):
             continue
-        # One that may not be read, or behind which there is no record, is done too.
         at = open_.pop(place)
+        offset = int(message.offset() or 0)
         if error is None:
             kind, stamp = message.timestamp()
-            offset = int(message.offset() or 0)
             found[place, at] = RecordFacts(offset, message.key(), stamp if kind else None)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            found[place, at] = Nothing(offset)
+        else:
+            found[place, at] = Unread(error.str())
 
 
 def _is_passing(error: KafkaError) -> bool:

@@ -1,9 +1,15 @@
-"""What ``keyshared doctor`` makes of positions that it saw twice: whether the group gets on."""
+"""What ``keyshared doctor`` makes of positions that it saw twice: whether the group gets on.
+
+Nobody tells for how long a position has stood: a cluster keeps no time that a client may read, and
+the age of the record there is that of the backlog. So a position is called stuck only when it was
+seen to stand for long enough, or when an instance says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.core.metadata import Runs
@@ -19,6 +25,7 @@ class Standing(NamedTuple):
     ``held`` are the runs of offsets, from the position on, that were unsettled all the while
     although something beyond them is settled; ``settled_end`` is the end of what is settled beyond
     the position, None when nothing is. ``goes_on``: something has settled beyond the position.
+    ``seconds`` is for how long it was watched.
     """
 
     place: TopicPartition
@@ -28,6 +35,7 @@ class Standing(NamedTuple):
     goes_on: bool = False
     held: Runs = ()
     settled_end: int | None = None
+    seconds: float = 0.0
 
     @property
     def held_count(self) -> int:
@@ -47,28 +55,59 @@ class RecordFacts(NamedTuple):
     at_ms: int | None
 
 
+class Nothing(NamedTuple):
+    """There is no record from a place on: a reader is given the end of the log, at ``end``."""
+
+    end: int
+
+
+class Unread(NamedTuple):
+    """What stands at a place is not known, and why."""
+
+    reason: str
+
+
+Read: TypeAlias = RecordFacts | Nothing | Unread
+Records: TypeAlias = Mapping[tuple[TopicPartition, int], Read]
+
+
+class Told(NamedTuple):
+    """What an instance says of the record at a position that stands still.
+
+    ``seconds`` is for how long at least it has been the oldest one that is not settled; ``what``
+    becomes of it, in words; ``cure`` what to do about that. A ``blocked`` one stays.
+    """
+
+    seconds: float
+    what: str
+    cure: str
+    blocked: bool = False
+
+
 class Watched(NamedTuple):
     """All that was seen: for how long, and the records at the positions that stood still.
 
-    ``records`` has the first one at or after each offset that was asked for, and lacks those where
-    nothing can be read. ``owners`` has the member of each partition.
+    ``records`` has what was found at each place that was asked for, ``owners`` the member of each
+    partition. ``told`` is what the instance at ``url`` says; that is None where none was named.
     """
 
     seconds: float
     standing: Sequence[Standing]
-    records: Mapping[tuple[TopicPartition, int], RecordFacts]
+    records: Records
     owners: Mapping[TopicPartition, str]
     now_ms: int
+    url: str | None = None
+    told: Mapping[TopicPartition, Told] = MappingProxyType({})
 
 
 def progress(watched: Watched, held_after: float) -> Check:
     """Judge whether every partition with lag gets on.
 
-    A position counts as held once the record at it is older than ``held_after`` seconds.
+    A position counts as stuck once it is known to have stood for ``held_after`` seconds.
     """
     still = [each for each in watched.standing if not each.moved]
-    empty = [each for each in still if (each.place, each.position) not in watched.records]
-    stuck = [each for each in still if each not in empty]
+    done = [each for each in still if _is_done(each, watched)]
+    stuck = [each for each in still if each not in done]
     seen = f"{counted(len(watched.standing), 'partition')} with lag"
     if watched.standing:
         seen += (
@@ -76,43 +115,69 @@ def progress(watched: Watched, held_after: float) -> Check:
             if not still
             else f", {len(stuck)} of them stood still for {watched.seconds:.1f} s"
         )
-    if empty:
-        names = some(f"{each.place}@{each.position}" for each in empty)
-        seen += f"; from {names} on no record came: markers of transactions, an open one, or "
-        seen += "a slow broker"
+    if done:
+        names = some(f"{each.place}@{each.position}" for each in done)
+        seen += f"; from {names} on there is no record, only what transactions or compaction left"
     by_kind: dict[tuple[Kind, Status], list[Standing]] = {}
     for each in stuck:
         by_kind.setdefault(_kind(each, watched, held_after), []).append(each)
-    findings = [
-        _finding(kind, status, each, watched)
-        for (kind, status), every in by_kind.items()
-        for each in every[:NAMED]
-    ]
+    findings = []
+    for (kind, status), every in by_kind.items():
+        for each in every[:NAMED]:
+            why, cure = _why(kind, status, each, watched), _cure(kind, each, watched, held_after)
+            findings.append(Finding(kind, status, why, cure))
     for (kind, status), every in by_kind.items():
         if more := every[NAMED:]:
             why = f"so do {len(more)} more: {some(each.place for each in more)}"
-            findings.append(Finding(kind, status, why, _CURES[kind]))
+            findings.append(Finding(kind, status, why, _cure(kind, more[0], watched, held_after)))
     return conclude("progress", seen, findings)
 
 
+def _is_done(each: Standing, watched: Watched) -> bool:
+    """Say whether there is nothing left to do, although offsets are left."""
+    found = _first(each, watched)
+    return isinstance(found, Nothing) and found.end >= each.end and each.settled_end is None
+
+
+def _first(each: Standing, watched: Watched) -> Read:
+    return watched.records.get((each.place, each.position), Unread("it was not looked at"))
+
+
 def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[Kind, Status]:
-    age = _age(watched.records[each.place, each.position], watched.now_ms)
-    old = age is not None and age >= held_after
-    if each.settled_end is None:
-        return Kind.LAG_NOT_MOVING, Status.FAIL if old else Status.WARN
-    return (Kind.POSITION_HELD, Status.FAIL) if old else (Kind.OFFSETS_HELD, Status.WARN)
+    told, first = watched.told.get(each.place), _first(each, watched)
+    stuck = is_stuck(each, told, held_after)
+    if each.settled_end is not None:
+        return (Kind.POSITION_HELD, Status.FAIL) if stuck else (Kind.OFFSETS_HELD, Status.WARN)
+    if isinstance(first, Nothing):
+        return Kind.TRANSACTION_OPEN, Status.WARN
+    if told is None and isinstance(first, Unread):
+        return Kind.RECORD_UNKNOWN, Status.WARN
+    return Kind.LAG_NOT_MOVING, Status.FAIL if stuck else Status.WARN
 
 
-def _finding(kind: Kind, status: Status, each: Standing, watched: Watched) -> Finding:
-    first = watched.records[each.place, each.position]
-    age = _age(first, watched.now_ms)
-    written = "" if age is None else f", written {in_words(age)} ago"
-    owner = watched.owners.get(each.place)
+def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
+    """Say whether a position is known to have stood for so many seconds, or to stay."""
+    if told is not None and (told.blocked or told.seconds >= held_after):
+        return True
+    return not each.moved and each.seconds >= held_after
+
+
+def _why(kind: Kind, status: Status, each: Standing, watched: Watched) -> str:
+    owner, told = watched.owners.get(each.place), watched.told.get(each.place)
     why = f"{each.place}" + (f", which {owner} has," if owner else "")
-    why += (
-        f" has stood at {each.position} for {watched.seconds:.0f} s: the record there "
-        f"({named_key(first.key)}{written}) is not settled, "
-    )
+    why += f" has stood at {each.position} for {each.seconds:.0f} s: "
+    first = _first(each, watched)
+    if kind is Kind.TRANSACTION_OPEN and isinstance(first, Nothing):
+        return (
+            why + f"what begins at {first.end} is of a transaction that is open, and nobody is "
+            "given anything from there on"
+        )
+    if kind is Kind.RECORD_UNKNOWN and isinstance(first, Unread):
+        return (
+            why + f"what is there could not be read ({first.reason}), so whether the group has "
+            "anything left to do is not known"
+        )
+    why += f"{_record(first, each.position, watched.now_ms)} is not settled, "
     if each.settled_end is None:
         why += f"and nothing behind it up to {each.end}"
     else:
@@ -121,7 +186,26 @@ def _finding(kind: Kind, status: Status, each: Standing, watched: Watched) -> Fi
         why += (
             f", but for {counted(others, 'more record')}{_named(each, watched)}" if others else ""
         )
-    return Finding(kind, status, why, _CURES[kind])
+    if told is not None:
+        return f"{why}; its instance says: {told.what}"
+    if status is Status.WARN:
+        why += f"; whether it is stuck or only slow, {each.seconds:.0f} s do not tell"
+    return why
+
+
+def _record(found: Read, position: int, now_ms: int) -> str:
+    match found:
+        case RecordFacts():
+            age = age_of(found, now_ms)
+            written = "" if age is None else f", written {in_words(age)} ago"
+            facts = f"({named_key(found.key)}{written})"
+            if found.offset == position:
+                return f"the record there {facts}"
+            return f"the next record, {found.offset} {facts},"
+        case Nothing():
+            return "the record that was there, and is in the log no more,"
+        case Unread():
+            return f"the record there (it could not be read: {found.reason})"
 
 
 def _named(each: Standing, watched: Watched) -> str:
@@ -129,7 +213,9 @@ def _named(each: Standing, watched: Watched) -> str:
     names = []
     for offset in each.held_offsets(NAMED + 1)[1:]:
         record = watched.records.get((each.place, offset))
-        key = f" {named_key(record.key)}" if record is not None and record.offset == offset else ""
+        key = ""
+        if isinstance(record, RecordFacts) and record.offset == offset:
+            key = f" {named_key(record.key)}"
         names.append(f"{offset}{key}")
     return f" ({', '.join(names)}{', …' if each.held_count - 1 > len(names) else ''})"
 
@@ -138,22 +224,46 @@ _ASK = (
     "ask the member itself: give its address to the doctor, --status-url http://HOST:PORT (its "
     "--http-port), and see its log"
 )
-_CURES = {
-    Kind.LAG_NOT_MOVING: (
-        f"its handler hangs or is slow, or the member does not get on at all; {_ASK}. Where a "
-        "handler takes that long, look for longer with --watch 30"
-    ),
-    Kind.OFFSETS_HELD: (
-        f"they run, wait for a retry or are blocked; look again in a minute, or {_ASK}"
-    ),
+_CAUSES = {
+    Kind.LAG_NOT_MOVING: "its handler hangs, or the member does not get on at all",
     Kind.POSITION_HELD: (
         "its key is blocked, or its handler hangs: mend the handler and restart, or give a "
-        f"dead-letter topic (--dlq auto --dlq-create); which of the two it is: {_ASK}"
+        "dead-letter topic (--dlq auto --dlq-create)"
+    ),
+    Kind.OFFSETS_HELD: "it runs, waits for a retry or is blocked",
+}
+_CURES = {
+    Kind.TRANSACTION_OPEN: (
+        "see that its producer gets on; one that is gone leaves it open until its time-out "
+        "(transaction.timeout.ms): kafka-transactions.sh find-hanging"
+    ),
+    Kind.RECORD_UNKNOWN: (
+        "ask again; if it stays so, see whether the partition's leader is overwhelmed or away"
     ),
 }
 
 
-def _age(record: RecordFacts, now_ms: int) -> float | None:
+def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> str:
+    if kind in _CURES:
+        return _CURES[kind]
+    told = watched.told.get(each.place)
+    if told is not None:
+        return told.cure
+    ask = _ASK
+    if watched.url is not None:
+        owner = watched.owners.get(each.place, "the member that has it")
+        ask = f"{watched.url} tells nothing of this partition: ask {owner} there, and see its log"
+    if kind is Kind.POSITION_HELD:
+        return f"{_CAUSES[kind]}; which of the two it is: {ask}"
+    if is_stuck(each, None, held_after):
+        return f"{_CAUSES[kind]}; {ask}"
+    cause = "its handler takes longer than that or hangs"
+    cause = _CAUSES[kind] if kind is Kind.OFFSETS_HELD else cause
+    return f"{cause}: look for longer, --watch {held_after:g}, or {ask}"
+
+
+def age_of(record: RecordFacts, now_ms: int) -> float | None:
+    """Return how old a record is, in seconds, by its own time; None where it has none."""
     return None if record.at_ms is None else max(0.0, (now_ms - record.at_ms) / 1000)
 
 

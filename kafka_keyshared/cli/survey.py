@@ -25,12 +25,12 @@ from kafka_keyshared.cli.progress import (
     ONE_RECORD,
     READ_SECONDS,
     Committed,
-    Seen,
     metadata_of,
     read_records,
-    wanted,
     watch,
 )
+from kafka_keyshared.cli.progress import Place as RecordPlace
+from kafka_keyshared.cli.progress_checks import Records, Standing
 from kafka_keyshared.cli.reach import ANSWER_TIMEOUT, speaks_tls
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.model import TopicPartition as Place
@@ -256,9 +256,9 @@ class Survey:
             return reason
         return {_place(each): each for each in answers}
 
-    def watch(self, behind: Sequence[PartitionFacts], seconds: float) -> Seen:
-        """Look again and again at positions for so long, and read the records where they stand."""
-        self._deadline += seconds + READ_SECONDS
+    def watch(self, behind: Sequence[PartitionFacts], seconds: float) -> list[Standing]:
+        """Look again and again at positions for so long, or until all have moved."""
+        self._deadline += seconds
 
         def ask(places: Sequence[Place]) -> dict[Place, Committed]:
             answers = self._committed([TopicPartition(*place) for place in places])
@@ -270,8 +270,12 @@ class Survey:
                 if each.error is None and each.offset >= 0
             }
 
-        standing, took = watch(behind, ask, seconds, clock=self._clock)
-        return Seen(standing, took, read_records(self._consumer, wanted(standing)))
+        return watch(behind, ask, seconds, clock=self._clock)
+
+    def read(self, places: Sequence[RecordPlace]) -> Records:
+        """Return what stands at these places, or why that is not known."""
+        self._deadline += READ_SECONDS
+        return read_records(self._consumer, places)
 
     def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the latest timestamp in each topic (KIP-734), where one is told."""

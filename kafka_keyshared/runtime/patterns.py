@@ -16,6 +16,10 @@ _CLASSES = {
 }
 
 
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The topics that a cluster keeps for itself. To the client a pattern means them like any other."""
+
+
 class BadPatternError(ConfigError):
     """A topic pattern that is no regular expression."""
 

@@ -258,6 +258,33 @@ def test_a_pattern_that_matches_nothing(real_cluster: Cluster, topic: str, docto
     expect(found, "topics", "warn", "pattern-matches-nothing", *said)
 
 
+def test_a_pattern_means_to_the_doctor_what_it_means_to_the_client(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    """Also the cluster's own topics, and one of the user's that only looks like them."""
+    mine = f"__{topic}"
+    for name in (topic, mine):
+        make_topic(real_cluster, name)
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 0, b"")
+    pattern = f"^__consumer_offsets$|^(__)?{topic}$"
+    given: set[str] = set()
+    consumer = Consumer(client_conf(real_cluster, group_name()))
+    consumer.subscribe([pattern], on_assign=lambda _, own: given.update(p.topic for p in own))
+    deadline = time.monotonic() + 90
+    while not given:
+        assert time.monotonic() < deadline, "the group does not form"
+        consumer.poll(0.1)
+    consumer.close()
+    assert given == {"__consumer_offsets", mine, topic}
+    found = doctor("-b", real_cluster.bootstrap, "-t", pattern)
+    assert f"3 topics (__consumer_offsets, {mine}, {topic})" in found["topics"]["seen"]
+    said = ("matches what the cluster keeps for itself, __consumer_offsets:", "mend the pattern")
+    expect(found, "topics", "warn", "pattern-matches-internal", *said)
+    mended = doctor("-b", real_cluster.bootstrap, "-t", f"^(__)?{topic}$")
+    assert mended["topics"]["status"] == "ok"
+    assert f"2 topics ({mine}, {topic})" in mended["topics"]["seen"]
+
+
 def test_rights_that_are_denied(secured: Secured, topic: str, doctor: Doctor) -> None:
     """One after the other is given, until nothing is wrong."""
     dlq, group = f"{topic}.dlq", group_name()
@@ -495,22 +522,24 @@ def stuck(cluster: Cluster, topic: str, age: float, *, hangs: bool) -> Iterator[
         instance.stop()
 
 
-@pytest.mark.parametrize(
-    ("age", "status", "page"), [(0, "warn", "offsets-held"), (900, "fail", "position-held")]
-)
-def test_a_key_that_is_blocked(
-    real_cluster: Cluster, topic: str, doctor: Doctor, *, age: int, status: str, page: str
-) -> None:
+def test_a_key_that_is_blocked(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:
     make_topic(real_cluster, topic)
     named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic, "--watch", 1)
-    with stuck(real_cluster, topic, age, hangs=False) as url:
+    with stuck(real_cluster, topic, 900, hangs=False) as url:
         found = doctor(*named, "--held-after", 600, "--status-url", url)
+        unasked = doctor(*named, "--held-after", 600)
+        longer = doctor(*named, "--held-after", 1)
     said = (
         f"{topic}-0, which rdkafka at /127.0.0.1 has, has stood at 1 for 1 s",
-        "(key b'key-1', written",
+        "(key b'key-1', written 15 min ago)",
         "but for 4 more records (5 key b'key-1', 9 key b'key-1', 13 key b'key-1', …)",
     )
-    expect(found, "progress", status, page, *said)
+    known = "its instance says: its key is blocked, for"
+    expect(found, "progress", "fail", "position-held", *said, known, "mend the handler and restart")
+    assert "--status-url" not in found["progress"]["cure"], "it was given"
+    in_doubt = ("whether it is stuck or only slow, 1 s do not tell", "--watch 600", "--status-url")
+    expect(unasked, "progress", "warn", "offsets-held", *said, *in_doubt)
+    expect(longer, "progress", "fail", "position-held", *said)
     blocks = f"1 key is blocked: key 'key-1' at {topic}-0@1 for"
     expect(found, "instance", "fail", "key-blocked", blocks, "KeyError", "mend the handler")
 
@@ -524,7 +553,8 @@ def test_a_handler_that_hangs(real_cluster: Cluster, topic: str, doctor: Doctor)
     expect(found, "progress", "fail", "position-held", "has stood at 1")
     running = ("1 record running for longer than 0.5 s", f"{topic}-0@1 for", "on worker-")
     expect(found, "instance", "fail", "record-running-long", *running)
-    expect(patient, "progress", "warn", "offsets-held", "has stood at 1")
+    runs = "its instance says: worker-"
+    expect(patient, "progress", "warn", "offsets-held", "has stood at 1", runs, "py-spy")
     assert patient["instance"]["status"] == "ok"
 
 
@@ -543,6 +573,65 @@ def test_a_member_that_does_not_get_on(real_cluster: Cluster, topic: str, doctor
     expect(later, "progress", "fail", "lag-not-moving", *said)
     # It has looked, and read a record, and that is all.
     assert committed(real_cluster, topic, topic)[0] == 2
+
+
+def test_a_group_that_is_slow_with_an_old_backlog_is_not_stuck(
+    real_cluster: Cluster, topic: str, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position moves only when the doctor has already looked for as long as it usually does."""
+    make_topic(real_cluster, topic)
+    producer = Producer({"bootstrap.servers": real_cluster.bootstrap})
+    for _ in range(5):
+        producer.produce(topic, b"v", b"k", 0, timestamp=int((time.time() - 7_200) * 1000))
+    assert producer.flush(30) == 0
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 2, b"")
+    looks: list[float] = []
+    asked = survey.Survey.watch
+
+    def noted(own: survey.Survey, behind: Any, seconds: float) -> Any:
+        looks.append(seconds)
+        return asked(own, behind, seconds)
+
+    monkeypatch.setattr(survey.Survey, "watch", noted)
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic)
+    with member(real_cluster, topic) as consumer:
+
+        def commit() -> None:
+            if len(looks) == 2:
+                consumer.commit(offsets=[ClientPartition(topic, 0, 3)], asynchronous=False)
+
+        with polled(consumer, then=commit):
+            found = doctor(*named)
+            looks.clear()
+            hurried = doctor(*named, "--watch", 1)
+    assert found["progress"]["status"] == "ok", found["progress"]
+    assert "all moved within" in found["progress"]["seen"]
+    in_doubt = "whether it is stuck or only slow, 1 s do not tell"
+    expect(hurried, "progress", "warn", "lag-not-moving", "written 2 h ago", in_doubt)
+
+
+def test_what_is_no_record_holds_nobody_up_and_an_open_transaction_does(
+    real_cluster: Cluster, topic: str, doctor: Doctor
+) -> None:
+    make_topic(real_cluster, topic)
+    producer = Producer({"bootstrap.servers": real_cluster.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", b"k", 0)
+    producer.commit_transaction(60)
+    commit_as_written(real_cluster.bootstrap, topic, TopicPartition(topic, 0), 1, b"")
+    named = ("-b", real_cluster.bootstrap, "-t", topic, "-g", topic, "--watch", 1)
+    with member(real_cluster, topic) as consumer, polled(consumer):
+        found = doctor(*named)
+        producer.begin_transaction()
+        producer.produce(topic, b"v", b"k", 0)
+        producer.flush(60)
+        blocked = doctor(*named)
+        producer.abort_transaction(60)
+    assert found["progress"]["status"] == "ok"
+    assert f"from {topic}-0@1 on there is no record" in found["progress"]["seen"]
+    said = ("has stood at 1", "what begins at 2 is of a transaction that is open")
+    expect(blocked, "progress", "warn", "transaction-open", *said)
 
 
 def test_a_group_that_gets_on(real_cluster: Cluster, topic: str, doctor: Doctor) -> None:

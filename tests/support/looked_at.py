@@ -8,7 +8,7 @@ import msgspec
 
 from kafka_keyshared.cli import progress_checks
 from kafka_keyshared.cli.findings import Check
-from kafka_keyshared.cli.progress_checks import RecordFacts, Standing, Watched
+from kafka_keyshared.cli.progress_checks import Read, RecordFacts, Standing, Watched
 from kafka_keyshared.core import status
 from kafka_keyshared.core.status import Status as InstanceStatus
 from kafka_keyshared.model import TopicPartition
@@ -16,8 +16,8 @@ from kafka_keyshared.model import TopicPartition
 ORDERS = TopicPartition("orders", 1)
 NOW = 1_800_000_000_000
 
-HELD = Standing(ORDERS, 17, 40, False, True, ((17, 18), (20, 21), (23, 26)), 33)
-SILENT = Standing(ORDERS, 17, 40, moved=False)
+HELD = Standing(ORDERS, 17, 40, False, True, ((17, 18), (20, 21), (23, 26)), 33, seconds=6.0)
+SILENT = Standing(ORDERS, 17, 40, moved=False, seconds=6.0)
 
 URL = "http://127.0.0.1:8787/status"
 
@@ -102,12 +102,16 @@ def instance(**told: Any) -> InstanceStatus:
     return msgspec.convert(value, InstanceStatus)
 
 
-def progress(*standing: Standing, age: float | None = 5.0, held_after: float = 60.0) -> Check:
+def progress(
+    *standing: Standing, age: float | None = 5.0, found: Read | None = None, **seen: Any
+) -> Check:
+    """Judge positions, with records of that age at them, or with ``found`` there."""
     at = None if age is None else NOW - int(age * 1000)
     records = {
-        (each.place, offset): RecordFacts(offset, b"customer-%d" % offset, at)
+        (each.place, offset): found or RecordFacts(offset, b"customer-%d" % offset, at)
         for each in standing
         for offset in (each.position, *each.held_offsets(4))
     }
     owners = {ORDERS: "app-1 at /10.0.0.7"}
-    return progress_checks.progress(Watched(6.0, standing, records, owners, NOW), held_after)
+    watched = Watched(6.0, standing, records, owners, NOW, **seen)
+    return progress_checks.progress(watched, held_after=60.0)

@@ -24,6 +24,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.cli.findings import PAGE, Check, Finding, Kind, Status, conclude, page_of
 from kafka_keyshared.cli.group_checks import GroupFacts
+from kafka_keyshared.cli.progress_checks import Nothing, Unread
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of
 from tests.tidy.links import anchors
@@ -157,6 +158,9 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.TOPIC_READ_DENIED: lambda: topics("orders", orders=ORDERS._replace(may=frozenset())),
     Kind.PATTERN_INVALID: lambda: topics("^no[t"),
     Kind.PATTERN_MATCHES_NOTHING: lambda: topics("^nix", orders=ORDERS),
+    Kind.PATTERN_MATCHES_INTERNAL: lambda: topics(
+        "^.*", orders=ORDERS, __consumer_offsets=ORDERS._replace(name="__consumer_offsets")
+    ),
     Kind.GROUP_UNKNOWN: lambda: unasked(Kind.GROUP_UNKNOWN),
     Kind.GROUP_DENIED: lambda: group("CLASSIC", "range", set()),
     Kind.OTHER_GROUP_PROTOCOL: lambda: group("CONSUMER", "uniform", {"READ"}),
@@ -180,7 +184,9 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.METADATA_TOO_SMALL: lambda: checks.commit_metadata({"there:9092": 100}),
     Kind.LAG_NOT_MOVING: lambda: progress(SILENT, age=5.0),
     Kind.OFFSETS_HELD: lambda: progress(HELD, age=5.0),
-    Kind.POSITION_HELD: lambda: progress(HELD, age=720.0),
+    Kind.POSITION_HELD: lambda: progress(HELD._replace(seconds=60.0), age=720.0),
+    Kind.TRANSACTION_OPEN: lambda: progress(SILENT, found=Nothing(20)),
+    Kind.RECORD_UNKNOWN: lambda: progress(SILENT, found=Unread("it did not come within 4 s")),
     Kind.INSTANCE_SILENT: lambda: wrong(instance._silent(URL, OSError("refused"))),
     Kind.NOT_AN_INSTANCE: lambda: wrong(instance._read(URL, b"hello").wrong),
     Kind.OTHER_STATUS: lambda: wrong(

@@ -30,7 +30,7 @@ def run_command(
 @takes_settings(OptionalHandler)
 def doctor(  # noqa: PLR0917 - each is an option of the command line
     arguments: RunArguments,
-    watch: Watch = 6.0,
+    watch: Watch = None,
     held_after: HeldAfter = 60.0,
     status_url: StatusUrl = None,
     json: JsonFlag = False,
@@ -40,7 +40,8 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
 
     It joins and writes nothing. Exit status 0: healthy, there may be warnings. 3: a check failed.
     """
-    from kafka_keyshared.cli.doctor import Looking, doctor_verb
+    from kafka_keyshared.cli.doctor import doctor_verb
+    from kafka_keyshared.cli.progress import Looking
 
     looking = Looking(watch, held_after, status_url)
     return doctor_verb(arguments, looking, Output.JSON if json else output)
