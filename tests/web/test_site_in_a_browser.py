@@ -28,7 +28,7 @@ _CUT_OFF = """() => {
   const width = document.documentElement.clientWidth;
   const beyond = (element) => element.getBoundingClientRect().right > width + 1;
   const scrolls = (element) =>
-    getComputedStyle(element).overflowX !== "visible" && !beyond(element);
+    ["auto", "scroll"].includes(getComputedStyle(element).overflowX) && !beyond(element);
   const found = [];
   if (document.documentElement.scrollWidth > width) found.push("the page itself");
   for (const element of document.querySelectorAll("main *")) {
@@ -103,6 +103,7 @@ def test_nothing_is_wider_than_the_window_and_nothing_comes_from_elsewhere(
     [
         ('<p style="width: 2000px">wide</p>', 4),
         ('<div style="overflow: auto"><p style="width: 2000px">wide</p></div>', 0),
+        ('<div style="overflow: hidden"><p style="width: 2000px">wide</p></div>', 2),
         ('<p style="width: 800px">wide</p>', 2),
     ],
 )
