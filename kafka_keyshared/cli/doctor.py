@@ -317,6 +317,8 @@ class Doctor:
             return skipped("progress", "whether anybody is in the group is not known")
         if not members.members:
             return skipped("progress", f"nobody is in the group {self._group}, so nothing moves")
+        if members.rebalancing:
+            return skipped("progress", "partitions are given out anew, so nothing moves")
         asked = self._asked
         ask = Asking(asked.watch, asked.read, self._told, asked.now_ms, write_note)
         seen = observe(behind, self._looking, ask)

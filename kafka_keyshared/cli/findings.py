@@ -53,6 +53,7 @@ class Kind(enum.StrEnum):
 
     GROUP_UNKNOWN = "group-unknown"
     GROUP_DENIED = "group-denied"
+    GROUP_REBALANCING = "group-rebalancing"
     OTHER_GROUP_PROTOCOL = "other-group-protocol"
     OTHER_ASSIGNOR = "other-assignor"
     MEMBER_WITHOUT_PARTITIONS = "member-without-partitions"

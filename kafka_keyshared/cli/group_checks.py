@@ -11,6 +11,9 @@ from kafka_keyshared.model import TopicPartition, counted, some
 
 DEFAULT_ASSIGNORS = "range,roundrobin"
 
+REBALANCING = frozenset({"PREPARING_REBALANCING", "COMPLETING_REBALANCING"})
+"""States of a classic group in which nobody has partitions; in those of KIP-848 members go on."""
+
 _NO_TOPICS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -27,6 +30,11 @@ class GroupFacts(NamedTuple):
     may: frozenset[str] | None = None
     idle: tuple[str, ...] = ()
     owners: Mapping[TopicPartition, str] = MappingProxyType({})
+
+    @property
+    def rebalancing(self) -> bool:
+        """Say whether partitions are given out anew, so that nobody reads."""
+        return bool(self.members) and self.state.upper() in REBALANCING
 
 
 def group(
@@ -48,10 +56,23 @@ def group(
     if facts.may is not None and "READ" not in facts.may:
         why = f"this user may not join group {name!r}"
         findings.append(Finding(Kind.GROUP_DENIED, Status.FAIL, why, f"allow READ on group {name}"))
+    if facts.rebalancing:
+        findings.append(_rebalancing(facts))
     if members:
         findings += _same_protocol(facts, conf)
         findings += _idle(facts, counts)
     return conclude("group", seen, findings)
+
+
+def _rebalancing(facts: GroupFacts) -> Finding:
+    who = some(facts.members)
+    why = (
+        f"the group gives out its partitions anew, and nobody reads meanwhile ({who}): it waits "
+        "for every member to join; one that was killed is a member until its "
+        "session.timeout.ms (45 s) is over, one that is busy until it polls"
+    )
+    cure = "ask again in a minute; if it is still so, see which of these does not answer any more"
+    return Finding(Kind.GROUP_REBALANCING, Status.WARN, why, cure)
 
 
 def _same_protocol(facts: GroupFacts, conf: Mapping[str, Any]) -> list[Finding]:

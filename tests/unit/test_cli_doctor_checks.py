@@ -249,6 +249,12 @@ MAY = frozenset({"READ"})
             "uniform",
         ),
         (GroupFacts("EMPTY", "CLASSIC", "", (), frozenset()), {}, Status.FAIL, "may not join"),
+        (
+            GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBER),
+            {},
+            Status.WARN,
+            "one that was killed is a member until its session.timeout.ms (45 s) is over",
+        ),
     ],
 )
 def test_group(facts: GroupFacts, conf: dict[str, Any], status: Status, said: str) -> None:
@@ -280,7 +286,8 @@ def test_members_without_partitions(
 
 def test_members_are_not_idle_while_partitions_are_given_out() -> None:
     facts = GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBER, MAY, idle=MEMBER)
-    assert group_checks.group("billing", facts, {}, {"orders": 4}).status is Status.OK
+    check = group_checks.group("billing", facts, {}, {"orders": 4})
+    assert (check.status, check.page) == (Status.WARN, page_of("group-rebalancing"))
 
 
 # --- positions ---

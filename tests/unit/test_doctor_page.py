@@ -136,6 +136,9 @@ COMPACTED = DLQ._replace(max_message_bytes=None, may=None)
 NOW = 1_800_000_000_000
 
 EXAMPLES: dict[Kind, Callable[[], Check]] = {
+    Kind.GROUP_REBALANCING: lambda: group_checks.group(
+        "billing", GroupFacts("PREPARING_REBALANCING", "CLASSIC", "", MEMBERS), {}
+    ),
     Kind.HANDLER_IMPORT: lambda: handler("no_such_module:handle"),
     Kind.HANDLER_UNUSABLE: lambda: handler("json:JSONDecoder.decode"),
     Kind.SETTING_REFUSED: lambda: conclude(
