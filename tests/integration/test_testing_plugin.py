@@ -47,7 +47,7 @@ def test_brokers_are_as_many_as_are_asked_for(keyshared_cluster, keyshared_topic
 
 
 def test_nothing_of_the_command_line_or_the_settings_files_is_needed():
-    assert not {"typer", "rich", "xdist"} & set(sys.modules)
+    assert not {"typer", "rich"} & set(sys.modules)
 """
 
 WITHOUT = """
