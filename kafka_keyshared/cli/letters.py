@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError
 
@@ -17,7 +17,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.run import layer
-from kafka_keyshared.cli.settings import typed_key, typed_time
+from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
 from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.options import AUTO
 from kafka_keyshared.dlq import scan
@@ -74,6 +74,12 @@ class Where:
     dlq: str | None
     config: Path | None
     settings: list[str]
+
+    def told(self) -> Self:
+        """Name the settings file that was found in the folder, if one was."""
+        if self.config is None and (path := file_here()) is not None:
+            write_note(f"settings of {path}, which is in this folder")
+        return self
 
     def name(self) -> str:
         """Return the dead-letter topic; raise :class:`ConfigError` when it is not told.

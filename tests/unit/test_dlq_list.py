@@ -225,6 +225,22 @@ def test_several_dead_letter_topics_are_named(tmp_path: Path) -> None:
         Where(None, None, None, config, []).name()
 
 
+@pytest.mark.parametrize("verb", [["ls"], ["show", "0:0"], ["export"], ["replay"]])
+def test_the_file_of_the_folder_is_named_in_the_first_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    verb: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Without a broker each of them ends at once.
+    Path("keyshared.toml").write_text('topics = ["orders"]')
+    first, second = in_process(capsys, "dlq", *verb).err.splitlines()
+    assert first == "settings of keyshared.toml, which is in this folder"
+    assert "no broker is named" in second
+    assert in_process(capsys, "dlq", *verb, "--config", "keyshared.toml").err.count("folder") == 0
+
+
 # --- wrong command lines ---
 
 

@@ -122,7 +122,7 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
 
     wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or [])
+    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
     known = Known(id_, state)
     return ls_verb(LsArguments(where, wanted.choice(), known, limit, outstanding), shown)
 
@@ -148,7 +148,7 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.letters import Where, make_decoder
 
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or [])
+    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
     return show_verb(where, place, make_decoder(payload, schema), shown)
 
 
@@ -186,7 +186,7 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.letters import Wanted, Where, make_decoder
 
     wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
-    where = Where(bootstrap_server, topic, dlq, config, x or [])
+    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
     decoder = make_decoder(payload, schema)
     known = Known(id_, state) if outstanding else None
     return export_verb(ExportArguments(where, wanted.choice(), file, format_, decoder, known))
@@ -241,7 +241,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
 
     wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
     arguments = ReplayArguments(
-        where=Where(bootstrap_server, topic, dlq, config, x or []),
+        where=Where(bootstrap_server, topic, dlq, config, x or []).told(),
         choice=wanted.choice(),
         execute=execute,
         to=to,
