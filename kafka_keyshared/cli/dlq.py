@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_keyshared.cli.dlq_progress import Known, Progress, is_replayed, others
+from kafka_keyshared.cli.away import Away
+from kafka_keyshared.cli.dlq_progress import Known, is_replayed, loaded, others
 from kafka_keyshared.cli.letters import Where, cut, hint, printable, reading, when, whole
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
@@ -46,11 +47,12 @@ def ls_verb(arguments: LsArguments, output: Output) -> int:
     topic = arguments.where.name()
     summary = Summary(arguments.limit)
     conf = arguments.where.conf()
-    progress = arguments.known.of(conf, topic)
-    with reading(conf) as consumer:
+    away = Away(write_note)
+    progress = arguments.known.of(conf, topic, away)
+    with reading(conf, away) as consumer:
         bounds = scan.bounds_of(consumer, topic)
-        known = _loaded(progress)
-        for letter in scan.letters(consumer, topic, arguments.choice, bounds):
+        known = loaded(progress)
+        for letter in scan.letters(consumer, topic, arguments.choice, bounds, patience=away):
             replayed = is_replayed(letter, progress)
             if not (replayed and arguments.outstanding):
                 summary.add(letter, replayed=replayed)
@@ -64,16 +66,6 @@ def ls_verb(arguments: LsArguments, output: Output) -> int:
     for line in others(progress):
         write_note(line)
     return 0
-
-
-def _loaded(progress: Progress) -> bool:
-    """Read what was replayed; a list is worth something without it, so say why there is none."""
-    try:
-        progress.load()
-    except ConfigError as error:
-        write_note(f"what was replayed is not known: {error}")
-        return False
-    return True
 
 
 def _summary(topic: str, summary: Summary, *, known: bool) -> dict[str, Any]:
@@ -201,8 +193,9 @@ def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int
         )
     topic = match[1] or where.name()
     choice = Choice(partition=int(match[2]), offset=int(match[3]))
-    with reading(where.conf()) as consumer:
-        letter = next(scan.letters(consumer, topic, choice), None)
+    away = Away(write_note)
+    with reading(where.conf(), away) as consumer:
+        letter = next(scan.letters(consumer, topic, choice, patience=away), None)
         if letter is not None and letter.kind is Kind.FOREIGN:
             hint(consumer, topic)
     if letter is None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from confluent_kafka import Consumer
 
+from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.dlq_progress import Known, is_replayed
 from kafka_keyshared.cli.letters import Where, reading, whole
 from kafka_keyshared.cli.output import write_note
@@ -50,8 +51,9 @@ def export_verb(arguments: ExportArguments) -> int:
         )
     counted = _Counted()
     conf = arguments.where.conf()
-    with reading(conf) as consumer, _opened(arguments.file) as out:
-        letters = counted.all(_meant(arguments, conf, consumer, topic))
+    away = Away(write_note)
+    with reading(conf, away) as consumer, _opened(arguments.file) as out:
+        letters = counted.all(_meant(arguments, conf, consumer, topic, away))
         if form == "avro":
             avro.write_file(out, (as_avro(letter) for letter in counted.told(letters)))
         else:
@@ -64,13 +66,17 @@ def export_verb(arguments: ExportArguments) -> int:
 
 
 def _meant(
-    arguments: ExportArguments, conf: Mapping[str, Any], consumer: Consumer, topic: str
+    arguments: ExportArguments,
+    conf: Mapping[str, Any],
+    consumer: Consumer,
+    topic: str,
+    away: Away,
 ) -> Iterator[Letter]:
     bounds = scan.bounds_of(consumer, topic)
-    letters = scan.letters(consumer, topic, arguments.choice, bounds)
+    letters = scan.letters(consumer, topic, arguments.choice, bounds, patience=away)
     if arguments.outstanding is None:
         return letters
-    progress = arguments.outstanding.of(conf, topic).load()
+    progress = arguments.outstanding.of(conf, topic, away).load()
     return (each for each in letters if each.told is not None and not is_replayed(each, progress))
 
 

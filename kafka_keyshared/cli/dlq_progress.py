@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.letters import connected
+from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.dlq.journal import Journal
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.plan import digest_of, mark_of
@@ -28,11 +30,22 @@ class Known:
         if self.id is not None and self.state is not None:
             raise ConfigError("--id names progress in Kafka, --state a file: give one of them")
 
-    def of(self, conf: Mapping[str, Any], topic: str) -> Progress:
+    def of(self, conf: Mapping[str, Any], topic: str, away: Away) -> Progress:
         """Return the progress of the replays of a dead-letter topic, not yet read."""
         if self.state is not None:
             return Journal(self.state, topic)
-        return KafkaProgress(conf, lambda: connected(conf), topic, self.id or DEFAULT_ID)
+        id_ = self.id or DEFAULT_ID
+        return KafkaProgress(conf, lambda: connected(conf, away), topic, id_, patience=away)
+
+
+def loaded(progress: Progress) -> bool:
+    """Read what was replayed; letters are worth looking at without it, so say why there is none."""
+    try:
+        progress.load()
+    except ConfigError as error:
+        write_note(f"what was replayed is not known: {error}")
+        return False
+    return True
 
 
 def is_replayed(letter: Letter, progress: Progress) -> bool:

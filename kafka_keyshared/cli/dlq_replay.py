@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer
 
+from kafka_keyshared.cli.away import AFTER_STOP, Away
 from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
-from kafka_keyshared.cli.dlq_progress import Known, Progress, others
-from kafka_keyshared.cli.letters import Away, Where, hint, reading
+from kafka_keyshared.cli.dlq_progress import Known, Progress, loaded, others
+from kafka_keyshared.cli.letters import Where, hint, reading
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.identity import SameTopic, can_be_asked, ids_of
+from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.plan import Order, Plan
 from kafka_keyshared.dlq.progress import KafkaProgress
@@ -49,17 +52,26 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
     _check(arguments, topic)
     conf = arguments.where.conf()
     away = Away(write_note)
-    with arguments.known.of(conf, topic) as progress, reading(conf, away) as consumer:
+    with arguments.known.of(conf, topic, away) as progress, reading(conf, away) as consumer:
         bounds = scan.bounds_of(consumer, topic)
+        same = SameTopic(topic, None)
+        known = True
         if arguments.execute:
             _begin(progress, bounds)
+            # Asked before anything is planned, so that all of the plan is of this topic.
+            same = SameTopic(topic, ids_of(conf, topic) if can_be_asked(conf) else None)
+            bounds = scan.bounds_of(consumer, topic)
         else:
-            progress.load()
+            known = loaded(progress)
         partitions = _partitions(consumer)
-        plan = _planned(arguments, consumer, topic, bounds, progress)
+        plan = _planned(
+            arguments,
+            scan.letters(consumer, topic, arguments.choice, bounds, patience=away),
+            progress,
+        )
         if not plan.letters and plan.refused.foreign:
             hint(consumer, topic)
-        told = _told(arguments, topic, plan, partitions, progress)
+        told = _told(arguments, topic, plan, partitions, progress, known=known)
         if output is Output.TABLE:
             write_plan(told)
         for line in told["notes"]:
@@ -69,18 +81,20 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
                 write_result(told, output, "replay")
             write_note("nothing was sent: give --execute to do it" if plan.rows else _NOTHING)
             return 0
-        sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away.heard)
-        with _interrupts() as interrupted:
-            replay = Replay(
-                plan,
-                sender,
-                Telling(progress, len(plan.rows), write_note),
-                rate=arguments.rate,
-                stopped=lambda: interrupted() or progress.lost is not None,
+        sender = KafkaSender(conf, arguments.to, partitions, arguments.partitioner, away)
+        keeper = Telling(progress, len(plan.rows), write_note)
+        with _interrupts(away) as interrupted:
+
+            def ended() -> bool:
+                return interrupted() or progress.lost is not None or same.lost() is not None
+
+            outcome = Replay(plan, sender, keeper, rate=arguments.rate, stopped=ended).run(
+                lambda: scan.letters(
+                    consumer, topic, Choice(), bounds, patience=away, stopped=ended
+                )
             )
-            outcome = replay.run(lambda: scan.letters(consumer, topic, Choice(), bounds))
             was_interrupted = interrupted()
-    outcome.halted = outcome.halted or progress.lost
+    outcome.halted = outcome.halted or progress.lost or same.lost()
     _write_outcome(told, outcome, output, interrupted=was_interrupted)
     return 0 if outcome.whole and not was_interrupted else 1
 
@@ -126,15 +140,9 @@ def _partitions(consumer: Consumer) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
 
 
-def _planned(
-    arguments: ReplayArguments,
-    consumer: Consumer,
-    topic: str,
-    bounds: scan.Bounds,
-    progress: Progress,
-) -> Plan:
+def _planned(arguments: ReplayArguments, letters: Iterable[Letter], progress: Progress) -> Plan:
     plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters)
-    for letter in scan.letters(consumer, topic, arguments.choice, bounds):
+    for letter in letters:
         plan.add(letter, progress)
     plan.close()
     return plan
@@ -146,8 +154,10 @@ def _told(
     plan: Plan,
     partitions: Mapping[str, int],
     progress: Progress,
+    *,
+    known: bool,
 ) -> dict[str, Any]:
-    """Return the plan as it is printed."""
+    """Return the plan as it is printed; None for what is not ``known`` to have been replayed."""
     targets = _targets(arguments, plan.targets())
     lanes, most = plan.keys()
     refused = plan.refused
@@ -164,7 +174,7 @@ def _told(
         "without_order": plan.keyless().total(),
         "keyless_to": _targets(arguments, plan.keyless()),
         "most": [{"key": decoder.plain(key), "letters": count} for key, count in most],
-        "already_replayed": refused.already,
+        "already_replayed": refused.already if known else None,
         "copies": refused.copies,
         "guarded": refused.guarded,
         "foreign": refused.foreign,
@@ -173,7 +183,7 @@ def _told(
             why: [str(place) for place in places] for why, places in refused.examples.items()
         },
         "progress": str(progress),
-        "notes": _notes(arguments, plan, partitions, progress),
+        "notes": _notes(arguments, plan, partitions, progress, known=known),
     }
 
 
@@ -185,11 +195,18 @@ def _targets(arguments: ReplayArguments, sources: Counter[str]) -> Counter[str]:
 
 
 def _notes(
-    arguments: ReplayArguments, plan: Plan, partitions: Mapping[str, int], progress: Progress
+    arguments: ReplayArguments,
+    plan: Plan,
+    partitions: Mapping[str, int],
+    progress: Progress,
+    *,
+    known: bool,
 ) -> list[str]:
     """Return what somebody should know before it is done."""
     notes = others(progress)
-    if not len(progress):
+    if not known:
+        notes.append("what was replayed before is counted here as well; --execute is refused")
+    elif not len(progress):
         notes.append(f"nothing is known of a replay before this one ({progress})")
     if isinstance(progress, KafkaProgress) and (why := progress.forgotten()):
         notes.append(why)
@@ -227,7 +244,7 @@ def _became(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
+def _interrupts(away: Away) -> Iterator[Callable[[], bool]]:
     """Make the first SIGINT or SIGTERM a question to ask; a second one interrupts for good."""
     stopped = False
 
@@ -236,7 +253,11 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         if stopped:
             raise KeyboardInterrupt
         stopped = True
-        write_note("stopping: what is on its way is waited for")
+        away.stop()
+        write_note(
+            f"stopping: what is on its way is waited for, {AFTER_STOP:g} s at most; Ctrl-C again "
+            "to hurry"
+        )
 
     with stop_signals(stop):
         yield lambda: stopped

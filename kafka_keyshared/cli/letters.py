@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer
 
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.run import layer
@@ -26,9 +26,6 @@ from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.outsider import outsider
-
-AWAY_EVERY = 60.0
-"""Seconds in which it is said once that no broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,36 +123,17 @@ class Where:
         )
 
 
-class Away:
-    """Says that no broker answers, once a minute at most: the client tells it again and again."""
-
-    def __init__(
-        self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._note = note
-        self._clock = clock
-        self._told_at = float("-inf")
-        self._reason = ""
-
-    def heard(self, error: KafkaError) -> None:
-        """Take an error of the client's."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._reason = error.str()
-        elif self._clock() - self._told_at >= AWAY_EVERY:
-            self._told_at = self._clock()
-            self._note(
-                f"no broker answers ({self._reason or error.str()}): waiting up to "
-                f"{scan.PATIENCE:g} s for one"
-            )
-
-
 @contextlib.contextmanager
 def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consumer]:
-    """Open a consumer that belongs to no group; it says when no broker answers any more."""
-    consumer = connected(conf, away or Away(write_note))
+    """Open a consumer that belongs to no group; it tells ``away`` when no broker answers."""
+    consumer = connected(conf, away)
+    if away is not None:
+        away.asks = consumer
     try:
         yield consumer
     finally:
+        if away is not None:
+            away.asks = None
         consumer.close()
 
 

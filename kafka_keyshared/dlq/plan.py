@@ -237,6 +237,10 @@ class Plan:
         at = bisect_left(offsets, offset)
         return indexes[at] if at < len(offsets) and offsets[at] == offset else None
 
+    def is_of(self, index: int, letter: Letter) -> bool:
+        """Say whether this is the letter that stood at its place when the plan was made."""
+        return mark_of(letter, digest_of(letter)) == _placed(self.rows[index])[1]
+
     def before(self, index: int) -> int | None:
         """Return the number of the letter that this one must wait for."""
         if index == 0 or not self._same_lane(index - 1, index):

@@ -13,19 +13,15 @@ very slow, it reads that, sends nothing more, and still writes down what it had 
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
     AdminClient,
@@ -36,8 +32,10 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.letter import Place
 from kafka_keyshared.dlq.marks import marks_in, places_in, told_of
-from kafka_keyshared.dlq.publish import cure_for, producer_conf
-from kafka_keyshared.dlq.topics import make_topic
+from kafka_keyshared.dlq.patience import Patience
+from kafka_keyshared.dlq.progress_record import Key, packed, read, this_run
+from kafka_keyshared.dlq.topics import has_controller, make_topic
+from kafka_keyshared.dlq.writing import Writer
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 
 DEFAULT_ID = "default"
@@ -45,31 +43,18 @@ DEFAULT_ID = "default"
 SILENCE = 15.0
 """Seconds for which somebody who is at work may leave a question without an answer."""
 
-ANSWER_TIMEOUT = 35.0
-LAST_WORD = 5.0
-"""Seconds for which the broker may leave a record unanswered, and the one with which a run ends."""
-
-_KIND = {"keyshared": "replay"}
 _PARTITION = 0
 _WAIT = 0.2
+_NEEDED = (
+    "nothing was replayed, because it could not be written down. That needs READ and WRITE on this "
+    "topic, and CREATE unless somebody has made it (one partition, cleanup.policy=compact)"
+)
 _IN_A_FILE = "keep the progress in a file with --state PATH"
 
 
 def progress_topic(topic: str) -> str:
     """Return the topic that has the progress of the replays of a dead-letter topic."""
     return f"{topic}.replays"
-
-
-class _Key(NamedTuple):
-    """Whose record it is; ``batch`` is None for the run itself."""
-
-    id: str
-    run: str
-    batch: int | None
-
-    def packed(self) -> bytes:
-        known = {**_KIND, "id": self.id, "run": self.run}
-        return json.dumps(known if self.batch is None else known | {"batch": self.batch}).encode()
 
 
 class KafkaProgress:
@@ -87,6 +72,7 @@ class KafkaProgress:
         topic: str,
         id_: str,
         *,
+        patience: Patience | None = None,
         clock: Callable[[], float] = time.monotonic,
         silence: float = SILENCE,
     ) -> None:
@@ -98,17 +84,20 @@ class KafkaProgress:
         self.foreign: list[str] = []
         self._conf = conf
         self._connect = connect
+        self._patience = patience or Patience(clock)
         self._clock = clock
         self._silence = silence
         self._marks: set[int] = set()
-        self._batches: dict[_Key, list[Place]] = {}
+        self._batches: dict[Key, list[Place]] = {}
         self._runs: dict[str, str] = {}
-        self._run, self._who = uuid.uuid4().hex, _who()
+        self._run, self._who = uuid.uuid4().hex, this_run()
         self._number = 0
         self._end = 0
         self._asked_at: int | None = None
         self._works = False
-        self._producer: Producer | None = None
+        # The broker has not taken what mattered, so it is not told of the end either.
+        self._mute = False
+        self._writer: Writer | None = None
         self._listener: threading.Thread | None = None
         self._done = threading.Event()
 
@@ -125,6 +114,12 @@ class KafkaProgress:
 
     def load(self) -> Self:
         """Read what was replayed; a topic that is not there says that nothing was."""
+        try:
+            return self._load()
+        except ConfigError as error:
+            raise ConfigError(f"{error}, or {_IN_A_FILE}") from error
+
+    def _load(self) -> Self:
         consumer = self._connect()
         try:
             low, self._end = scan.bounds_of(consumer, self.topic)[_PARTITION]
@@ -132,19 +127,18 @@ class KafkaProgress:
             self._read_to(consumer, low, self._end)
         except TopicMissingError:
             return self
-        except ConfigError as error:
-            raise ConfigError(f"{error}, or {_IN_A_FILE}") from error
         finally:
             consumer.close()
         return self
 
     def _read_to(self, consumer: Consumer, first: int, end: int) -> None:
-        for message in scan.messages(consumer, self.topic, {_PARTITION: (first, end)}):
+        bounds = {_PARTITION: (first, end)}
+        for message in scan.messages(consumer, self.topic, bounds, patience=self._patience):
             self._take(message)
 
     def _take(self, message: Message) -> None:
         """Take a record in; one that is not of a replay is remembered as that."""
-        key, value = _read(message)
+        key, value = read(message)
         if key is None:
             self.foreign.append(f"{self.topic}-{message.partition()}@{message.offset()}")
         elif key.batch is not None:
@@ -168,6 +162,8 @@ class KafkaProgress:
         if not self.there:
             return None
         admin = AdminClient({**connection_conf(self._conf), "log_level": 2})
+        if not has_controller(admin):
+            return None  # an embedded cluster keeps no configuration
         asked = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
         try:
             found = admin.describe_configs([asked], request_timeout=5)[asked].result(10)
@@ -188,20 +184,22 @@ class KafkaProgress:
         """Begin to write, which one run may at a time.
 
         ``note`` is told what takes long. Raises :class:`ConfigError` while another run with this
-        id is at work, and when the topic is somebody else's.
+        id is at work, when the topic is somebody else's, and when this user may not make it, read
+        it or write to it.
         """
-        self.load()
-        if self.foreign:
-            raise ConfigError(
-                f"{self.topic} has records that are no replay's progress, such as "
-                f"{self.foreign[0]}: it seems to be somebody else's; {_IN_A_FILE}"
-            )
-        if not self.there:
-            self._make()
-        self._producer = Producer({**producer_conf(self._conf), "linger.ms": 0, "log_level": 2})
+        try:
+            self._load()
+            self._require_own()
+            if not self.there:
+                make_topic(self._conf, self.topic, {"cleanup.policy": "compact"})
+            self._writer = Writer(self._conf, self.topic, _PARTITION, self._patience, self._clock)
+            # The first word shows whether this user may write at all.
+            self._asked_at = self._say({"state": "asks", "who": self._who})
+        except ConfigError as error:
+            self.close()
+            raise type(error)(f"{error}; {_NEEDED}; or {_IN_A_FILE}") from error
         consumer = self._connect()
         try:
-            self._asked_at = self._say({"state": "asks", "who": self._who})
             self._read_to(consumer, self._end, self._asked_at)
             consumer.assign([ClientPartition(self.topic, _PARTITION, self._asked_at + 1)])
             self._await_silence(consumer, note)
@@ -212,19 +210,17 @@ class KafkaProgress:
         self._works = True
         self._say({"state": "works", "who": self._who})
         for gone in self._runs:
-            self._write(_Key(self.id, gone, None), None)
+            self._write(Key(self.id, gone, None), None)
         self._listener = threading.Thread(target=self._listen, args=(consumer,), daemon=True)
         self._listener.start()
         return self
 
-    def _make(self) -> None:
-        try:
-            make_topic(self._conf, self.topic, {"cleanup.policy": "compact"})
-        except TopicMissingError as error:
-            raise TopicMissingError(
-                f"{error}; ask for it (one partition, cleanup.policy=compact, and READ and WRITE "
-                f"for this user), or {_IN_A_FILE}"
-            ) from error
+    def _require_own(self) -> None:
+        if self.foreign:
+            raise ConfigError(
+                f"{self.topic} has records that are no replay's progress, such as "
+                f"{self.foreign[0]}: it seems to be somebody else's"
+            )
 
     def _await_silence(self, consumer: Consumer, note: Callable[[str], None]) -> None:
         """Return when nobody who asked before is there any more."""
@@ -266,9 +262,9 @@ class KafkaProgress:
         finally:
             consumer.close()
 
-    def _answered(self, message: Message) -> tuple[_Key | None, dict[str, Any] | None]:
+    def _answered(self, message: Message) -> tuple[Key | None, dict[str, Any] | None]:
         """Return what a record says, after telling who asks in it that this run is there."""
-        key, value = _read(message)
+        key, value = read(message)
         if (
             key is not None
             and (key.id, key.batch) == (self.id, None)
@@ -284,13 +280,20 @@ class KafkaProgress:
 
     def _say(self, value: dict[str, Any]) -> int:
         """Write what this run is doing, and return where that stands."""
-        return self._write(_Key(self.id, self._run, None), value)
+        return self._write(Key(self.id, self._run, None), value)
 
     def add(self, letters: Iterable[tuple[Place, int]]) -> None:
         """Keep for good that these letters were replayed."""
         marks = dict(letters)
         self._number += 1
-        self._write(_Key(self.id, self._run, self._number), told_of(marks))
+        try:
+            self._write(Key(self.id, self._run, self._number), told_of(marks))
+        except KeySharedError as error:
+            self._mute = True
+            raise KeySharedError(
+                f"{error}; what was replayed last could not be written down and will be replayed "
+                f"again. If this goes on, {_IN_A_FILE}"
+            ) from error
         self._marks.update(marks.values())
 
     def forget(self, bounds: scan.Bounds) -> int:
@@ -305,39 +308,11 @@ class KafkaProgress:
             del self._batches[key]
         return len(gone)
 
-    def _write(
-        self, key: _Key, value: dict[str, Any] | None, timeout: float = ANSWER_TIMEOUT
-    ) -> int:
+    def _write(self, key: Key, value: dict[str, Any] | None, *, patient: bool = True) -> int:
         """Write a record, and return its offset once the broker has acknowledged it."""
-        if self._producer is None:
+        if self._writer is None:
             raise ValueError("the progress is not open")
-        answered = threading.Event()
-        why: Any = KafkaError(KafkaError._MSG_TIMED_OUT)
-        offset = -1
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            nonlocal why, offset
-            why = error
-            offset = -1 if error is not None else message.offset()
-            answered.set()
-
-        data = None if value is None else json.dumps(value).encode()
-        try:
-            self._producer.produce(
-                self.topic, data, key.packed(), _PARTITION, on_delivery=delivered
-            )
-            until = self._clock() + timeout
-            while not answered.is_set() and self._clock() < until:
-                self._producer.poll(0.1)
-        except (BufferError, KafkaException) as error:
-            why = error.args[0]
-        if why is not None:
-            told = f"{why.str()}; {cure_for(why)}" if isinstance(why, KafkaError) else str(why)
-            raise KeySharedError(
-                f"{self.topic}: {told}; what was replayed last could not be written down and will "
-                f"be replayed again. If this goes on, {_IN_A_FILE}"
-            )
-        return offset
+        return self._writer.write(key.packed(), packed(value), patient=patient)
 
     def close(self) -> None:
         """Say that this run has ended, and let go."""
@@ -345,37 +320,16 @@ class KafkaProgress:
         if self._listener is not None:
             self._listener.join()
             self._listener = None
-        if self._producer is None:
+        if self._writer is None:
             return
-        if self._asked_at is not None:
+        if self._asked_at is not None and not self._mute:
             # Without it, the next run listens whether this one is there before it begins.
             with suppress(KeySharedError):
-                self._write(_Key(self.id, self._run, None), None, LAST_WORD)
-        self._producer = None
+                self._write(Key(self.id, self._run, None), None, patient=False)
+        self._writer = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _who() -> str:
-    now = datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-    return f"process {os.getpid()} on {socket.gethostname()}, begun {now} UTC"
-
-
-def _read(message: Message) -> tuple[_Key | None, dict[str, Any] | None]:
-    """Return key and value of a record; no key for one that is not of a replay."""
-    try:
-        known: Any = json.loads(message.key() or b"")
-        if known.pop("keyshared", None) != _KIND["keyshared"]:
-            return None, None
-        key = _Key(str(known["id"]), str(known["run"]), known.get("batch"))
-        raw = message.value()
-        value: Any = None if raw is None else json.loads(raw)
-        if value is not None and key.batch is not None:
-            marks_in(value)
-        return (key, value) if value is None or isinstance(value, dict) else (None, None)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None, None

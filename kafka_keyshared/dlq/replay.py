@@ -149,6 +149,12 @@ class Replay:
         for letter in letters:
             index = plan.find(*letter.at)
             if index is not None and plan.state[index] == State.PENDING:
+                if not plan.is_of(index, letter):
+                    self.outcome.halted = (
+                        f"at {letter.at} stands another letter than when this was planned: the "
+                        "topic was made anew; nothing more is sent"
+                    )
+                    break
                 seen[index] = 1
                 self._take(index, letter)
             if self._ended():

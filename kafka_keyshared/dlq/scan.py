@@ -18,11 +18,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.config.options import DLQ_SUFFIX
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
+from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 
 ANSWER_TIMEOUT = 10.0
-PATIENCE = 30.0
-"""Seconds without a word from the cluster after which reading is given up."""
 
 _WAIT = 0.5
 _CHUNK = 500
@@ -45,6 +44,8 @@ def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
+        # What is only asked for is not made.
+        "allow.auto.create.topics": False,
         # Where retention has deleted what was there when the reading began.
         "auto.offset.reset": "earliest",
         # A replay may be as slow as it is told to be.
@@ -61,15 +62,15 @@ def bounds_of(
 ) -> Bounds:
     """Return where each partition begins and ends now.
 
-    Raises :class:`TopicMissingError` when there is no such topic, and
-    :class:`BrokerUnavailableError` when nobody answers within ``timeout`` seconds, or not all
-    partitions within twice that.
+    Raises :class:`TopicMissingError` when there is no such topic, :class:`ConfigError` when this
+    user may not know, and :class:`BrokerUnavailableError` when nobody answers within ``timeout``
+    seconds, or not all partitions within twice that.
     """
     give_up = clock() + 2 * timeout
     try:
-        # Of all topics: an embedded cluster makes what is asked for by name.
         there = consumer.list_topics(timeout=timeout).topics
         if topic not in there or not there[topic].partitions:
+            _require_sight(consumer, topic, timeout)
             raise TopicMissingError(f"there is no topic {topic!r}: {_hint(topic, there)}")
         found: dict[int, tuple[int, int]] = {}
         for partition in sorted(there[topic].partitions):
@@ -89,6 +90,18 @@ def bounds_of(
             "cluster is up and that this user may DESCRIBE the topic"
         ) from error
     return found
+
+
+def _require_sight(consumer: Consumer, topic: str, timeout: float) -> None:
+    """Raise :class:`ConfigError` where a topic is missing in the list because it is hidden.
+
+    To whoever may not see it, a broker does not say whether it is there. It says which of both is
+    so of a topic that it is asked for by name.
+    """
+    asked = consumer.list_topics(topic, timeout).topics.get(topic)
+    error = None if asked is None else asked.error
+    if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise ConfigError(f"{topic!r}: {error.str()}: allow this user to READ it, if it is there")
 
 
 def meant(topic: str, there: Container[str]) -> str | None:
@@ -115,7 +128,13 @@ def _hint(topic: str, there: Container[str]) -> str:
 
 
 def letters(
-    consumer: Consumer, topic: str, choice: Choice, bounds: Bounds | None = None
+    consumer: Consumer,
+    topic: str,
+    choice: Choice,
+    bounds: Bounds | None = None,
+    *,
+    patience: Patience | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Letter]:
     """Yield the letters that are meant, of what is there within ``bounds`` (None: now).
 
@@ -134,7 +153,7 @@ def letters(
         found = {
             partition: (max(low, at), min(high, at + 1)) for partition, (low, high) in found.items()
         }
-    for message in messages(consumer, topic, found):
+    for message in messages(consumer, topic, found, patience=patience, stopped=stopped):
         letter = read_letter(message)
         if choice.takes(letter):
             yield letter
@@ -145,25 +164,29 @@ def messages(
     topic: str,
     bounds: Bounds,
     *,
-    patience: float = PATIENCE,
-    clock: Callable[[], float] = time.monotonic,
+    patience: Patience | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Message]:
     """Yield the records within the bounds; those of one partition in the order of their offsets.
 
-    Raises :class:`ConfigError` when the topic may not be read, and :class:`BrokerUnavailableError`
-    after ``patience`` seconds in which nothing came.
+    Ends early when nothing comes and ``stopped`` says so. Raises :class:`ConfigError` when the
+    topic may not be read, and :class:`BrokerUnavailableError` when ``patience`` is over.
     """
+    patience = patience or Patience()
     left = {partition: bound for partition, bound in bounds.items() if bound[0] < bound[1]}
     consumer.assign([ClientPartition(topic, number, low) for number, (low, _) in left.items()])
-    heard, reason = clock(), "no answer"
+    patience.began()
+    reason = "no answer"
     try:
         while left:
             first = consumer.poll(_WAIT)
             if first is None:
-                if clock() - heard > patience:
+                if stopped():
+                    return
+                if (why := patience.over()) is not None:
                     raise BrokerUnavailableError(
-                        f"nothing more of {topic!r} came within {patience:g} s ({reason}); "
-                        f"partitions not read to their ends: {', '.join(map(str, sorted(left)))}"
+                        f"{topic!r} could not be read to its end: {why} ({reason}); partitions "
+                        f"that are left: {', '.join(map(str, sorted(left)))}"
                     )
                 continue
             for message in (first, *consumer.consume(_CHUNK, 0)):
@@ -171,7 +194,7 @@ def messages(
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     reason = _told(topic, error)
                     continue
-                heard = clock()
+                patience.came()
                 partition, offset = message.partition(), message.offset()
                 if partition not in left or offset is None:
                     continue

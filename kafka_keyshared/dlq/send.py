@@ -9,8 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.dlq.envelope import Headers
 from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.dlq.publish import cure_for, producer_conf
 from kafka_keyshared.dlq.replay import Refusal
+from kafka_keyshared.dlq.writing import GIVEN_UP_MS
 
 ANY_PARTITION = -1
 JAVAS_PARTITIONER = "murmur2_random"
@@ -49,8 +51,9 @@ class KafkaSender:
         to: str | None,
         partitions: Mapping[str, int],
         partitioner: str | None = None,
-        heard: Callable[[KafkaError], None] = lambda _: None,
+        patience: Patience | None = None,
     ) -> None:
+        self._patience = patience or Patience()
         self._to = to
         self._partitions = partitions
         self._by_key = to is not None or partitioner is not None
@@ -59,10 +62,15 @@ class KafkaSender:
             # One letter of a key is on its way at a time: waiting for company only makes it slow.
             "linger.ms": 0,
             "partitioner": partitioner or JAVAS_PARTITIONER,
-            # What goes wrong is told once, in the result; that no broker answers, by ``heard``.
+            # Until the patience is over, a letter is tried again with the number that it has, so
+            # that it is written once. A new attempt might write it a second time.
+            "delivery.timeout.ms": GIVEN_UP_MS,
+            # What goes wrong is told once, in the result.
             "log_level": 2,
-            "error_cb": heard,
+            "error_cb": self._patience.heard,
         }
+        self._unanswered = 0
+        self._given_up: str | None = None
         self._fatal: KafkaError | None = None
         self._shared = Producer(self._conf)
         self._alone: Producer | None = None
@@ -85,6 +93,12 @@ class KafkaSender:
             partition = source.partition
 
         def delivered(error: KafkaError | None, _message: Any) -> None:
+            self._unanswered -= 1
+            if self._given_up is not None and error is not None:
+                tell(Refusal(self._given_up, True))
+                return
+            if error is None or error.code() > 0:  # below are the client's own
+                self._patience.came()
             if error is None:
                 tell(None)
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and producer is not self._alone:
@@ -93,6 +107,9 @@ class KafkaSender:
             else:
                 tell(_refusal(topic, self._fatal or error))
 
+        if not self._unanswered:
+            self._patience.began()
+        self._unanswered += 1
         try:
             producer.produce(
                 topic,
@@ -119,6 +136,10 @@ class KafkaSender:
             self._poll(self._alone, 0)
             timeout = min(timeout, 0.01)
         self._poll(self._shared, timeout)
+        if self._unanswered and (why := self._patience.over()) is not None:
+            self._given_up = f"{why}; whether they were written is not known"
+            for producer in filter(None, (self._shared, self._alone)):
+                producer.purge()
 
     def _poll(self, producer: Producer, timeout: float) -> None:
         try:

@@ -35,14 +35,28 @@ CONNECTION = frozenset(
 )
 
 
+def _to_log(level: int, text: str) -> None:
+    log.log(level, "%s", text)
+
+
 class Outages:
-    """Tells of the client's errors. ``answers`` says whether a broker answers within a time."""
+    """Tells of the client's errors. ``answers`` says whether a broker answers within a time.
+
+    ``tell`` is told a level of the log and a line. ``meanwhile`` says what becomes of the work.
+    """
 
     def __init__(
-        self, answers: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+        self,
+        answers: Callable[[float], bool],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        tell: Callable[[int, str], None] = _to_log,
+        meanwhile: str = "what is held goes on, and they are tried again and again",
     ) -> None:
         self._answers = answers
         self._clock = clock
+        self._tell = tell
+        self._meanwhile = meanwhile
         self._told: dict[str, float] = {}
         self._since: float | None = None
         self._ask_at = self._tell_at = 0.0
@@ -57,15 +71,13 @@ class Outages:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._since is None:
             self._since = now
             self._ask_at, self._tell_at = now + ASK_FIRST, now + SAME_EVERY
-            log.warning(
-                "no broker answers (%s); what is held goes on, and they are tried again and again",
-                self.last_error or error.str(),
-            )
+            reason = self.last_error or error.str()
+            self._tell(logging.WARNING, f"no broker answers ({reason}); {self._meanwhile}")
         elif self._since is not None and error.code() in CONNECTION:
             return  # it is known
         elif now - self._told.get(error.name(), float("-inf")) >= SAME_EVERY:
             self._told[error.name()] = now
-            log.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", error.str())
+            self._tell(logging.ERROR if error.fatal() else logging.WARNING, error.str())
 
     def look(self) -> None:
         """While no broker answers: ask again if it is time to, and tell how it goes."""
@@ -74,11 +86,20 @@ class Outages:
         seconds = now - self._since
         self._ask_at = now + ASK_EVERY
         if self._answers(ASK_WAIT):
-            self._since = None
-            self._told.clear()
-            log.warning("a broker answers again, after %.0f s", seconds)
+            self.answered()
         elif now >= self._tell_at:
             self._tell_at = now + SAME_EVERY
-            log.warning(
-                "no broker has answered for %.0f s (%s)", seconds, self.last_error or "no reason"
-            )
+            reason = self.last_error or "no reason"
+            self._tell(logging.WARNING, f"no broker has answered for {seconds:.0f} s ({reason})")
+
+    def answered(self) -> None:
+        """Take note that a broker answers."""
+        if (seconds := self.seconds) is not None:
+            self._since = None
+            self._told.clear()
+            self._tell(logging.WARNING, f"a broker answers again, after {seconds:.0f} s")
+
+    @property
+    def seconds(self) -> float | None:
+        """For how long no broker has answered; None while one does."""
+        return None if self._since is None else self._clock() - self._since

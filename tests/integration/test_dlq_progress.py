@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
-    AclOperation,
     AdminClient,
     ConfigResource,
-    ResourceType,
 )
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,7 +21,6 @@ from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.live import write
-from tests.support.secured import Secured
 
 FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
 LONG = 300.0
@@ -48,7 +44,7 @@ def cut_off(run: KafkaProgress) -> None:
     run._done.set()
     assert run._listener is not None
     run._listener.join()
-    run._producer = None
+    run._writer = None
 
 
 def test_what_was_added_is_known_to_the_next_and_to_who_only_looks(
@@ -139,27 +135,6 @@ def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
     assert "cleanup.policy=delete, so after 168 h" in (seen.forgotten() or "")
     with pytest.raises(ConfigError, match=r"no replay's progress, such as .*-0@0.*--state PATH"):
         progress().open()
-
-
-def test_who_may_not_make_the_topic_is_told_what_to_ask_for(
-    secured: Secured, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dlq = f"{topic}.dlq"
-    secured.cluster.create_topic(dlq, 1)
-    for operation in (AclOperation.READ, AclOperation.DESCRIBE):
-        secured.allow(ResourceType.TOPIC, dlq, operation)
-    conf = secured.alice("unused")
-    settings = [each for name in conf if "." in name for each in ("-X", f"{name}={conf[name]}")]
-    verb = ("dlq", "replay", "-t", topic, *settings)
-    plan = in_process(capsys, *verb)
-    assert plan.status == 0, plan.err
-    refused = in_process(capsys, *verb, "--execute")
-    assert refused.status == 2, refused.err
-    assert f"topic '{dlq}.replays' cannot be made or seen by this user" in refused.err
-    assert "ask for it (one partition, cleanup.policy=compact" in refused.err
-    assert "--state PATH" in refused.err
-    with_file = in_process(capsys, *verb, "--execute", "--state", tmp_path / "p", "--json")
-    assert with_file.status == 0, with_file.err
 
 
 def test_the_list_says_what_is_outstanding_wherever_it_is_asked(

@@ -11,8 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -22,50 +21,11 @@ from kafka_keyshared.model import Record
 from tests.conftest import Eventually
 from tests.support.bare import write_transactions
 from tests.support.cli import Ended, Running, in_process
+from tests.support.letters import ends, source_headers, write_letters
 from tests.support.live import Member, client_conf, group_name, read_all, write
 
 KEYS = 7
 RECORDS = 210
-
-
-def source_headers(topic: str, partition: int, offset: int) -> list[tuple[str, bytes]]:
-    """What a letter of the header form must have."""
-    return [
-        ("keyshared.source.topic", topic.encode()),
-        ("keyshared.source.partition", b"%d" % partition),
-        ("keyshared.source.offset", b"%d" % offset),
-    ]
-
-
-def write_letters(cluster: Cluster, topic: str, sources: list[tuple[int, int]], keys: int) -> None:
-    """Write letters of records of ``topic`` into ``topic.dlq``, in just this order.
-
-    The value says which record it is; the key follows from the offset.
-    """
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
-    for number, (partition, offset) in enumerate(sources):
-        producer.produce(
-            f"{topic}.dlq",
-            b"%d:%d" % (partition, offset),
-            b"key-%d" % (offset % keys),
-            number % 2,
-            headers=[*source_headers(topic, partition, offset), ("own", b"%d" % offset)],
-        )
-    assert producer.flush(60) == 0
-
-
-def ends(cluster: Cluster, topic: str) -> int:
-    """How many records a topic without gaps has."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group_name()})
-    try:
-        partitions = consumer.list_topics(timeout=30).topics[topic].partitions
-        bounds = [
-            consumer.get_watermark_offsets(ClientPartition(topic, number), 30)
-            for number in partitions
-        ]
-        return sum(bound[1] for bound in bounds if bound)
-    finally:
-        consumer.close()
 
 
 def by_lane(messages: list[Message]) -> dict[tuple[bytes, int], list[int]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.events import Failure, Outcome, Publish
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
+from kafka_keyshared.local.cluster import Cluster
 
 # As version 1 wrote it: whatever comes later has to read it.
 V1_LETTER = bytes.fromhex(
@@ -65,3 +68,51 @@ def planned(
         plan.add(letter, done)
     plan.close()
     return plan
+
+
+def source_headers(topic: str, partition: int, offset: int) -> list[tuple[str, bytes]]:
+    """What a letter of the header form must have."""
+    return [
+        ("keyshared.source.topic", topic.encode()),
+        ("keyshared.source.partition", b"%d" % partition),
+        ("keyshared.source.offset", b"%d" % offset),
+    ]
+
+
+def write_letters(
+    cluster: Cluster,
+    topic: str,
+    sources: list[tuple[int, int]],
+    keys: int,
+    *,
+    text: str = "",
+    partitions: Sequence[int] = (0, 1),
+) -> None:
+    """Write letters of records of ``topic`` into ``topic.dlq``, in just this order.
+
+    The value says which record it is, and ``text``; the key follows from the offset.
+    """
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for number, (partition, offset) in enumerate(sources):
+        producer.produce(
+            f"{topic}.dlq",
+            b"%d:%d" % (partition, offset) + text.encode(),
+            b"key-%d" % (offset % keys),
+            partitions[number % len(partitions)],
+            headers=[*source_headers(topic, partition, offset), ("own", b"%d" % offset)],
+        )
+    assert producer.flush(60) == 0
+
+
+def ends(cluster: Cluster, topic: str) -> int:
+    """How many records a topic without gaps has."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
+    try:
+        partitions = consumer.list_topics(timeout=30).topics[topic].partitions
+        bounds = [
+            consumer.get_watermark_offsets(ClientPartition(topic, number), 30)
+            for number in partitions
+        ]
+        return sum(bound[1] for bound in bounds if bound)
+    finally:
+        consumer.close()

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from kafka_keyshared.cli import dlq, letters
-from kafka_keyshared.cli.letters import Away, Wanted, Where, when
+from kafka_keyshared.cli.letters import Wanted, Where, when
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind, Letter, Place
@@ -162,17 +161,6 @@ def test_what_was_replayed_is_counted_apart() -> None:
     assert [replayed for _, replayed in summary.newest()] == [False, True]
 
 
-def test_a_broker_that_is_away_is_told_in_a_line_and_not_at_every_try() -> None:
-    notes: list[str] = []
-    now = 0.0
-    away = Away(notes.append, lambda: now)
-    for _ in range(50):
-        away.heard(KafkaError(KafkaError._TRANSPORT, "b:1: connection refused"))
-        away.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        now += 1.0
-    assert notes == ["no broker answers (b:1: connection refused): waiting up to 30 s for one"]
-
-
 def test_what_a_terminal_would_obey_is_not_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -182,9 +170,9 @@ def test_what_a_terminal_would_obey_is_not_printed(
         headers=[(evil, evil.encode())],
         value=evil.encode(),
     )
-    monkeypatch.setattr(dlq, "reading", lambda conf: nullcontext())
+    monkeypatch.setattr(dlq, "reading", lambda *_: nullcontext())
     monkeypatch.setattr(scan, "bounds_of", lambda *_: {})
-    monkeypatch.setattr(scan, "letters", lambda *_: iter([letter]))
+    monkeypatch.setattr(scan, "letters", lambda *_, **__: iter([letter]))
     monkeypatch.setattr(letters, "require_broker", lambda conf: None)
     for verb in (["ls", "--state", tmp_path / "none"], ["show", "0:0"]):
         ended = in_process(capsys, "dlq", *verb, "-b", "b:1", "-t", "x")

@@ -391,7 +391,8 @@ class FakeAdmin:
         self.asked: list[str] = []
 
     def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics={name: SimpleNamespace(error=None) for name in self.there})
+        topics = {name: SimpleNamespace(error=None) for name in self.there}
+        return SimpleNamespace(topics=topics, controller_id=1, brokers={1: None})
 
     def create_topics(self, topics: list[Any], **_timeouts: float) -> dict[str, Future[None]]:
         made: dict[str, Future[None]] = {}

@@ -200,6 +200,19 @@ def test_what_is_kept_was_acknowledged_before() -> None:
 # --- what goes wrong ---
 
 
+def test_letters_of_a_topic_that_was_made_anew_are_not_sent_for_those_of_the_plan() -> None:
+    """They stand at the places of the old ones, and nobody has planned them."""
+    old = [a_letter((0, n), ("t", 0, n), None, value=b"old") for n in range(30)]
+    new = [a_letter((0, n), ("t", 0, n), None, value=b"new") for n in range(30)]
+    sender, kept = FakeSender(), Kept()
+    outcome = Replay(planned(old), sender, kept).run(lambda: [*old[:10], *new[10:]])
+    assert {letter.value for letter in sender.taken} == {b"old"}
+    assert (outcome.replayed, outcome.gone, outcome.whole) == (10, 0, False)
+    assert outcome.halted is not None
+    assert "at 0:10 stands another letter" in outcome.halted
+    assert "made anew" in outcome.halted
+
+
 def test_a_refused_letter_stops_its_key_and_no_other() -> None:
     letters = [a_letter((0, n), ("t", 0, n), b"key-%d" % (n % 3)) for n in range(30)]
     sender = FakeSender(

@@ -6,19 +6,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from kafka_keyshared.dlq.scan import bounds_of
-from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, TopicMissingError
 
 
 class Named:
     """A cluster that has these topics, all without a record."""
 
-    def __init__(self, *topics: str) -> None:
+    def __init__(self, *topics: str, hidden: bool = False) -> None:
         self._topics = topics
+        self._hidden = hidden
 
-    def list_topics(self, timeout: float) -> Any:
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        if topic is not None:
+            denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+            code = denied if self._hidden else KafkaError.UNKNOWN_TOPIC_OR_PART
+            return SimpleNamespace(topics={topic: SimpleNamespace(error=KafkaError(code))})
         return SimpleNamespace(
             topics={each: SimpleNamespace(partitions={0: None}) for each in self._topics}
         )
@@ -38,6 +43,13 @@ def test_a_topic_that_is_not_there_is_told_with_what_may_be_meant(
     named: Any = Named(*there)
     with pytest.raises(TopicMissingError, match=said):
         bounds_of(named, topic)
+
+
+def test_a_topic_that_this_user_may_not_see_is_not_called_missing() -> None:
+    named: Any = Named("orders", hidden=True)
+    with pytest.raises(ConfigError, match="allow this user to READ it, if it is there") as raised:
+        bounds_of(named, "orders.dlq")
+    assert not isinstance(raised.value, TopicMissingError)
 
 
 class SlowCluster:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from kafka_keyshared.cli.away import LONGEST
 from kafka_keyshared.dlq import send as module
 from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.patience import PATIENCE, Patience
 from kafka_keyshared.dlq.replay import Refusal
 from kafka_keyshared.dlq.send import ANY_PARTITION, KafkaSender
 from tests.support.letters import a_letter
@@ -27,6 +29,7 @@ class FakeProducer:
         self.waiting: list[tuple[str, dict[str, Any], Callable[..., None]]] = []
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self.fatal: KafkaError | None = None
+        self.silent = False
         self.made.append(self)
 
     def __len__(self) -> int:
@@ -42,11 +45,14 @@ class FakeProducer:
         if self.fatal is not None:
             fatal, self.fatal = self.fatal, None
             raise KafkaException(fatal)
+        if self.silent:
+            return
         waiting, self.waiting = self.waiting, []
         for _, _, on_delivery in waiting:
             on_delivery(self.answer, None)
 
     def purge(self) -> None:
+        self.silent = False
         self.answer = KafkaError(KafkaError._PURGE_QUEUE)
 
 
@@ -174,3 +180,30 @@ def test_what_is_fatal_says_why_and_leaves_nothing_unanswered(kind: Kind) -> Non
     sender.serve(0.1)
     sender.serve(0.1)
     assert [each and (each.everywhere, "denied" in each.why) for each in told] == [(True, True)] * 2
+
+
+def test_a_letter_is_tried_for_longer_than_anybody_waits(kind: Kind) -> None:
+    """Or the client gives it up before, and what is sent anew may be there twice."""
+    KafkaSender({}, None, {})
+    assert kind.made[0].conf["delivery.timeout.ms"] > 1_000 * LONGEST
+
+
+def test_letters_without_an_answer_are_given_up_when_the_patience_is_over(kind: Kind) -> None:
+    now = 0.0
+    patience = Patience(lambda: now)
+    sender = KafkaSender({}, None, {"orders": 3}, patience=patience)
+    now = 5 * PATIENCE  # nothing was waited for until here
+    told = send(sender)
+    producer = kind.made[0]
+    producer.silent = True
+    sender.serve(0.1)
+    now += PATIENCE
+    sender.serve(0.1)
+    assert told == []
+    now += 1.0
+    sender.serve(0.1)
+    sender.serve(0.1)
+    (refusal,) = told
+    assert refusal is not None
+    assert refusal.everywhere
+    assert "nothing came for 31 s; whether they were written is not known" in refusal.why

@@ -1,0 +1,82 @@
+"""What a verb says while no broker answers, and how long it bears that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from kafka_keyshared.dlq.patience import Patience
+from kafka_keyshared.runtime.outage import Outages
+
+AFTER_STOP = 20.0
+"""Seconds for which what is on its way is waited for once somebody wants the end."""
+
+LONGEST = 600.0
+"""Seconds that an outage may last until a verb gives up."""
+
+
+class Away(Patience):
+    """Bears an outage for :data:`LONGEST` seconds, and says when it begins, lasts and ends.
+
+    Several clients tell it what they hear, one of them from a thread of its own. ``asks`` is the
+    one that is asked whether a broker answers again.
+    """
+
+    def __init__(
+        self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(clock)
+        self._lock = threading.Lock()
+        self.asks: Consumer | None = None
+        self._stopped_at: float | None = None
+        self._outages = Outages(
+            self._answers,
+            clock,
+            tell=lambda _level, text: note(text),
+            meanwhile=f"trying for up to {LONGEST / 60:g} minutes; Ctrl-C ends it",
+        )
+
+    def heard(self, error: KafkaError) -> None:
+        """Take an error of a client's; only that nobody answers is news to a person here."""
+        with self._lock:
+            if error.code() == KafkaError._ALL_BROKERS_DOWN:
+                self._outages.heard(error)
+            else:
+                self._outages.last_error = error.str()
+
+    def came(self) -> None:
+        """Take note that something came, which ends an outage."""
+        super().came()
+        with self._lock:
+            self._outages.answered()
+
+    def stop(self) -> None:
+        """Take note that somebody wants the end."""
+        self._stopped_at = self._stopped_at or self._clock()
+
+    def over(self) -> str | None:
+        """Return why not to wait any longer; None while it is worth it."""
+        if self._stopped_at is not None and self._clock() - self._stopped_at > AFTER_STOP:
+            return f"no answer within {AFTER_STOP:g} s after the stop"
+        with self._lock:
+            was_away = self._outages.seconds is not None
+            self._outages.look()
+            seconds = self._outages.seconds
+        if seconds is None:
+            if was_away:
+                self.began()
+            return super().over()
+        reason = self._outages.last_error
+        return f"no broker answered for {seconds:.0f} s ({reason})" if seconds > LONGEST else None
+
+    def _answers(self, timeout: float) -> bool:
+        if self.asks is None:
+            return False
+        try:
+            self.asks.list_topics(timeout=timeout)
+        except (KafkaException, RuntimeError):
+            return False
+        return True

@@ -1,0 +1,103 @@
+"""Sees whether a topic is still the one that it was when a replay of it was planned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.dlq.topics import has_controller
+
+ASK_EVERY = 2.0
+_ANSWER_TIMEOUT = 10.0
+
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+
+
+def ids_of(conf: Mapping[str, Any], topic: str) -> Callable[[], Future[str | None]]:
+    """Return what asks the cluster for the id of a topic. It gets a new one when it is made anew.
+
+    The answer is None where there are no ids: brokers before 2.8 have none. Nor has an embedded
+    cluster, which is told apart by :func:`can_be_asked`.
+    """
+    admin = AdminClient({**connection_conf(conf), "log_level": 2})
+
+    def ask() -> Future[str | None]:
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_TIMEOUT)
+        answer: Future[str | None] = Future()
+
+        def answered(found: Future[Any]) -> None:
+            error = found.exception()
+            if error is not None:
+                answer.set_exception(error)
+                return
+            id_ = found.result().topic_id
+            known = id_.get_most_significant_bits() or id_.get_least_significant_bits()
+            answer.set_result(str(id_) if known else None)
+
+        asked[topic].add_done_callback(answered)
+        return answer
+
+    return ask
+
+
+def can_be_asked(conf: Mapping[str, Any]) -> bool:
+    """Say whether the cluster answers questions about a topic."""
+    return has_controller(AdminClient({**connection_conf(conf), "log_level": 2}))
+
+
+class SameTopic:
+    """Asks every :data:`ASK_EVERY` seconds, and waits for no answer but the first.
+
+    ``ids`` is None where nobody answers; then nothing is ever seen. The same is so where this user
+    may not ask. Letters are known again by what is in them, so this is not what keeps a new letter
+    from being taken for an old one; it ends a replay that still has old ones in its hands.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        ids: Callable[[], Future[str | None]] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._why: str | None = None
+        self._asked: Future[str | None] | None = None
+        self._ask_at = clock() + ASK_EVERY
+        self._ids, self._id = ids, None
+        if ids is None:
+            return
+        try:
+            self._id = ids().result(2 * _ANSWER_TIMEOUT)
+        except (KafkaException, TimeoutError):
+            self._ids = None
+        if self._id is None:
+            self._ids = None
+
+    def lost(self) -> str | None:
+        """Return why a replay of the topic has to end, once it is not the same any more."""
+        if self._ids is None or self._why is not None:
+            return self._why
+        if self._asked is not None and self._asked.done():
+            self._why = self._judged(self._asked)
+            self._asked = None
+        elif self._asked is None and self._clock() >= self._ask_at:
+            self._ask_at = self._clock() + ASK_EVERY
+            self._asked = self._ids()
+        return self._why
+
+    def _judged(self, answer: Future[str | None]) -> str | None:
+        error = answer.exception()
+        if error is None:
+            changed = answer.result() not in {self._id, None}
+            return f"{self._topic} was made anew; nothing more is sent" if changed else None
+        reason = error.args[0] if error.args else None
+        if isinstance(reason, KafkaError) and reason.code() in _GONE:
+            return f"{self._topic} was deleted; nothing more is sent"
+        return None  # it is asked again
