@@ -14,6 +14,9 @@ from kafka_keyshared.runtime.outage import Outages
 AFTER_STOP = 20.0
 """Seconds for which what is on its way is waited for once somebody wants the end."""
 
+SETTLES = 10.0
+"""Seconds after an outage in which other clients of the verb may still tell of it."""
+
 LONGEST = 600.0
 """Seconds that an outage may last until a verb gives up."""
 
@@ -32,6 +35,7 @@ class Away(Patience):
         self._lock = threading.Lock()
         self.asks: Consumer | None = None
         self._stopped_at: float | None = None
+        self._back_at = float("-inf")
         self._outages = Outages(
             self._answers,
             clock,
@@ -43,7 +47,8 @@ class Away(Patience):
         """Take an error of a client's; only that nobody answers is news to a person here."""
         with self._lock:
             if error.code() == KafkaError._ALL_BROKERS_DOWN:
-                self._outages.heard(error)
+                if self._clock() - self._back_at > SETTLES:
+                    self._outages.heard(error)
             else:
                 self._outages.last_error = error.str()
 
@@ -51,7 +56,9 @@ class Away(Patience):
         """Take note that something came, which ends an outage."""
         super().came()
         with self._lock:
-            self._outages.answered()
+            if self._outages.seconds is not None:
+                self._back_at = self._clock()
+                self._outages.answered()
 
     def stop(self) -> None:
         """Take note that somebody wants the end."""
@@ -67,6 +74,7 @@ class Away(Patience):
             seconds = self._outages.seconds
         if seconds is None:
             if was_away:
+                self._back_at = self._clock()
                 self.began()
             return super().over()
         reason = self._outages.last_error

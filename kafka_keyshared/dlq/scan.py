@@ -179,7 +179,7 @@ def messages(
     reason = "no answer"
     try:
         while left:
-            first = consumer.poll(_WAIT)
+            first = _polled(consumer)
             if first is None:
                 if stopped():
                     return
@@ -209,6 +209,14 @@ def messages(
         # It is closed already when whoever reads has ended with an error.
         with suppress(RuntimeError):
             consumer.unassign()
+
+
+def _polled(consumer: Consumer) -> Message | None:
+    try:
+        return consumer.poll(_WAIT)
+    except SystemError as error:
+        # The client loses a Ctrl-C that strikes while it calls back, as it does in an outage.
+        raise KeyboardInterrupt from error
 
 
 def _told(topic: str, error: KafkaError) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, Away
+from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, SETTLES, Away
 from kafka_keyshared.dlq.patience import PATIENCE
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "b:1: connection refused")
@@ -74,6 +74,17 @@ def test_what_comes_ends_an_outage_without_a_question(world: World) -> None:
     world.now = 7.0
     world.away.came()
     assert world.notes[1:] == ["a broker answers again, after 7 s"]
+
+
+def test_what_another_client_still_tells_of_an_outage_is_no_new_one(world: World) -> None:
+    world.away.heard(DOWN)
+    world.now = 70.0
+    world.away.came()
+    world.away.heard(DOWN)
+    assert len(world.notes) == 2
+    world.now += SETTLES + 1.0
+    world.away.heard(DOWN)
+    assert len(world.notes) == 3
 
 
 def test_a_cluster_that_answers_and_sends_nothing_is_given_up_after_a_while(world: World) -> None:

@@ -64,7 +64,7 @@ def test_of_two_with_one_id_the_later_is_refused_before_it_writes_anything_else(
     with progress().open() as first:
         notes: list[str] = []
         with pytest.raises(ConfigError, match=r"id 'default' is at work \(process \d+ on .*wait"):
-            progress(silence=30.0).open(notes.append)
+            progress(silence=15.0).open(notes.append)
         assert "has not said that its replay ended: listening" in notes[0]
         with progress("another").open() as beside:
             beside.add(FIRST)
