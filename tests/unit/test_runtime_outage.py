@@ -144,3 +144,12 @@ def test_of_the_clients_own_lines_a_few_of_each_kind_are_written_in_a_minute(
 def test_who_wants_the_clients_lines_otherwise_has_them_so(wanted: dict[str, object]) -> None:
     assert quietly({"group.id": "g", **wanted}) == {"group.id": "g", **wanted}
     assert isinstance(quietly({"group.id": "g"})["logger"], ClientLog)
+
+
+def test_that_none_of_them_is_down_any_more_is_no_outage(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client tells it so when one comes up while it counts, as at the start of a producer."""
+    world.outages.heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"))
+    assert world.outages.seconds is None
+    assert lines(caplog) == []
