@@ -47,6 +47,14 @@ def names_of(records: Iterable[Record]) -> list[str]:
     return [name_of(each) for each in records]
 
 
+class About(NamedTuple):
+    """The one record that a line of the log is about; ``key`` is None where it is not known."""
+
+    partition: TopicPartition
+    offset: int
+    key: object = None
+
+
 def named_key(key: object) -> str:
     """Return a key in words, cut; None for a record without one."""
     return "no key" if key is None else f"key {key!r:.80}"
@@ -55,6 +63,14 @@ def named_key(key: object) -> str:
 def counted(count: int, what: str) -> str:
     """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def in_words(seconds: float) -> str:
+    """Return a time for a person: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:

@@ -6,9 +6,13 @@ import enum
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 Justify: TypeAlias = Literal["left", "right"]
+
+ABOUT = ("topic", "partition", "offset", "key")
+"""What a line of the log says of the one record that it is about."""
 
 
 class Output(enum.StrEnum):
@@ -68,6 +72,11 @@ def write_table(
     Console(file=sys.stdout).print(table)
 
 
+def in_local_time(seconds: float) -> str:
+    """Return a time since 1970 to the millisecond, with how far it is from UTC."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+
 def start_logging(level: str = "info", form: str = "text") -> None:
     """Send this package's log to standard error, one line each, or one JSON object.
 
@@ -78,14 +87,18 @@ def start_logging(level: str = "info", form: str = "text") -> None:
 
     class Objects(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
+            traceback = getattr(record, "traceback", "")
             told = {
-                "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+                "time": in_local_time(record.created),
                 "level": record.levelname.lower(),
                 "logger": record.name,
-                "message": record.getMessage(),
+                "message": record.getMessage().removesuffix(f"\n{traceback}"),
             }
+            told |= {name: getattr(record, name) for name in ABOUT if hasattr(record, name)}
             if record.exc_info:
-                told["traceback"] = self.formatException(record.exc_info)
+                traceback = self.formatException(record.exc_info)
+            if traceback:
+                told["traceback"] = traceback
             return json.dumps(told)
 
     class ToStandardError(logging.Handler):

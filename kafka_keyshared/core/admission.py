@@ -8,10 +8,11 @@ of the same key, so anything that ran before it could break the order. Other par
 from __future__ import annotations
 
 from kafka_keyshared.core import failures
+from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.events import Command
 from kafka_keyshared.core.pressure import Pressure, Reason
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record, name_of
+from kafka_keyshared.model import About, Record, name_of, partition_of
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, where the key function does not say."""
@@ -60,9 +61,10 @@ def read_again(
     return commands
 
 
-def _told(record: Record, cause: Exception, after: float) -> str:
+def _told(record: Record, cause: Exception, after: float) -> Line:
     why = cause.__cause__ or cause
-    return (
-        f"the key of {name_of(record)} cannot be read yet: "
-        f"{type(why).__name__}: {why}; its partition waits, next try in {after:.1f} s"
+    return Line(
+        f"the key of {name_of(record)} cannot be read yet: {type(why).__name__}: {why}",
+        About(partition_of(record), record.offset()),
+        f"; its partition waits, next try in {after:.1f} s",
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
-from kafka_keyshared.core.burst import Burst
+from kafka_keyshared.core.burst import Burst, Line
 from kafka_keyshared.core.events import Failure, Level, Notice
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.model import TopicPartition, named_key
+from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50
 """Kinds that are told whole and counted apart. A program may make up error types as it goes."""
@@ -64,7 +64,7 @@ def traceback_of(failure: Failure) -> str:
     if not failure.place:
         return ""
     text = f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type
-    return _printable(f"\nTraceback (most recent call last):\n{failure.stack}{text}")
+    return _printable(f"Traceback (most recent call last):\n{failure.stack}{text}")
 
 
 Attempt: TypeAlias = tuple[
@@ -74,15 +74,17 @@ Attempt: TypeAlias = tuple[
 what becomes of its lane, and when it runs again, in seconds."""
 
 
-def _line(attempt: Attempt) -> str:
+def _line(attempt: Attempt) -> Line:
     partition, offset, key, number, most, failure, state, delay = attempt
     follows = _FOLLOWS.get(state, "it is dropped")
     if delay is not None:
         follows = f"it runs again in {delay:.3g} s"
     text = f": {one_line(failure.message)}" if failure.message else ""
-    return (
+    return Line(
         f"{partition}@{offset} ({named_key(key)}), attempt {number} of {most}: "
-        f"{named_kind(kind_of(failure))}{text}; {follows}"
+        f"{named_kind(kind_of(failure))}{text}",
+        About(partition, offset, key),
+        f"; {follows}",
     )
 
 
@@ -142,12 +144,13 @@ class Attempts(Burst[Attempt]):
 
     def _tell_whole(self, kind: Kind, attempt: Attempt, now: float) -> list[Notice]:
         self._known.add(kind)
-        text = _line(attempt)
+        line = _line(attempt)
         if len(self._known) == KINDS_MAX:
-            text += f" (the last of {KINDS_MAX} kinds that are told whole)"
+            last = f" (the last of {KINDS_MAX} kinds that are told whole)"
+            line = line._replace(follows=line.follows + last)
         if self._whole:
-            text += traceback_of(attempt[5])
-        return self.at_once(text, now)
+            line = line._replace(traceback=traceback_of(attempt[5]))
+        return self.at_once(line, now)
 
     def first_block(self, failure: Failure, now: float) -> str:
         """Return the traceback if a kind of failure blocks a key for the first time, to be told."""

@@ -8,9 +8,10 @@ counted, so that what happens a hundred thousand times a second is put into word
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from kafka_keyshared.core.events import Level, Notice
+from kafka_keyshared.model import About
 
 INTERVAL = 10.0
 
@@ -20,13 +21,31 @@ LATELY = 1.0
 What = TypeVar("What")
 
 
+class Line(NamedTuple):
+    """What there is to say of one event.
+
+    ``follows`` is what follows from it, which is true only while it is new. ``traceback`` belongs
+    to what is told at once.
+    """
+
+    text: str
+    about: About | None = None
+    follows: str = ""
+    traceback: str = ""
+
+
+def as_it_is(line: Line) -> Line:
+    """Return a line that is in words already."""
+    return line
+
+
 class Burst(Generic[What]):
     """Events of one kind; ``plural`` names them in a line that stands for several.
 
     ``words`` puts one into words, if it is told.
     """
 
-    def __init__(self, level: Level, plural: str, words: Callable[[What], str] = str) -> None:
+    def __init__(self, level: Level, plural: str, words: Callable[[What], Line]) -> None:
         self._level = level
         self._plural = plural
         self._words = words
@@ -59,30 +78,32 @@ class Burst(Generic[What]):
         self._last_at = now
         return []
 
-    def at_once(self, text: str, now: float) -> list[Notice]:
+    def at_once(self, line: Line, now: float) -> list[Notice]:
         """Return the line of an event that is not to wait; those that have come before wait on."""
         if not self._count:
             self._told_at = now
-        return [Notice(self._level, text)]
+        text = f"{line.text}{line.follows}"
+        return [Notice(self._level, text, about=line.about, traceback=line.traceback)]
 
     def due(self, now: float) -> list[Notice]:
         """Return the line for what has come together since the last one, when it is time."""
         seconds = now - self._told_at
         if self._first is None or seconds < self.interval:
             return []
-        text = self._words(self._first)
+        line = self._words(self._first)
+        text, about = line.text, line.about
         old = now - self._last_at
         ago = f"{old:.0f} s ago" if old >= LATELY else ""
         if self._count > 1:
             more = f"{self._count:,} more {self._plural} in {seconds:.0f} s{self._more()}"
             ago = ago and f", the last {ago}"
-            text = f"{more}{ago}, the first: {text}"
+            text, about = f"{more}{ago}, the first: {text}", None
         elif ago:
             text = f"{ago}: {text}"
         self._count = 0
         self._first = None
         self._told_at = now
-        return [Notice(self._level, text)]
+        return [Notice(self._level, text, about=about)]
 
     def _more(self) -> str:
         """Return what the line for several says of them besides their number."""

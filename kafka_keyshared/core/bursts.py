@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_keyshared.core.attempts import Attempts
-from kafka_keyshared.core.burst import Burst
+from kafka_keyshared.core.burst import Burst, Line, as_it_is
 from kafka_keyshared.core.events import Level, Notice
+
+
+def _lines(level: Level, plural: str) -> Burst[Line]:
+    return Burst(level, plural, as_it_is)
 
 
 @dataclass(slots=True)
@@ -20,21 +24,21 @@ class Bursts:
     asked: Attempts = field(
         default_factory=lambda: Attempts(Level.INFO, "attempts asked to be made again", whole=False)
     )
-    dead_letters: Burst[str] = field(
-        default_factory=lambda: Burst(Level.WARNING, "records went to the dead-letter topic")
+    dead_letters: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.WARNING, "records went to the dead-letter topic")
     )
-    refusals: Burst[str] = field(
-        default_factory=lambda: Burst(Level.ERROR, "dead letters were not written")
+    refusals: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.ERROR, "dead letters were not written")
     )
-    undecodable: Burst[str] = field(
-        default_factory=lambda: Burst(Level.WARNING, "records had no readable key")
+    undecodable: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.WARNING, "records had no readable key")
     )
-    unread: Burst[str] = field(
-        default_factory=lambda: Burst(Level.ERROR, "times a key could not be read yet")
+    unread: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.ERROR, "times a key could not be read yet")
     )
-    blocks: Burst[str] = field(default_factory=lambda: Burst(Level.ERROR, "keys are blocked"))
-    held_back: Burst[str] = field(
-        default_factory=lambda: Burst(Level.INFO, "times a partition was held back")
+    blocks: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "keys are blocked"))
+    held_back: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.INFO, "times a partition was held back")
     )
 
     def due(self, now: float) -> list[Notice]:

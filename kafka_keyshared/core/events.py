@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from kafka_keyshared.core import slices
 from kafka_keyshared.core.lanes import Lane
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import About, Record, TopicPartition
 
 Slice: TypeAlias = slices.Slice
 
@@ -362,12 +362,14 @@ class Notice:
     """One line for the log: what, which, how long.
 
     ``running`` is a worker (subscription, index) that is in a handler: where it stands in there
-    belongs behind the text, as far as its pool can see that.
+    belongs behind the text, as far as its pool can see that. ``traceback`` are lines that follow.
     """
 
     level: Level
     text: str
     running: tuple[str, int] | None = None
+    about: About | None = None
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared.core.attempts import Attempt, in_short
+from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.events import (
     Command,
     DeadLettered,
@@ -38,7 +39,7 @@ from kafka_keyshared.core.returns import remove
 from kafka_keyshared.core.settle import Next, decide
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, name_of, named_key, partition_of
+from kafka_keyshared.model import About, Record, counted, name_of, named_key, partition_of
 
 PUBLISH_BACKOFF = 1.0
 PUBLISH_BACKOFF_MAX = 30.0
@@ -165,14 +166,15 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     record, reason = refused
     policy = sub.settings.when_undecodable()
     sub.counts.processed.add(record.topic(), Processed.UNDECODABLE)
-    where = name_of(record)
+    where, about = name_of(record), About(partition_of(record), record.offset())
     if policy == "null_key":
-        return [*sub.bursts.undecodable.add(f"{where} counts as without a key: {reason}", now)]
+        line = Line(f"{where} counts as without a key: {reason}", about)
+        return [*sub.bursts.undecodable.add(line, now)]
     if policy == "drop":
         sub.counts.dropped += 1
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
         sub.window.settle(1)
-        return [*sub.bursts.undecodable.add(f"{where} is dropped: {reason}", now)]
+        return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = _close(sub, sub.keys.lane(record), record)
     closed.first = closed.last = Failure(Outcome.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
@@ -185,7 +187,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
         "the key and restart, give a dead-letter topic (dlq=True), or choose undecodable='drop'"
     )
-    return [*sub.bursts.blocks.add(text, now)]
+    return [*sub.bursts.blocks.add(Line(text, about), now)]
 
 
 def set_aside(sub: Subscription, report: SetAside) -> None:
@@ -235,6 +237,7 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
     answer = LetterAnswer.ACKNOWLEDGED if error is None else LetterAnswer.FAILED
     sub.counts.letters.add(head.topic(), answer)
     where = f"{name_of(head)} ({named_key(closed.key)})"
+    about = About(closed.partition, head.offset(), closed.key)
     if error is None:
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), Processed.DEAD_LETTERED)
@@ -243,17 +246,14 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
         if told.only_counted(now):
             return []
         at = f" as {event.at}" if event.at else ""
-        return [*told.add(f"{where} went to the dead-letter topic{at} ({_failures(closed)})", now)]
+        text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
+        return [*told.add(Line(text, about), now)]
     closed.publish_failures += 1
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
     sub.closed.wake_at(closed, now + delay)
-    return [
-        *sub.bursts.refusals.add(
-            f"dead letter of {where} was not written (try {closed.publish_failures}): {error}; the "
-            f"record stays unsettled and its key waits, next try in {delay:.0f} s",
-            now,
-        )
-    ]
+    text = f"dead letter of {where} was not written (try {closed.publish_failures}): {error}"
+    follows = f"; the record stays unsettled and its key waits, next try in {delay:.0f} s"
+    return [*sub.bursts.refusals.add(Line(text, about, follows), now)]
 
 
 def fire(sub: Subscription, now: float) -> list[Command]:
@@ -332,17 +332,18 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     text = (
         f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
         f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
-        f"dead-letter topic (dlq=True){trace}"
+        f"dead-letter topic (dlq=True)"
     )
+    line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
     blocks = sub.bursts.blocks
-    return [*(blocks.at_once(text, now) if trace else blocks.add(text, now))]
+    return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
 
 
 def _failures(closed: ClosedLane) -> str:
     """Return in words how often the lane's head failed, and how at last."""
     last = closed.last
     error = "" if last is None else f", last: {in_short(last)}"
-    return f"{closed.failures} attempts{error}"
+    return f"{counted(closed.failures, 'attempt')}{error}"
 
 
 def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -> list[Command]:

@@ -23,21 +23,43 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record, name_of
+from kafka_keyshared.model import (
+    About,
+    Record,
+    counted,
+    in_words,
+    name_of,
+    named_key,
+    partition_of,
+)
 
 BEAT_SECONDS = 0.5
+AGAIN_AFTER = (60.0, 120.0, 300.0)
+AGAIN_EVERY = 600.0
+"""Seconds of running at which a record that was named is named again, and then each so many."""
+
 EVICT_AFTER = 6
 """Beats without a live thread or process after which a worker's keys go to the others."""
 
 
 @dataclass(slots=True)
 class RunningSince:
-    """Since when the same record of a slice has been seen running, in monotonic seconds."""
+    """Since when the same record of a slice has been seen running, in monotonic seconds.
+
+    ``told_at`` is how long that was when it was named last, 0 before it is.
+    """
 
     started: int
     since: float
-    warned: bool = False
+    told_at: float = 0.0
     stuck: bool = False
+
+    def due(self, warn_after: float) -> float:
+        """Return after how many seconds of running it is to be named next."""
+        if not self.told_at:
+            return warn_after
+        again = next((each for each in AGAIN_AFTER if each > self.told_at), None)
+        return again or (self.told_at // AGAIN_EVERY + 1) * AGAIN_EVERY
 
 
 @dataclass(slots=True)
@@ -74,17 +96,20 @@ def ack_timeouts(
         record = share.came[started - 1]
         commands += _judge_age(sub, known, record, worker, now - known.since)
     for share, known in watch.running.items():
-        if (known.warned or known.stuck) and seen.get(share) is not known:
+        if (known.told_at or known.stuck) and seen.get(share) is not known:
             record = share.came[known.started - 1]
-            commands.append(
-                Notice(Level.INFO, f"{_where(record)} ended after {now - known.since:.0f} s")
-            )
+            text = f"{_where(record)} ended after {in_words(now - known.since)}"
+            commands.append(Notice(Level.INFO, text, about=_about(record)))
     watch.running = seen
     return commands
 
 
 def _where(record: Record) -> str:
-    return f"{name_of(record)} (key {record.key()!r:.80})"
+    return f"{name_of(record)} ({named_key(record.key())})"
+
+
+def _about(record: Record) -> About:
+    return About(partition_of(record), record.offset(), record.key())
 
 
 def _judge_age(
@@ -96,21 +121,24 @@ def _judge_age(
         known.stuck = True
         sub.counts.stuck += 1
         reason = (
-            f"{what} has been running on {who} for {age:.0f} s, past the ack timeout of "
+            f"{what} has been running on {who} for {in_words(age)}, past the ack timeout of "
             f"{settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
         )
-        return [Halt(reason)] if settings.exit_when_stuck else [Notice(Level.ERROR, reason, place)]
-    if age < settings.warn_after or known.warned:
+        known.told_at = max(known.told_at, age)
+        if settings.exit_when_stuck:
+            return [Halt(reason)]
+        return [Notice(Level.ERROR, reason, place, _about(record))]
+    if age < known.due(settings.warn_after):
         return []
-    known.warned = True
+    known.told_at = age
     if settings.individually:
-        text = f"{who} has had {what} for {age:.0f} s, unsettled; its key waits"
+        text = f"{who} has had {what} for {in_words(age)}, unsettled; its key waits"
     else:
         text = (
-            f"{what} has been running on {who} for {age:.0f} s; its key and the others of that "
+            f"{what} has been running on {who} for {in_words(age)}; its key and the others of that "
             "worker wait"
         )
-    return [Notice(Level.WARNING, text, place)]
+    return [Notice(Level.WARNING, text, place, _about(record))]
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:
@@ -185,7 +213,7 @@ def evict(sub: Subscription, index: int) -> list[Command]:
         Notice(
             Level.ERROR,
             f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
-            f"{len(others)} workers that are left, what it held runs again",
+            f"{counted(len(others), 'worker')} left, what it held runs again",
         ),
     )
 

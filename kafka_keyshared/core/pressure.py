@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
+from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.events import Command, Level, Notice, Pause, Resume
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.subscription import Subscription
@@ -103,7 +104,7 @@ class Pressure:
                 f"{partition}: its settled set has no room for more in the commit metadata; until "
                 f"older records settle, only those before {parking.ceilings.get(partition)} start"
             )
-            commands += sub.bursts.held_back.add(text, now)
+            commands += sub.bursts.held_back.add(Line(text), now)
         return commands
 
     # --- blocked lanes ---

@@ -13,8 +13,12 @@ import pytest
 
 from kafka_keyshared.cli import reach
 from kafka_keyshared.cli.output import start_logging
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.runtime.client import CommittedOffset
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
+from tests.support.ports import Stage
+from tests.support.records import P0, record
 
 COMPLETE = ("-b", "127.0.0.1:1", "-g", "g", "-t", "t")
 
@@ -120,4 +124,42 @@ def test_a_log_for_a_collector_has_an_object_in_each_line(
     assert told["logger"] == "kafka_keyshared.test"
     assert told["message"] == "it broke\nin two lines"
     assert told["traceback"].endswith("IndexError: pop from empty list")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", told["time"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", told["time"])
+
+
+def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    stage.fill(record(7, "caf\u00e9"))
+    stage.assign()
+    start_logging("warning", "json")
+    stage.step()
+    stack = '  File "/app/app.py", line 12, in handle\n    charge()\n'
+    failure = ev.Failure(ev.Outcome.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
+    stage.work({7: failure})
+    stage.step()
+    (line,) = capsys.readouterr().err.strip().split("\n")
+    told = json.loads(line)
+    del told["time"]
+    assert told == {
+        "level": "warning",
+        "logger": "kafka_keyshared.loop",
+        "message": "orders-0@7 (key b'caf\\xc3\\xa9'), attempt 1 of 5: KeyError at app.py:12: "
+        "'id'; it runs again in 0.1 s",
+        "topic": "orders",
+        "partition": 0,
+        "offset": 7,
+        "key": "caf\u00e9",
+        "traceback": f"Traceback (most recent call last):\n{stack}KeyError: 'id'",
+    }
+
+
+def test_a_line_for_a_person_has_the_traceback_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging()
+    notice = ev.Notice(ev.Level.WARNING, "it failed", traceback="Traceback:\n  here")
+    Stage().loop._acts[ev.Notice](notice)
+    first, *more = capsys.readouterr().err.strip().split("\n")
+    assert first.endswith("WARNING kafka_keyshared.loop: it failed")
+    assert more == ["Traceback:", "  here"]

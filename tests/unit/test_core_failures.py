@@ -284,7 +284,7 @@ def test_block_keeps_the_lane_closed_and_the_position_at_the_blocked_record() ->
     harness.beat(4)
     assert harness.work() == []
     assert harness.committed() == (1, [(3, 4)])
-    assert harness.said("key b'bad' is blocked at orders-0@1: it failed (1 attempts")
+    assert harness.said("key b'bad' is blocked at orders-0@1: it failed (1 attempt,")
 
 
 def test_a_dead_letter_verdict_without_a_dlq_blocks_and_loses_nothing() -> None:

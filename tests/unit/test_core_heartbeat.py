@@ -35,13 +35,22 @@ def running(settings: SubscriptionSettings, *offsets: int) -> Harness:
 # --- 1: long runners ---
 
 
-def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker_once() -> None:
+def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker() -> None:
     harness = running(SubscriptionSettings(), 0, 1)
     harness.beat(60)
     assert harness.notices == []
     harness.beat(30)
     (notice,) = harness.notices
     assert "orders-0@0 (key b'k') has been running on worker-0 for 30 s" in notice.text
+    assert notice.about == (P0, 0, b"k")
+
+
+def test_one_that_does_not_end_is_named_again_and_again_ever_more_seldom() -> None:
+    harness = running(SubscriptionSettings(), 0, 1)
+    harness.beat(2 * 45 * 60)
+    said = [each.text.partition(" for ")[2].partition(";")[0] for each in harness.notices]
+    assert said == ["30 s", "60 s", "2 min", "5 min", "10 min", "20 min", "30 min", "40 min"]
+    assert all(each.running == ("default", 0) for each in harness.notices), "where it stands"
 
 
 def test_a_member_is_not_said_to_run_what_it_has_not_settled() -> None:
