@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
     Record,
@@ -55,7 +56,7 @@ class StopReport:
 
     ``heard`` is False when no broker answered at the end: the group cannot be left either then.
     ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
-    None when that cannot be said, because it was still changing.
+    None when that cannot be said, because it was still changing. ``blocked`` counts keys.
     """
 
     clean: bool
@@ -64,6 +65,7 @@ class StopReport:
     running: tuple[str, ...]
     commit_accepted: bool
     dead_letters: int = 0
+    blocked: int = 0
     stuck: str = ""
     heard: bool = True
 
@@ -75,10 +77,15 @@ class StopReport:
         if self.running or self.dead_letters:
             state = f"gave up on {len(self.running)} running"
         if self.dead_letters:
-            state += f" and {self.dead_letters} dead letters without an answer"
+            state += f" and {counted(self.dead_letters, 'dead letter')} without an answer"
         committed = "committed" if self.commit_accepted else "last commit NOT acknowledged"
-        undone = "an unknown number of" if self.undone is None else self.undone
-        left = f"{undone} records received and left undone (they run at the next start)"
+        undone = "an unknown number of records"
+        if self.undone is not None:
+            undone = counted(self.undone, "record")
+        runs = "it runs" if self.undone == 1 else "they run"
+        left = f"{undone} received and left undone ({runs} at the next start)"
+        if self.blocked:
+            left += f"; {counted(self.blocked, 'key')} blocked"
         named = f": {', '.join(self.running)}" if self.running else ""
         if self.stuck:
             committed += (
@@ -115,6 +122,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         running=tuple(running),
         commit_accepted=accepted,
         dead_letters=dead_letters,
+        blocked=_blocked(loop),
         heard=heard,
     )
 
@@ -122,6 +130,12 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
 def _undone(loop: Loop, progress: Mapping[ev.Slice, int]) -> int:
     """Return how many records are not settled; of a slice that still runs, those that are not."""
     return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
+
+
+def _blocked(loop: Loop) -> int:
+    """Return how many keys are blocked."""
+    lanes = (sub.closed.lanes.values() for sub in loop.core.subscriptions.values())
+    return sum(each.state is LaneState.BLOCKED for closed in lanes for each in closed)
 
 
 def tell_wait(seconds: float, what: str) -> None:
@@ -212,12 +226,13 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
     """Return the report of a stop whose owner has not come back; from any thread."""
     running: list[str] = []
     undone: int | None = 0
-    dead_letters = 0
+    dead_letters = blocked = 0
     if loop is not None:
         try:
             progress = loop.ports.pool.progress()
             records, dead_letters = loop.core.pending(None, progress)
             running, undone = names_of(records), _undone(loop, progress)
+            blocked = _blocked(loop)
         except (RuntimeError, KeyError):
             # It has come back just now and changes what is looked at.
             log.debug("what is left undone cannot be said", exc_info=True)
@@ -229,6 +244,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
         running=tuple(running),
         commit_accepted=False,
         dead_letters=dead_letters,
+        blocked=blocked,
         stuck=stuck,
     )
 

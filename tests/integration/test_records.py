@@ -154,7 +154,7 @@ def test_a_dead_letter_topic_that_goes_away_settles_nothing(
     assert status == 1, "the dead letter was still on its way when the stop timeout passed"
     assert committed(real_cluster, group, topic)[0] == 1
     assert first.app.report is not None
-    assert "1 dead letters without an answer" in first.app.report.line()
+    assert "1 dead letter without an answer" in first.app.report.line()
 
     fail.clear()
     real_cluster.create_topic(dlq, 1)

@@ -1032,4 +1032,4 @@ def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
     assert report.clean is refused
     assert (stage.now - before < 1.0) is refused
     assert stage.sent()[-1] == 0, "the record is not settled"
-    assert ("1 dead letters without an answer" in report.line()) is not refused
+    assert ("1 dead letter without an answer" in report.line()) is not refused

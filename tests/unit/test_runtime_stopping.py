@@ -7,11 +7,13 @@ import logging
 import pytest
 
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Record
 from kafka_keyshared.runtime.client import CommittedOffset
-from kafka_keyshared.runtime.stopping import stop
+from kafka_keyshared.runtime.stopping import StopReport, stop
 from tests.support.ports import Stage
-from tests.support.records import P0, FakeRecord, record
+from tests.support.records import ERROR, P0, FakeRecord, record
 
 
 @pytest.fixture
@@ -109,3 +111,29 @@ def test_the_last_commit_is_waited_for_aloud(
         stop(stage.loop, 25.0, lambda: False)
     assert "up to 24 s for the last commit's answer; Ctrl-C again to hurry" in said(caplog)[0]
     assert len(said(caplog)) == 3
+
+
+def test_the_last_line_counts_the_keys_that_are_blocked(stage: Stage) -> None:
+    assert "blocked" not in stop(stage.loop, 25.0, lambda: False).line()
+    poisoned = Stage(SubscriptionSettings(retry=RetryPolicy(attempts=1)))
+    poisoned.client.stored[P0] = CommittedOffset(0, None)
+    poisoned.fill(record(0, "a"), record(1, "b"), record(2, "b"), record(3, "c"))
+    poisoned.assign()
+    poisoned.accept()
+    poisoned.step()
+    poisoned.work({0: ERROR, 1: ERROR})
+    poisoned.step()
+    report = stop(poisoned.loop, 25.0, lambda: False)
+    assert report.clean, "what is blocked is no failure of the stop"
+    assert report.line().endswith(
+        "drained; committed; 3 records received and left undone (they run at the next start); "
+        "2 keys blocked"
+    )
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    one = StopReport(False, 0.5, 1, ("orders-0@3",), True, dead_letters=1, blocked=1)
+    assert one.line() == (
+        "stopped in 0.50 s: gave up on 1 running and 1 dead letter without an answer: orders-0@3; "
+        "committed; 1 record received and left undone (it runs at the next start); 1 key blocked"
+    )
