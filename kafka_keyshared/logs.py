@@ -17,6 +17,10 @@ from typing import Any
 CONNECTIONS = frozenset({"FAIL", "REQTMOUT"})
 """Lines of the Kafka client about requests and connections that came to nothing."""
 
+RETRIED = ("GETPID", ": retrying")
+"""Kind and end of the line of a producer that begins before its broker has loaded who writes there
+("Coordinator load in progress"): it asks again by itself."""
+
 CLIENT_LINES = 3
 CLIENT_EVERY = 60.0
 """So many lines of a kind are written in so many seconds."""
@@ -63,7 +67,7 @@ class ClientLog:
         kind = str(words[0]) if words else ""
         # What is an error for whoever reads this, the package tells in its own words.
         level = min(level, logging.WARNING)
-        if kind in CONNECTIONS:
+        if kind in CONNECTIONS or (kind == RETRIED[0] and str(words[-1]).endswith(RETRIED[1])):
             self._log.debug(text, *words)
             return
         now = self._clock()

@@ -140,6 +140,20 @@ def test_of_the_clients_own_lines_a_few_of_each_kind_are_written_in_a_minute(
     ]
 
 
+def test_a_producer_that_asks_again_by_itself_warns_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = ClientLog(log_of("kafka_keyshared.client"))
+    asked = "Failed to acquire idempotence PID from broker localhost:9092/1: "
+    with caplog.at_level(logging.DEBUG, "kafka_keyshared.client"):
+        again = f"{asked}Broker: Coordinator load in progress: retrying"
+        log.log(logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-4", again)
+        log.log(
+            logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-4", f"{asked}not allowed"
+        )
+    assert [each.levelno for each in caplog.records] == [logging.DEBUG, logging.WARNING]
+
+
 @pytest.mark.parametrize("wanted", [{"logger": object()}, {"debug": "cgrp"}])
 def test_who_wants_the_clients_lines_otherwise_has_them_so(wanted: dict[str, object]) -> None:
     assert quietly({"group.id": "g", **wanted}) == {"group.id": "g", **wanted}
