@@ -75,15 +75,17 @@ def _target(arguments: RunArguments) -> Any:
 def check_verb(arguments: RunArguments, output: Output) -> int:
     """Print everything that a run would refuse; return 0 for nothing, else 2."""
     faults, conf = _found(arguments)
+    error = SettingsError(faults)
     notes = [f"{name} is heeded by producers only" for name in without_effect(conf)]
     if output is not Output.TABLE:
         told = [
             {"settings": list(each.settings), "text": each.text, "origins": dict(each.origins)}
             for each in faults
         ]
-        write_result({"ok": not faults, "faults": told, "notes": notes}, output, "config check")
+        said = [*error.notes, *notes]
+        write_result({"ok": not faults, "faults": told, "notes": said}, output, "config check")
     elif faults:
-        write_error(str(SettingsError(faults)))
+        write_error(str(error))
     else:
         sys.stdout.write("ok: a run would start, as far as can be told without a broker\n")
     for note in notes:

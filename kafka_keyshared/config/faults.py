@@ -10,11 +10,15 @@ from kafka_keyshared.errors import ConfigError
 
 
 class Fault(NamedTuple):
-    """One thing that cannot work. ``origins`` says for each of the settings where it is from."""
+    """One thing that cannot work. ``origins`` says for each of the settings where it is from.
+
+    ``note`` is what helps with all faults of its kind: it is said once, behind the last of them.
+    """
 
     settings: tuple[str, ...]
     text: str
     origins: Mapping[str, str] = {}
+    note: str = ""
 
     def __str__(self) -> str:
         """Return the sentence, with the origins behind it."""
@@ -30,7 +34,12 @@ class SettingsError(ConfigError):
         lines = [str(fault) for fault in self.faults]
         if len(lines) > 1:
             lines = [f"{len(lines)} settings cannot be used:", *(f"  {line}" for line in lines)]
-        super().__init__("\n".join(lines))
+        super().__init__("\n".join([*lines, *self.notes]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What helps with several of the faults, each note once."""
+        return tuple(dict.fromkeys(fault.note for fault in self.faults if fault.note))
 
 
 def refuse(faults: Iterable[Fault]) -> None:

@@ -6,7 +6,7 @@ Whatever is said about a setting, wherever its value came from, is derived here 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -26,7 +26,8 @@ _SHOWN = 80
 class Field(NamedTuple):
     """A setting. ``name`` has a dot where it is in a table; ``client`` is its name to the client.
 
-    ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none.
+    ``allowed`` completes "give …". ``env`` and ``flag`` are None where there is none. ``meant``
+    has words, in lower case, that are no value although the type takes them, and what to give.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Field(NamedTuple):
     env: str | None
     flag: str | None
     client: str | None
+    meant: Mapping[str, str]
 
 
 @cache
@@ -70,6 +72,7 @@ def _fields(struct: type[msgspec.Struct], before: str) -> Iterator[Field]:
             env=PREFIX + name.upper().replace(".", "_") if given_by_name else None,
             flag=extra.get("flag"),
             client=extra.get("client"),
+            meant=extra.get("meant", {}),
         )
 
 
@@ -159,12 +162,15 @@ def _kind(info: inspect.Type) -> type | None:
 
 def accepted(field: Field, value: Any, faults: list[Fault], origin: str = "") -> Any:
     """Return the value as the field's type has it; UNSET and one more fault if it does not fit."""
+    give = field.meant.get(value.lower()) if isinstance(value, str) else None
     try:
-        return msgspec.convert(value, field.type)
+        if give is None:
+            return msgspec.convert(value, field.type)
     except msgspec.ValidationError:
-        text = f"{field.name}={shown(value)}: give {field.allowed}"
-        faults.append(Fault((field.name,), text, {field.name: origin} if origin else {}))
-        return msgspec.UNSET
+        give = f"give {field.allowed}"
+    text = f"{field.name}={shown(value)}: {give}"
+    faults.append(Fault((field.name,), text, {field.name: origin} if origin else {}))
+    return msgspec.UNSET
 
 
 def shown(value: Any) -> str:
@@ -193,13 +199,31 @@ def flattened(
         else:
             origins = {full: origin} if origin else {}
             if inner:
-                text = f"{full}={shown(value)}: give a table with {_listed(inner)}"
+                text, note = f"{full}={shown(value)}: give a table with {_listed(inner)}", ""
             else:
-                siblings = [each for each in known if each.startswith(before)]
-                short = list(dict.fromkeys(_last(each, before) for each in siblings))
-                text = f"{full!r} is no setting{guess(str(name), short)}"
-                text += f"; the settings are {', '.join(short)}"
-            faults.append(Fault((full,), text, origins))
+                text, note = _unknown(known, str(name), before, in_file=bool(origin))
+            faults.append(Fault((full,), text, origins, note))
+
+
+def _unknown(known: Iterable[str], name: str, before: str, *, in_file: bool) -> tuple[str, str]:
+    """Return what is wrong with a name that is none, and which ones there are."""
+    full, table = before + name, _table(before, in_file=in_file)
+    elsewhere = [each for each in known if each != full and each.rpartition(".")[2] == name]
+    if elsewhere:
+        inside = _table(elsewhere[0].rpartition(".")[0], in_file=in_file)
+        where = f"in {inside}" if inside else f"outside of {table}, above it"
+        return f"{full!r} is no setting here: {name!r} stands {where}", ""
+    siblings = [each for each in known if each.startswith(before)]
+    short = list(dict.fromkeys(_last(each, before) for each in siblings))
+    of_table = f" in {table}" if table else ""
+    near = guess(name, short)
+    return f"{full!r} is no setting{near}", f"the settings{of_table} are {', '.join(short)}"
+
+
+def _table(name: str, *, in_file: bool) -> str:
+    """Return how a table is written in a file, or in a program; nothing for none."""
+    name = name.rstrip(".")
+    return name and (f"[{name}]" if in_file else f"{name}={{…}}")
 
 
 def _listed(names: list[str]) -> str:

@@ -37,6 +37,14 @@ DLQ_SUFFIX = ".dlq"
 """What such a topic is called behind the name of its source."""
 
 
+_TO_ALL = "text is the name of a topic; give true without quotes, or 'auto', for '<topic>.dlq'"
+_TO_NONE = "text is the name of a topic; give false without quotes, or leave it out"
+_MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
+    ("no", "off", "false"), _TO_NONE
+)
+"""What stands for yes and no elsewhere would be a topic of that name, and nobody would notice."""
+
+
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often and how soon a failed record runs again."""
 
@@ -84,7 +92,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(
             description="Where dead letters go: true or 'auto' is the topic `<topic>.dlq`, a name "
             "is that topic, false nowhere.",
-            extra={"flag": "--dlq", "allowed": "true, false, 'auto' or the name of a topic"},
+            extra={
+                "flag": "--dlq",
+                "allowed": "true, false, 'auto' or the name of a topic",
+                "meant": _MEANT,
+            },
         ),
     ] = False
     dlq_create: Annotated[

@@ -247,9 +247,10 @@ def test_a_mistyped_client_setting_is_guessed(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"wrkers": 8}, "did you mean 'workers'.*; the settings are workers, dlq"),
+        ({"wrkers": 8}, "did you mean 'workers'.*\nthe settings are workers, dlq"),
         ({"window_records": "many"}, "window_records='many': give a whole number of at least 1"),
-        ({"retry": {"attemps": 3}}, "did you mean 'attempts'.*; the settings are attempts, backo"),
+        ({"retry": {"attemps": 3}}, "'attempts'.*\nthe settings in retry={…} are attempts, backo"),
+        ({"attempts": 3}, "'attempts' is no setting here: 'attempts' stands in retry={…}"),
         ({"on_stuck": "explode"}, "on_stuck='explode': give 'exit' or 'hold'"),
         ({"poison": "drp"}, "poison='drp': give 'block' or 'dead_letter' or 'drop'"),
         ({"commit_interval": "soon"}, "commit_interval='soon': give a number above 0"),

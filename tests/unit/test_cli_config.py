@@ -238,7 +238,9 @@ def test_check_tells_all_that_a_run_would_refuse(
     ]
     origins = {"retry.attempts": "from [retry] in wrong.toml"}
     assert told["faults"][1]["origins"] == origins
-    assert told["notes"] == ["acks is heeded by producers only"]
+    names, acks = told["notes"]
+    assert names.startswith("the settings are workers, dlq, ")
+    assert acks == "acks is heeded by producers only"
     text = in_process(capsys, *arguments)
     assert text.out == ""
     assert "6 settings cannot be used:" in text.err

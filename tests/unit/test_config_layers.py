@@ -18,7 +18,7 @@ from kafka_keyshared.config import (
     sources,
 )
 from kafka_keyshared.config.fields import Field
-from kafka_keyshared.config.layers import from_environment
+from kafka_keyshared.config.layers import from_environment, make_options
 from kafka_keyshared.config.show import in_force
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.runtime.service import KeyShared
@@ -159,7 +159,23 @@ def test_no_setting_takes_what_is_no_number(field: Field, file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'?; the settings are"),
+        ("wrkers = 8", "'wrkers' is no setting; did you mean 'workers'? (wrkers is from"),
+        ("wrkers = 8", "\nthe settings are workers, dlq, "),
+        ("attempts = 3", "'attempts' is no setting here: 'attempts' stands in [retry] ("),
+        (
+            "[retry]\nworkers = 3",
+            "'retry.workers' is no setting here: 'workers' stands outside of [retry]",
+        ),
+        ("[retry]\nxyz = 3", "\nthe settings in [retry] are attempts, backoff, "),
+        (
+            'dlq = "yes"',
+            "dlq='yes': text is the name of a topic; give true without quotes, or 'auto'",
+        ),
+        ('dlq = "True"', "dlq='True': text is the name of a topic; give true without quotes"),
+        (
+            'dlq = "off"',
+            "dlq='off': text is the name of a topic; give false without quotes, or leave",
+        ),
         ("[retry]\nattemps = 3", "'retry.attemps' is no setting; did you mean 'attempts'?"),
         ("retry = 3", "retry=3: give a table with attempts, backoff"),
         ("kafka = 3", "kafka=3: give a table with settings of the client"),
@@ -344,7 +360,32 @@ def test_all_faults_are_told_at_once(file: Path) -> None:
         ("on_stuck",),
         ("KEYSHARED_NOTHING",),
     ]
-    assert len(str(caught.value).splitlines()) == 6
+    assert len(str(caught.value).splitlines()) == 7, "a head, five faults, the names"
+
+
+def test_the_names_that_there_are_come_once_whatever_is_no_name(file: Path) -> None:
+    file.write_text("wrkers = 1\nxyz = 2\nattempts = 3\n[retry]\nabc = 4\n")
+    with pytest.raises(SettingsError) as caught:
+        load_file(file)
+    head, *faults, ours, of_retry = str(caught.value).splitlines()
+    assert head == "4 settings cannot be used:"
+    assert len(faults) == 4
+    assert all("workers, dlq" not in each for each in faults)
+    assert ours.startswith("the settings are workers, dlq, ")
+    assert of_retry.startswith("the settings in [retry] are attempts, ")
+    file.write_text("attempts = 3")
+    with pytest.raises(SettingsError) as caught:
+        load_file(file)
+    assert len(str(caught.value).splitlines()) == 1, "that says it all"
+
+
+def test_text_that_means_yes_is_yes_where_there_is_only_text() -> None:
+    assert layered(None, {"KEYSHARED_DLQ": "true"}).options["dlq"] is True
+    assert layered(None, {"KEYSHARED_DLQ": "False"}).options["dlq"] is False
+    with pytest.raises(SettingsError, match="dlq='yes': text is the name of a topic"):
+        layered(None, {"KEYSHARED_DLQ": "yes"})
+    with pytest.raises(SettingsError, match="dlq='on': text is the name of a topic"):
+        make_options({"dlq": "on"})
 
 
 def test_a_file_is_wrong_even_where_the_environment_has_another_value(file: Path) -> None:
