@@ -11,6 +11,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.runtime.outage import Outages
 
+CREDIBLE = 1.0
+"""Seconds in which nothing comes until a client is believed that no broker answers: what it had
+received comes after it has said so."""
+
 AFTER_STOP = 20.0
 """Seconds for which what is on its way is waited for once somebody wants the end."""
 
@@ -36,6 +40,8 @@ class Away(Patience):
         self.asks: Consumer | None = None
         self._stopped_at: float | None = None
         self._back_at = float("-inf")
+        # What a client has said of an outage that may be one, and when.
+        self._claim: tuple[KafkaError, float] | None = None
         self._outages = Outages(
             self._answers,
             clock,
@@ -47,8 +53,9 @@ class Away(Patience):
         """Take an error of a client's; only that nobody answers is news to a person here."""
         with self._lock:
             if error.code() == KafkaError._ALL_BROKERS_DOWN:
-                if self._clock() - self._back_at > SETTLES:
-                    self._outages.heard(error)
+                now = self._clock()
+                if self._claim is None and now - self._back_at > SETTLES:
+                    self._claim = error, now
             else:
                 self._outages.last_error = error.str()
 
@@ -56,6 +63,7 @@ class Away(Patience):
         """Take note that something came, which ends an outage."""
         super().came()
         with self._lock:
+            self._claim = None
             if self._outages.seconds is not None:
                 self._back_at = self._clock()
                 self._outages.answered()
@@ -69,12 +77,15 @@ class Away(Patience):
         if self._stopped_at is not None and self._clock() - self._stopped_at > AFTER_STOP:
             return f"no answer within {AFTER_STOP:g} s after the stop"
         with self._lock:
+            if self._claim is not None and self._clock() - self._claim[1] >= CREDIBLE:
+                self._outages.heard(self._claim[0])
             was_away = self._outages.seconds is not None
             self._outages.look()
             seconds = self._outages.seconds
         if seconds is None:
             if was_away:
                 self._back_at = self._clock()
+                self._claim = None
                 self.began()
             return super().over()
         reason = self._outages.last_error

@@ -69,22 +69,36 @@ def test_an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over(worl
 
 
 def test_what_comes_ends_an_outage_without_a_question(world: World) -> None:
+    world.there = False
+    world.wait(7.0)
+    world.away.came()
+    assert len(world.notes) == 2
+    assert re.fullmatch(r"a broker answers again, after \d s", world.notes[1])
+
+
+def test_what_a_client_had_received_already_is_no_end_of_an_outage(world: World) -> None:
+    """It comes after the client has said that no broker answers: that was told as over at once."""
     world.away.heard(REFUSED)
     world.away.heard(DOWN)
-    world.now = 7.0
     world.away.came()
-    assert world.notes[1:] == ["a broker answers again, after 7 s"]
+    assert world.notes == []
+    world.there = False
+    world.wait(5.0)
+    assert [each.partition(" (")[0] for each in world.notes] == ["no broker answers"]
 
 
 def test_what_another_client_still_tells_of_an_outage_is_no_new_one(world: World) -> None:
-    world.away.heard(DOWN)
-    world.now = 70.0
+    world.there = False
+    world.wait(30.0)
+    world.there = True
     world.away.came()
+    told = len(world.notes)
     world.away.heard(DOWN)
-    assert len(world.notes) == 2
-    world.now += SETTLES + 1.0
-    world.away.heard(DOWN)
-    assert len(world.notes) == 3
+    world.wait(SETTLES / 2)
+    assert len(world.notes) == told == 2
+    world.there = False
+    world.wait(2 * SETTLES)
+    assert len(world.notes) == told + 1
 
 
 def test_a_cluster_that_answers_and_sends_nothing_is_given_up_after_a_while(world: World) -> None:
