@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,15 @@ OWNERS_CALLS = (
 )
 """What only the owner may call: each of these changes what is read, or what counts as done."""
 
-JOINLESS = ("close", "subscribe", "unsubscribe")
-
 OWNERS_ANSWERS = ("assignment", "position", "memberid", "consumer_group_metadata")
 """What only the client that takes part in the group can answer, and only on its owner's thread: a
 call from another thread waits behind the owner's next poll, and the one after it, for ever."""
+
+BROKERS_ANSWERS = (
+    *("cluster_id", "committed", "get_watermark_offsets", "list_topics", "offsets_for_times"),
+    "set_sasl_credentials",
+)
+"""What anybody may call at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class Consumer(confluent_kafka.Consumer):
     owner's status tells. ``settings`` is its configuration with our defaults, ``subscribed`` what
     was last given to :meth:`subscribe`.
 
+    While it has an owner it has no connections, until it is asked something. A client that nobody
+    polls writes a line for each connection that fails, many a second while the brokers are away.
+
     Raises :class:`ConfigError` for settings that would commit what is not done.
     """
 
@@ -66,6 +74,11 @@ class Consumer(confluent_kafka.Consumer):
         self.live: confluent_kafka.Consumer | None = None
         self._owners_thread = 0
         self._join: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        # Without a client behind it until the next call; with one that writes nothing; and how many
+        # are asking it just now: to close it under them would end the process.
+        self._away = self._quiet = False
+        self._asking = 0
         super().__init__(dict(self.settings))
 
     @property
@@ -76,10 +89,40 @@ class Consumer(confluent_kafka.Consumer):
     def own(self, live: confluent_kafka.Consumer | None) -> None:
         """Take it into ownership, by the thread that runs the client ``live`` in its place."""
         self.has_owner, self.live, self._owners_thread = True, live, threading.get_ident()
+        with self._lock:
+            if not (self._away or self._quiet or self._asking):
+                super().close()
+                self._away = True
 
     def release(self) -> None:
         """Make it what it was."""
         self.has_owner, self.live = False, None
+
+    def _come_back(self) -> None:
+        """Have a client again. One that has an owner is not polled, so its lines are left out."""
+        with self._lock:
+            if self._away:
+                quiet = {"log_level": 0} if self.has_owner else {}
+                super().__init__({**self.settings, **quiet})
+                self._away, self._quiet = False, self.has_owner
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep the client while it is asked."""
+        with self._lock:
+            self._asking += 1
+        try:
+            if self._away:
+                self._come_back()
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+
+    def __exit__(self, *error: object) -> None:
+        """Close it as the parent does."""
+        self._away = False
+        super().__exit__(*error)
 
     if not TYPE_CHECKING:  # to a type checker these are their parent's
 
@@ -102,7 +145,14 @@ class Consumer(confluent_kafka.Consumer):
             """Unsubscribe as the parent does, and forget what was subscribed to."""
             _refuse_if_owned(self, "unsubscribe")
             self.subscribed, self._join = Subscribed(), None
-            super().unsubscribe()
+            if not self._away:
+                super().unsubscribe()
+
+        def close(self):
+            """Close it as the parent does."""
+            _refuse_if_owned(self, "close")
+            self._away = False  # it has been closed when it was put away
+            super().close()
 
 
 def _refuse_if_owned(consumer: Consumer, name: str) -> None:
@@ -123,8 +173,10 @@ def _guarded(name: str) -> Callback:
     @functools.wraps(original)
     def method(self: Consumer, *arguments: Any, **more: Any) -> Any:
         _refuse_if_owned(self, name)
+        if self._away:
+            self._come_back()
         join = self._join
-        if join is not None and name not in JOINLESS:
+        if join is not None:
             self._join = None
             join()
         return original(self, *arguments, **more)
@@ -138,8 +190,9 @@ def _asked(name: str) -> Callback:
     @functools.wraps(original)
     def method(self: Consumer, *arguments: Any, **more: Any) -> Any:
         live = self.live
-        if live is None:
-            return original(self, *arguments, **more)
+        if live is None or name in BROKERS_ANSWERS:
+            with self._kept():
+                return original(self, *arguments, **more)
         if threading.get_ident() != self._owners_thread:
             raise KeySharedError(
                 f"{name}() on a consumer that is wrapped or split: only its owner's thread can ask "
@@ -153,7 +206,7 @@ def _asked(name: str) -> Callback:
 for _name in OWNERS_CALLS:
     if _name not in vars(Consumer):
         setattr(Consumer, _name, _guarded(_name))
-for _name in OWNERS_ANSWERS:
+for _name in (*OWNERS_ANSWERS, *BROKERS_ANSWERS):
     setattr(Consumer, _name, _asked(_name))
 
 
