@@ -42,6 +42,10 @@ class Cell:
         self.left = False
         self.over = False
         self.dismissed = False
+        # Whether it is in a loop that sees to its leaving, and whether it leaves broken when that
+        # loop has come out with its exception; None while no exception has closed it.
+        self.in_loop = False
+        self.leaving: bool | None = None
         self._taker: threading.Thread | None = None
         self._post = post
         self._changed = threading.Condition()
@@ -52,6 +56,7 @@ class Cell:
         # Per partition the highest offset received; never too low, and exact where that matters.
         self._highest: dict[TopicPartition, int] = {}
         self._failed: set[Lane] = set()
+        self._late: list[Record] = []
         self._wakers: list[Callable[[], None]] = []
 
     # --- the member's side ---
@@ -124,6 +129,17 @@ class Cell:
                 self._wake()
         return late
 
+    def note_late(self, late: Iterable[Slice]) -> None:
+        """Keep what was settled too late until somebody tells of it, for all members at once."""
+        with self._changed:
+            self._late += [share.records[0] for share in late]
+
+    def take_late(self) -> list[Record]:
+        """Return what was settled too late since this was last asked."""
+        with self._changed:
+            late, self._late = self._late, []
+            return late
+
     def fail(self, share: Slice, failure: Failure) -> bool:
         """Report a received record as failed; False when its lease was over already."""
         with self._changed:
@@ -183,10 +199,10 @@ class Cell:
         """Take nothing any more, and hand back what is received: it runs again, in order.
 
         From a member that is ``broken`` that counts as a failed attempt, or a record on which
-        members break would go round until none is left.
+        members break would go round until none is left. One that was dismissed is the last.
         """
         failure = describe(MemberLeftError(self.name))
-        if not broken:
+        if not broken or self.dismissed:
             failure = replace(failure, outcome=Outcome.GIVEN_BACK)
         with self._changed:
             self.left = True

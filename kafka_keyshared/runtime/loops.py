@@ -104,6 +104,7 @@ class Loops:
         return self._stop_by
 
     def _work(self, cell: Cell) -> None:
+        cell.in_loop = True
         try:
             self._loops[cell]()
         except BaseException as error:  # noqa: BLE001 - run() raises it, in the main thread
@@ -111,7 +112,7 @@ class Loops:
                 self._failed(cell, error)
         finally:
             # After the stop was asked for: what is handed back here must not run elsewhere first.
-            cell.leave()
+            cell.leave(broken=bool(cell.leaving))
             self._ended.put(cell)
 
     def _failed(self, cell: Cell, error: BaseException) -> None:

@@ -6,7 +6,7 @@ A worker of it is a *member's* :class:`~.cell.Cell`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.events import Fence, FencePassed, Recalled, Slice
@@ -19,6 +19,9 @@ from kafka_keyshared.runtime.mailbox import Mailbox
 log = log_of("kafka_keyshared.pool")
 
 Place: TypeAlias = tuple[str, int]
+
+LATE_EVERY = 10.0
+"""Seconds between two lines about what was settled too late."""
 
 
 class PullPool:
@@ -43,6 +46,7 @@ class PullPool:
         self.cells: dict[Place, Cell] = {}
         # Whose thread was said to have ended.
         self._orphaned: dict[Cell, str] = {}
+        self._tell_late_at = 0.0
 
     def join(self, name: str) -> Cell:
         """Add a member; before the start only."""
@@ -88,8 +92,8 @@ class PullPool:
         return []
 
     def left(self) -> list[Place]:
-        """Return the members that have left."""
-        return [place for place, cell in self.cells.items() if cell.left]
+        """Return the members that have left others behind; who was dismissed leaves with all."""
+        return [place for place, cell in self.cells.items() if cell.left and not cell.dismissed]
 
     def where(self, subscription: str, worker: int) -> str:
         """Return nothing: what a member's code does with a record is not seen from here."""
@@ -100,6 +104,8 @@ class PullPool:
         """End the leases that have lasted too long, each a failed attempt; name lost members."""
         for cell in self.cells.values():
             self._tell_orphaned(cell)
+        if (now := time.monotonic()) >= self._tell_late_at and tell_late(self.cells.values()):
+            self._tell_late_at = now + LATE_EVERY
         if self._lease_timeout is not None:
             for cell in self.cells.values():
                 cell.expire(time.monotonic() - self._lease_timeout)
@@ -124,8 +130,24 @@ class PullPool:
         """Nothing to do: a member that leaves hands back what it had."""
 
     def stop(self, timeout: float) -> list[str]:
-        """Tell the members that nothing comes any more; return those that still have records."""
+        """Tell the members that nothing comes any more; return those that still have records.
+
+        Whoever has dismissed a member sees to its loop, and tells of it.
+        """
         del timeout
         for cell in self.cells.values():
             cell.end()
-        return [cell.name for cell in self.cells.values() if cell.held()]
+        return [cell.name for cell in self.cells.values() if cell.held() and not cell.dismissed]
+
+
+def tell_late(cells: Iterable[Cell]) -> bool:
+    """Say, in one line for all of them, what members settled too late; whether there was any."""
+    late = {cell.name: found for cell in cells if (found := cell.take_late())}
+    if late:
+        records = [record for found in late.values() for record in found]
+        log.info(
+            "settled after their partition had gone, by %s, so they may run again: %s",
+            some(late),
+            some(names_of(records)),
+        )
+    return bool(late)

@@ -21,14 +21,12 @@ from kafka_keyshared.config.given import HandlingOptions
 from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.logs import log_of
 from kafka_keyshared.runtime import forks
 from kafka_keyshared.runtime.cell import Cell
 from kafka_keyshared.runtime.importing import refuse_while_imported
 from kafka_keyshared.runtime.loops import Loops
+from kafka_keyshared.runtime.pull import tell_late
 from kafka_keyshared.runtime.service import KeyShared
-
-log = log_of("kafka_keyshared.split")
 
 
 class SplitMember:
@@ -67,6 +65,7 @@ class SplitMember:
         return self._take(num_messages, timeout)
 
     def _take(self, count: int, timeout: float | None) -> list[Message]:
+        self._leave_late()
         if self._auto_ack:
             self.commit()
         waits = None if timeout is None or timeout < 0 else timeout
@@ -105,6 +104,7 @@ class SplitMember:
 
     def _settle(self, message: Message | None, offsets: Sequence[ClientPartition] | None) -> None:
         ends = _ends(message, offsets)
+        self._leave_late()
         held = self._cell.held()
         if message is not None and not any(_is_of(share, message) for share in held):
             # Settled already, or given up. What is held below it has come since.
@@ -113,19 +113,26 @@ class SplitMember:
             held if ends is None else [share for share in held if _is_below(share, ends)]
         )
         if late:
-            log.info(
-                "%s: %d records were settled after their partition had gone; they may run again",
-                self.name,
-                len(late),
-            )
+            self._cell.note_late(late)
 
     def close(self) -> None:
         """Leave: what this member has not settled runs again at the others, in order.
 
         Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
-        attempt for the records in hand.
+        attempt for the records in hand. In a loop of :meth:`Split.run` they stay in hand until the
+        exception is out of it: it ends the program, and they are not to run elsewhere first.
         """
-        self._cell.leave(broken=isinstance(sys.exception(), Exception))
+        error = sys.exception()
+        broken = isinstance(error, Exception)
+        if error is not None and self._cell.in_loop and not self._cell.dismissed:
+            self._cell.leaving = broken
+        else:
+            self._cell.leave(broken=broken)
+
+    def _leave_late(self) -> None:
+        """Leave where the exception that closed this member did not come out of its loop."""
+        if self._cell.leaving is not None:
+            self._cell.leave(broken=self._cell.leaving)
 
     def __enter__(self) -> Self:
         return self
@@ -265,6 +272,7 @@ class Split(Sequence[SplitMember]):
     def result(self, timeout: float | None = None) -> int:
         """Wait for the end and return the exit status, or raise what the instance failed with."""
         self._thread.join(timeout)
+        tell_late(self._cells)
         if self._error is not None:
             raise self._error
         return 1 if self.status is None else self.status

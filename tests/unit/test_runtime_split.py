@@ -313,6 +313,86 @@ def test_what_one_loop_raises_ends_the_program_as_it_did(caplog: pytest.LogCaptu
     assert "received and not settled, so it runs at the next start: orders-0@3" in caplog.text
 
 
+def test_a_loop_that_closes_its_consumer_on_the_way_is_told_of_as_any_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As everybody has it: what the member held is known, and nobody speaks of an attempt."""
+    broker, members = looping(*ORDERS, members=4)
+
+    def loop(consumer: SplitMember) -> None:
+        try:
+            while True:
+                message = consumer.poll(WAIT)
+                if message is None:
+                    continue
+                if message.offset() == 3:
+                    raise KeyError("customer_id")
+                consumer.commit(message)
+        finally:
+            consumer.close()
+
+    with caplog.at_level("INFO"), pytest.raises(KeyError, match="customer_id"):
+        members.run(loop)
+    assert "received and not settled, so it runs at the next start: orders-0@3" in caplog.text
+    assert "attempt" not in caplog.text
+    assert "has left" not in caplog.text
+    assert broker.closed == 1
+
+
+def test_members_that_leave_because_of_the_stop_leave_nobody_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also where a heartbeat comes between them, and where one breaks on its way out."""
+    _, members = looping(*ORDERS, members=3)
+    first, beaten = threading.Event(), threading.Event()
+
+    def loop(consumer: SplitMember) -> None:
+        try:
+            while True:
+                if consumer.poll(WAIT) is None:
+                    continue
+                if not first.is_set():
+                    first.set()
+                    sends(signal.SIGTERM)
+                while not members._cells[0].dismissed:
+                    beaten.wait(0.01)
+                raise RuntimeError("on its way out")
+        finally:
+            consumer.close()
+
+    with caplog.at_level("INFO"), pytest.raises(RuntimeError, match="on its way out"):
+        members.run(loop)
+    assert "attempt" not in caplog.text
+    assert "has left" not in caplog.text
+
+
+def test_an_exception_that_does_not_come_out_of_the_loop_hands_its_records_on() -> None:
+    broker, members = looping(*(record(offset, "key") for offset in range(3)), members=2)
+    failed: list[str] = []
+
+    def work(consumer: SplitMember) -> None:
+        with consumer:
+            while True:
+                message = consumer.poll(WAIT)
+                if message is None:
+                    continue
+                if not failed:
+                    failed.append(consumer.name)
+                    raise RuntimeError("a decline")
+                consumer.commit(message)
+                if message.offset() == 2:
+                    return
+
+    def loop(consumer: SplitMember) -> None:
+        try:
+            work(consumer)
+        except RuntimeError:
+            assert consumer.poll(0) is None
+
+    assert members.run(loop) == 0
+    assert max(broker.positions()) == 3
+
+
 def test_a_record_that_a_loop_fails_on_runs_nowhere_else() -> None:
     runs = 0
     _, members = looping(*(record(offset, "key") for offset in range(40)), members=3)
@@ -434,6 +514,24 @@ def test_a_loop_that_does_not_come_back_is_named_and_left_behind(
     finally:
         hangs.set()
     assert "loops still running at exit: worker-0" in caplog.text
+    assert "handlers still running at exit" not in caplog.text, "one voice"
+
+
+def test_what_many_members_settle_too_late_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    members = divided(OfflineBroker(*ORDERS), 4)
+    with caplog.at_level("INFO"):
+        for member in members:
+            assert member.poll(WAIT) is not None
+        for cell in members._cells:
+            for share in cell.held():
+                share.stale.add((P0, share.records[0].offset()))  # as when the partition has gone
+        for member in members:
+            member.commit()
+        members.close(WAIT)
+    (line,) = [each for each in caplog.messages if "after their partition had gone" in each]
+    for member in members:
+        assert member.name in line
+    assert "orders-0@0" in line
 
 
 def test_members_run_once() -> None:
