@@ -83,7 +83,8 @@ def test_the_blocks_of_a_page_run(page: str, empty_broker: RealCluster, tmp_path
     def broker(what: str) -> None:
         {"goes": empty_broker.kill, "comes": empty_broker.restart}[what]()
 
-    instead = {"localhost:9092": address, "127.0.0.1:9092": address, "8787": str(free_ports(1)[0])}
+    ports = dict(zip(("8787", "8788"), map(str, free_ports(2)), strict=True))
+    instead = {"localhost:9092": address, "127.0.0.1:9092": address, **ports}
     with Reader(
         page,
         tmp_path,
