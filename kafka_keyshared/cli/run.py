@@ -20,6 +20,7 @@ from kafka_keyshared.config import (
     merge,
     ours,
     refuse,
+    session_seconds,
     sources,
     starts_at_beginning,
 )
@@ -148,7 +149,8 @@ def missing(layers: Layers) -> list[Fault]:
 def build(layers: Layers, live: Live | None = None) -> KeyShared:
     """Return the app with these settings; raise :class:`ConfigError` for what is missing."""
     refuse(missing(layers))
-    status = StatusLine(from_start=starts_at_beginning(layers.conf), live=live)
+    from_start = starts_at_beginning(layers.conf)
+    status = StatusLine(from_start=from_start, session=session_seconds(layers.conf), live=live)
     try:
         return KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
     except ConfigError as error:

@@ -21,13 +21,16 @@ DRAW_EVERY = 0.5
 RATE_EVERY = 1.0
 SAME_EVERY = 60.0
 """Seconds between two lines that say the same."""
+WAITING_EVERY = 15.0
+"""The same while the group has given out no partitions: within three a dead member is given up."""
 
 
 class Progress(NamedTuple):
     """How far the instance is. ``lag`` is None while the end of a partition is not known.
 
     ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
-    keys are ``retrying`` or ``blocked``, and dead letters on their way are ``writing``.
+    keys are ``retrying`` or ``blocked``, and dead letters on their way are ``writing``. ``joined``:
+    the group has given out its partitions.
     """
 
     settled: int
@@ -39,15 +42,15 @@ class Progress(NamedTuple):
     blocked: int
     partitions: int
     lag: int | None
+    joined: bool = True
 
     @property
     def caught_up(self) -> bool:
         """Whether all that is in its partitions is settled and committed."""
         return self.partitions > 0 and self.lag == 0 and self.held == 0
 
-    def line(self, per_second: float) -> str:
-        """Return the line for a person."""
-        lag = "not known yet" if self.lag is None else f"{self.lag:,}"
+    def line(self, per_second: float, waiting: str = "") -> str:
+        """Return the line for a person; ``waiting`` is said of one that waits for partitions."""
         parts = [
             f"settled {self.settled:,} ({per_second:,.0f}/s)",
             f"dead letters {self.dead_lettered:,}",
@@ -62,14 +65,20 @@ class Progress(NamedTuple):
         ):
             if count:
                 parts.append(f"{counted(count, what)} {how}")
-        return f"{', '.join(parts)}; {self.partitions} partitions, lag {lag}"
+        return f"{', '.join(parts)}; {self._place(waiting)}"
+
+    def _place(self, waiting: str) -> str:
+        if not self.partitions:
+            return "no partitions" if self.joined else f"waiting for partitions{waiting}"
+        lag = "not known yet" if self.lag is None else f"{self.lag:,}"
+        return f"{counted(self.partitions, 'partition')}, lag {lag}"
 
     def end_line(self, seconds: float) -> str:
         """Return the line for the moment at which everything is done, ``seconds`` after start."""
         return (
             f"caught up after {seconds:,.1f} s: settled {self.settled:,} "
             f"({self.settled / max(seconds, 0.001):,.0f}/s over all), "
-            f"dead letters {self.dead_lettered:,}; {self.partitions} partitions, lag 0"
+            f"dead letters {self.dead_lettered:,}; {counted(self.partitions, 'partition')}, lag 0"
         )
 
 
@@ -82,18 +91,21 @@ class StatusLine:
 
     The lag is what Kafka's own tools call so: the end of the log less the committed position, over
     the partitions that are assigned. ``from_start`` says where a partition without a committed
-    position is read from.
+    position is read from, ``session`` after how many seconds the group gives up a dead member.
     """
 
     def __init__(
         self,
         *,
         from_start: bool,
+        session: float = 45.0,
         live: Live | None = None,
         say: Callable[[str], None] = log.info,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._from_start = from_start
+        self._session = session
+        self._waiting_since: float | None = None
         self._live = live
         # When the rate of the live line was last taken, of how many settled records, and the rate.
         self._rated = clock(), 0, 0.0
@@ -112,6 +124,10 @@ class StatusLine:
         self._look_at = now + (LOOK_EVERY if self._live is None else DRAW_EVERY)
         if self._began_at is None:
             self._began_at = now
+        if loop.stats.joined:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
         if self._live is not None:
             self._draw(self._live, loop, now)
         else:
@@ -120,7 +136,7 @@ class StatusLine:
     def _draw(self, live: Live, loop: Loop, now: float) -> None:
         """Bring the live line up to date; say when everything is done, once in a while."""
         status = self._progress(loop)
-        live.text = status.line(self._rate(status.settled, now))
+        live.text = status.line(self._rate(status.settled, now), self._waiting(status, now))
         again = self._was_caught_up() and now - self._said_at < SAME_EVERY
         if status.caught_up and status != self._said and not again:
             self._tell(status, now)
@@ -134,7 +150,8 @@ class StatusLine:
         if waited < LINE_EVERY and not status.caught_up:
             return
         left = status.held or status.lag
-        if status != self._said or (left and waited >= SAME_EVERY):
+        again = SAME_EVERY if status.joined else WAITING_EVERY
+        if status != self._said or ((left or not status.joined) and waited >= again):
             self._tell(status, now)
 
     def _was_caught_up(self) -> bool:
@@ -145,9 +162,19 @@ class StatusLine:
             line = status.end_line(now - (self._began_at or now))
         else:
             before = self._said.settled if self._said else 0
-            line = status.line((status.settled - before) / max(now - self._said_at, LOOK_EVERY))
+            rate = (status.settled - before) / max(now - self._said_at, LOOK_EVERY)
+            line = status.line(rate, self._waiting(status, now))
         self._said, self._said_at = status, now
         self._say(line)
+
+    def _waiting(self, status: Progress, now: float) -> str:
+        """Return for how long the group has given out no partitions, and why that may be."""
+        if status.joined or self._waiting_since is None:
+            return ""
+        return (
+            f", {now - self._waiting_since:.0f} s so far; a member that died keeps its "
+            f"own for up to session.timeout.ms ({self._session:g} s)"
+        )
 
     def _rate(self, settled: int, now: float) -> float:
         """Return how many were settled in a second, lately."""
@@ -180,6 +207,7 @@ class StatusLine:
             blocked=states[LaneState.BLOCKED],
             partitions=len(loop.core.partitions),
             lag=self._lag(loop),
+            joined=loop.stats.joined,
         )
 
     def _lag(self, loop: Loop) -> int | None:

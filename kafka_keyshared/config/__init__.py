@@ -7,6 +7,7 @@ from kafka_keyshared.config.client import (
     check_deadlines,
     client_conf,
     connection_conf,
+    session_seconds,
     starts_at_beginning,
 )
 from kafka_keyshared.config.environment import ours
@@ -41,6 +42,7 @@ __all__ = [
     "merge",
     "ours",
     "refuse",
+    "session_seconds",
     "sources",
     "starts_at_beginning",
 ]

@@ -81,9 +81,21 @@ def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+SESSION_MS = 45_000
+"""What the client takes unless told, and a broker under the protocol of KIP-848."""
+
+
 def starts_at_beginning(conf: Mapping[str, Any]) -> bool:
     """Say whether a partition without a committed position is read from its beginning."""
     return str(conf.get("auto.offset.reset", "latest")).lower() in _BEGINNING
+
+
+def session_seconds(conf: Mapping[str, Any]) -> float:
+    """Return after how many seconds without a word the group gives up a member."""
+    try:
+        return float(conf.get("session.timeout.ms", SESSION_MS)) / 1_000
+    except (TypeError, ValueError):  # the client will say so
+        return SESSION_MS / 1_000
 
 
 def ask(conf: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,9 @@ class LoopStats:
     """What the loop did, for whoever looks on; ``batches`` counts fetches by size.
 
     ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
-    between two such calls since somebody last looked, both in monotonic seconds.
+    between two such calls since somebody last looked, both in monotonic seconds. ``joined`` says
+    whether the group has given out its partitions, be it none to this member, and not taken them
+    back.
     """
 
     batches: dict[int, int] = field(default_factory=dict)
@@ -19,6 +21,7 @@ class LoopStats:
     beats: int = 0
     polled_at: float | None = None
     poll_gap: float = 0.0
+    joined: bool = False
 
     def polled(self, now: float) -> None:
         """Note a call of the client's that counts as a poll."""

@@ -25,6 +25,9 @@ COMMITTED_TIMEOUT = 5.0
 BOUNDS_TIMEOUT = 1.0
 """For each question about logs inside a callback, where it keeps every partition waiting."""
 
+NOTHING_AFTER = 10.0
+"""Seconds without a partition after which that is told: a join may take two rounds."""
+
 ASK_AGAIN_EVERY = 1.0
 ASK_AGAIN_AT_LEAST_EVERY = 4.0
 ASK_SHARE = 4.0
@@ -44,6 +47,8 @@ class Rebalancer:
         # With what is known of their committed positions.
         self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
         self._ask_at = 0.0
+        # Since when this member is one without a partition, until that is told.
+        self._nothing_since: float | None = None
         self._seldom = Seldom(log, loop.ports.clock)
         self._patience = BOUNDS_TIMEOUT
         self.closing = False
@@ -98,6 +103,8 @@ class Rebalancer:
             self._unstarted.update((partition, asked[partition]) for partition in waiting)
             self._patience = BOUNDS_TIMEOUT
             self._ask_later(began)
+        loop.stats.joined = True
+        self._nothing_since = None if loop.core.partitions or self._unstarted else began
         log.info("assigned %s in %.3f s", _names(partitions), loop.ports.clock() - began)
         if waiting:
             log.warning(
@@ -111,6 +118,8 @@ class Rebalancer:
     def step(self) -> None:
         """Ask again where the partitions start for which that could not be had."""
         loop = self._loop
+        if self._nothing_since is not None:
+            self._tell_nothing(self._nothing_since)
         if not self._unstarted or loop.ports.clock() < self._ask_at:
             return
         began = loop.ports.clock()
@@ -127,6 +136,16 @@ class Rebalancer:
         loop.reseek.partitions.update(each for each, at in places.items() if at is not None)
         loop.hold()
         log.info("started %s after asking again", _names(list(starts)))
+
+    def _tell_nothing(self, since: float) -> None:
+        if self._loop.ports.clock() - since < NOTHING_AFTER:
+            return
+        self._nothing_since = None
+        log.warning(
+            "this member has no partition: most often the group has more members than there are "
+            "partitions. It stays as a reserve; more workers in each member (--workers) need no "
+            "more partitions. `keyshared doctor` counts both"
+        )
 
     def _ask_later(self, began: float) -> None:
         """Set when to ask again: the owner does nothing else while it asks."""
@@ -242,6 +261,9 @@ class Rebalancer:
         )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
+        # Who keeps some goes on with these; who keeps none waits for what the group gives out next.
+        self._loop.stats.joined = not set(self._loop.core.partitions) <= set(partitions)
+        self._nothing_since = None
         for partition in partitions:
             self._unstarted.pop(partition, None)
         self._loop.withheld.difference_update(partitions)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from kafka_keyshared.cli.live import Live
-from kafka_keyshared.cli.status import DRAW_EVERY, LINE_EVERY, LOOK_EVERY, SAME_EVERY, StatusLine
+from kafka_keyshared.cli.status import (
+    DRAW_EVERY,
+    LINE_EVERY,
+    LOOK_EVERY,
+    SAME_EVERY,
+    WAITING_EVERY,
+    StatusLine,
+)
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
@@ -44,6 +51,7 @@ class World:
         settings: SubscriptionSettings = SubscriptionSettings(dlq=True),  # noqa: B008 - a value
         heard: bool = True,
         live: Live | None = None,
+        session: float = 45.0,
     ) -> None:
         letters = Letters(heard=heard)
         self.stage = letters.stage = Stage(settings, publisher=letters)
@@ -56,7 +64,11 @@ class World:
         self.stage.assign(P0, P1)
         self.said: list[str] = []
         self.line = StatusLine(
-            from_start=from_start, live=live, say=self.said.append, clock=lambda: self.stage.now
+            from_start=from_start,
+            session=session,
+            live=live,
+            say=self.said.append,
+            clock=lambda: self.stage.now,
         )
 
     def write(self, count: int) -> None:
@@ -217,9 +229,28 @@ def test_it_has_not_caught_up_while_a_record_is_not_committed() -> None:
 def test_it_has_not_caught_up_without_partitions() -> None:
     world = World()
     world.stage.client.callbacks["revoke"]([P0, P1])
+    world.stage.client.callbacks["assign"]([])
     (line,) = world.after(LINE_EVERY)
-    assert "0 partitions, lag 0" in line
+    assert line.endswith("; no partitions")
     assert "caught up" not in line
+    assert world.after(SAME_EVERY) == [], "that is as it should be"
+
+
+def test_while_the_group_gives_out_no_partitions_it_is_said_for_how_long_and_why() -> None:
+    world = World(session=10.0)
+    world.stage.client.callbacks["revoke"]([P0, P1])
+    world.after(0.0)
+    (line,) = world.after(LINE_EVERY)
+    assert line.endswith(
+        "; waiting for partitions, 5 s so far; a member that died keeps its own for up to "
+        "session.timeout.ms (10 s)"
+    )
+    assert world.after(WAITING_EVERY - 1) == []
+    (line,) = world.after(1.0)
+    assert "20 s so far" in line
+    world.stage.assign(P0)
+    (line,) = world.after(LINE_EVERY)
+    assert line.endswith("; 1 partition, lag 0")
 
 
 def test_the_lag_is_not_guessed() -> None:

@@ -9,6 +9,7 @@ import pytest
 from kafka_keyshared.core import metadata
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
+from kafka_keyshared.runtime.rebalance import NOTHING_AFTER
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -167,3 +168,24 @@ def test_what_was_written_to_an_added_partition_before_it_was_seen_is_read(
     stage.assign(P0, P1)
     assert stage.client.made("assign") == [{P0: 3, P1: 0}]
     assert "orders-1 was added to its topic while this process ran" in caplog.text
+
+
+def test_a_member_that_is_given_nothing_says_so_once_and_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    given = stage.client.callbacks["assign"]
+    given([])
+    stage.step()
+    given([P0])  # a join of two rounds
+    stage.now += 2 * NOTHING_AFTER
+    stage.step()
+    assert "this member has no partition" not in caplog.text
+    stage.client.callbacks["revoke"]([P0])
+    given([])
+    for _ in range(5):
+        stage.now += NOTHING_AFTER
+        stage.step()
+    assert caplog.text.count("this member has no partition") == 1
+    assert "more workers in each member (--workers)" in caplog.text
