@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.model import TopicPartition, names_of, some
+from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.runtime.client import CommittedOffset, LogBounds
 from kafka_keyshared.runtime.loop import Loop
 
@@ -298,7 +298,7 @@ def drain(
         remaining = deadline - loop.ports.clock()
         if remaining <= 0 or hurried():
             names = ", ".join(names_of(running[:5]))
-            return f"{len(running)} running ({names}), {dead_letters} dead letters"
+            return f"{len(running)} running ({names}), {counted(dead_letters, 'dead letter')}"
         wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10
         loop.serve(min(remaining, wait))
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.runtime.banner import banner
 from kafka_keyshared.runtime.loop import Loop
 from kafka_keyshared.runtime.service import KeyShared
 from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
@@ -184,3 +186,10 @@ def test_every_worker_of_a_pool_has_its_own_thread() -> None:
     names = {cell.thread.name for cell in pool.cells.values() if cell.thread is not None}
     assert names == {f"keyshared-s-worker-{n}" for n in range(3)}
     assert pool.stop(30.0) == []
+
+
+def test_one_thread_and_one_attempt_are_told_in_the_singular() -> None:
+    options = Options(workers=1, retry=RetryOptions(attempts=1))
+    line = banner("billing", ["orders"], options, options.subscription())
+    assert " · 1 thread · " in line
+    assert line.endswith(" · 1 attempt, then block")
