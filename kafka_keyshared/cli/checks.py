@@ -126,6 +126,9 @@ def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> 
         new = [each for each in own if each.committed is None]
         lag = sum(max(0, each.end - each.committed) for each in own if each.committed is not None)
         text = f"lag {lag:,}" if len(new) < len(own) else "nothing committed"
+        every = sum(each.topic == topic for each in partitions)
+        if len(own) < every:
+            text += f" in {len(own)} of {counted(every, 'partition')}"
         if new:
             start = "beginning" if from_start else "end"
             count = sum(each.end - each.first for each in new)

@@ -36,11 +36,11 @@ from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.progress import AS_USUAL, Asking, Looking, observe
 from kafka_keyshared.cli.progress_checks import Standing, Told
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
-from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.survey import Look, Survey
 from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.runtime.handlers import maker
 from kafka_keyshared.runtime.patterns import BadPatternError, topics_meant
 from kafka_keyshared.runtime.service import KeyShared
@@ -222,6 +222,8 @@ class Doctor:
         else:
             self._group, self._topics = app.conf["group.id"], app.topics
         seen = f"{len(app.conf)} client settings, workers={app.options.workers}"
+        if self._arguments.config is None and (path := file_here()) is not None:
+            seen += f"; with {path} of this folder"
         return conclude("configuration", seen, client_checks.dangers(app.conf))
 
     def _build(self) -> KeyShared:
@@ -312,7 +314,9 @@ class Doctor:
         ]
         members = self._members
         if not behind:
-            return skipped("progress", "there is no lag, or no position")
+            unknown = sum(bool(each.unknown) for each in self._partitions)
+            more = f"; {counted(unknown, 'partition')} could not be looked at" if unknown else ""
+            return skipped("progress", f"there is no lag, or no position{more}")
         if members is None:
             return skipped("progress", "whether anybody is in the group is not known")
         if not members.members:
@@ -385,4 +389,6 @@ def _unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> 
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
         return skipped(name, f"{what}: this cluster does not answer that question")
     why = f"no answer about {what}: {error.str()}"
+    if error.code() == KafkaError._TIMED_OUT:
+        cure = "ask again: a broker that has much to do, or has just started, answers late"
     return conclude(name, what, [Finding(kind, Status.FAIL, why, cure)])

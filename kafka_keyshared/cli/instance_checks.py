@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
-from kafka_keyshared.cli.progress_checks import Standing, Told, in_words
+from kafka_keyshared.cli.progress_checks import Standing, Told
 from kafka_keyshared.core import status
-from kafka_keyshared.model import TopicPartition, counted, some
+from kafka_keyshared.model import TopicPartition, counted, in_words, some
 
 NAMED = 5
 

@@ -24,10 +24,9 @@ from kafka_keyshared.cli.progress_checks import (
     Told,
     Unread,
     age_of,
-    in_words,
 )
 from kafka_keyshared.core.metadata import Runs, clip, decode
-from kafka_keyshared.model import TopicPartition, some
+from kafka_keyshared.model import TopicPartition, in_words, some
 
 WATCH_SECONDS = 6.0
 """How long positions are watched: longer than the 5 s at which a plain consumer commits."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.cli.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.core.metadata import Runs
-from kafka_keyshared.model import TopicPartition, counted, named_key, some
+from kafka_keyshared.model import TopicPartition, counted, in_words, named_key, some
 
 NAMED = 3
 """So many partitions of a kind get a sentence of their own, and so many records in it a name."""
@@ -265,11 +265,3 @@ def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> st
 def age_of(record: RecordFacts, now_ms: int) -> float | None:
     """Return how old a record is, in seconds, by its own time; None where it has none."""
     return None if record.at_ms is None else max(0.0, (now_ms - record.at_ms) / 1000)
-
-
-def in_words(seconds: float) -> str:
-    """Return a time for a person: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

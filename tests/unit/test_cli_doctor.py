@@ -13,7 +13,9 @@ import yaml
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.cli import doctor as module
 from kafka_keyshared.cli import reach, survey
+from kafka_keyshared.cli.findings import Kind
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
 from tests.support.cli import in_process, own_modules
@@ -276,6 +278,27 @@ def test_a_survey_asks_no_longer_than_it_may() -> None:
     now[0] = 60.0
     assert 0 < asked._left() <= 0.3
     asked.close()
+
+
+def test_a_question_that_was_not_answered_in_time_is_asked_again_and_no_right_is_blamed() -> None:
+    late, denied = (
+        module._unasked("group", Kind.GROUP_UNKNOWN, "billing", KafkaError(code), "allow DESCRIBE")
+        for code in (KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    )
+    assert late.cure.startswith("ask again: a broker that has much to do")
+    assert denied.cure == "allow DESCRIBE"
+
+
+def test_the_file_of_the_folder_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster
+) -> None:
+    named = ("-b", embedded_cluster.bootstrap)
+    _, found, _ = doctor(capsys, *named)
+    assert "of this folder" not in found["configuration"]["seen"]
+    (place / "keyshared.toml").write_text("workers = 3\n", encoding="utf-8")
+    _, found, _ = doctor(capsys, *named)
+    seen = found["configuration"]["seen"]
+    assert seen.endswith("workers=3; with keyshared.toml of this folder")
 
 
 def test_without_topic_and_group_the_cluster_itself_is_looked_at(

@@ -310,7 +310,10 @@ def test_a_partition_that_is_not_known_hides_no_other() -> None:
         PartitionFacts("b", 0, 0, 0, None, "Broker: Leader not available"),
     ]
     check = checks.positions(partitions, {"auto.offset.reset": "latest"})
-    assert (check.status, check.seen) == (Status.WARN, "a: lag 1,000; b: not known")
+    assert (check.status, check.seen) == (
+        Status.WARN,
+        "a: lag 1,000 in 1 of 2 partitions; b: not known",
+    )
     assert check.why.startswith("a-1, b-0: not looked at")
     assert check.why.endswith("Leader not available")
     assert check.page == page_of("partition-unknown")

@@ -26,7 +26,7 @@ from kafka_keyshared.cli.progress_checks import (
 )
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, in_words
 from kafka_keyshared.runtime.outsider import outsider
 from tests.support.looked_at import (
     HELD,
@@ -364,4 +364,4 @@ def test_many_partitions_that_stand_still_are_a_few_sentences() -> None:
     [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7_300, "2 h"), (900_000, "10 d")],
 )
 def test_times_in_words(seconds: float, said: str) -> None:
-    assert judging.in_words(seconds) == said
+    assert in_words(seconds) == said
