@@ -64,8 +64,6 @@ class Outages:
 
     def heard(self, error: KafkaError) -> None:
         """Take an error of the client's, and tell of it if that is news."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and error.str().startswith("0/"):
-            return  # "0/2 brokers are down": one has come up since, and so the client says itself
         # That all are down follows the reason, and is none itself.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last_error = error.str()

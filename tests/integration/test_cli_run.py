@@ -93,7 +93,7 @@ def test_on_a_terminal_a_live_line_stays_below_the_log(
     arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
     names = ("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest")
     with Running.on_terminal(*arguments, *names) as run:
-        run.wait_for("3 keys blocked; 1 partitions, lag 9")
+        run.wait_for("3 keys blocked; 1 partition, lag 9")
         assert run.end(signal.SIGINT) == 0
         shown = run.whole()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
@@ -114,7 +114,7 @@ def test_where_standard_output_is_a_file_what_a_handler_prints_goes_there(
     names = ("-t", topic, "-g", topic, "-X", "auto.offset.reset=earliest")
     out = tmp_path / "out"
     with out.open("w") as file, Running.on_terminal(*arguments, *names, stdout=file) as run:
-        run.wait_for("1 key blocked; 1 partitions")
+        run.wait_for("1 key blocked; 1 partition")
         assert run.end(signal.SIGINT) == 0
         assert "seen" not in run.whole()
     assert set(out.read_text().split("\n")) == {"seen 0", ""}
