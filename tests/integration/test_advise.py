@@ -344,12 +344,15 @@ def test_arrivals_are_told_from_the_ends_when_it_watched_for_long(
 def await_silence(cluster: Cluster) -> None:
     """A broker that was told to go goes in a thread of its own, and may answer once more before."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
-    deadline = time.monotonic() + 60.0
+    deadline, silent = time.monotonic() + 60.0, 0
     while time.monotonic() < deadline:
         try:
-            admin.list_topics(timeout=0.5)
+            admin.list_topics(timeout=1.0)
+            silent = 0
         except KafkaException:
-            return
+            silent += 1  # on a busy machine a broker that is there may be late, too
+            if silent == 3:
+                return
     raise AssertionError("the broker still answers")
 
 
