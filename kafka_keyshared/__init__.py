@@ -9,28 +9,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.app.split import split
+    from kafka_keyshared.client.consumer import Consumer
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
     from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
-    from kafka_keyshared.runtime.consumer import Consumer
-    from kafka_keyshared.runtime.service import KeyShared
-    from kafka_keyshared.runtime.split import split
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Ack": "model",
-    "Consumer": "runtime.consumer",
+    "Consumer": "client.consumer",
     "ConfigError": "errors",
     "DeadLetter": "model",
     "Drop": "model",
     "InvariantError": "errors",
-    "KeyShared": "runtime.service",
+    "KeyShared": "app.service",
     "KeySharedError": "errors",
     "LeaseOverError": "errors",
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
-    "split": "runtime.split",
+    "split": "app.split",
 }
 
 __all__ = [

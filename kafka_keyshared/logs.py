@@ -52,7 +52,7 @@ class ClientLog:
     """Where a Kafka client's own lines go: to our log, a few of each kind in a minute.
 
     A client whose broker is away writes several a second, each with the address of a thread. That
-    it is away is told by :mod:`kafka_keyshared.runtime.outage`, so lines about that are for those
+    it is away is told by :mod:`kafka_keyshared.client.outage`, so lines about that are for those
     who look for them.
     """
 

@@ -22,7 +22,7 @@ class TopicPartition(NamedTuple):
 class Record(Protocol):
     """What a handler receives: the read methods of ``confluent_kafka.Message``.
 
-    The runtime hands over the client's own message object, so nothing is copied per record.
+    A worker is handed the client's own message object, so nothing is copied per record.
     """
 
     def topic(self) -> str: ...

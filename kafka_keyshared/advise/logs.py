@@ -14,11 +14,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     OffsetSpec,
 )
 
+from kafka_keyshared.client.groupless import ASK_AGAIN_AFTER, NOT_YET, text_of
+from kafka_keyshared.client.patterns import is_pattern, topics_meant, visible
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.outsider import ASK_AGAIN_AFTER, NOT_YET, text_of
-from kafka_keyshared.runtime.patterns import is_pattern, topics_meant, visible
 
 ANSWER_TIMEOUT = 8.0
 

@@ -17,10 +17,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.advise.count import Tally
 from kafka_keyshared.advise.logs import Log, Logs, unreadable
+from kafka_keyshared.client.groupless import address_of, outsider
+from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.outsider import address_of, outsider
-from kafka_keyshared.runtime.silence import Silence
 
 Progress = Callable[[str], None]
 Clock = Callable[[], float]

@@ -16,8 +16,8 @@ import msgspec
 from kafka_keyshared.config import client_conf
 
 if TYPE_CHECKING:
-    from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.service import KeyShared
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.owner.loop import Loop
 
 Side = Literal["bare", "keyshared"]
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def run_app(
     commit acknowledged.
     """
     # Only here, so that the bare side does not carry what it does not use.
-    from kafka_keyshared.runtime.service import Hooks, KeyShared
+    from kafka_keyshared.app.service import Hooks, KeyShared
 
     app = KeyShared(
         conf,

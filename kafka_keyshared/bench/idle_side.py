@@ -24,8 +24,8 @@ from kafka_keyshared.bench.child import (
 )
 
 if TYPE_CHECKING:
-    from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.service import KeyShared
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.owner.loop import Loop
 
 
 class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):

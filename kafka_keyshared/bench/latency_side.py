@@ -34,8 +34,8 @@ from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.bench.paced import NS_PER_MS, STAMP
 
 if TYPE_CHECKING:
-    from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.service import KeyShared
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.owner.loop import Loop
 
 UNSEEN = -1
 QUIET_END = 10.0

@@ -31,8 +31,8 @@ from kafka_keyshared.bench.child import (
 )
 
 if TYPE_CHECKING:
-    from kafka_keyshared.runtime.loop import Loop
-    from kafka_keyshared.runtime.service import KeyShared
+    from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.owner.loop import Loop
 
 Noted = Callable[[int], None]
 """Told of the number of records done, after every fetch or step of the loop."""

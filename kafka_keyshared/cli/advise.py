@@ -14,11 +14,11 @@ from kafka_keyshared.advise.sample import take
 from kafka_keyshared.advise.snippet import code
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_note, write_result
-from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.run import layer, missing
+from kafka_keyshared.client.groupless import address_of
+from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import refuse
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.outsider import address_of
 
 
 def advise_verb(

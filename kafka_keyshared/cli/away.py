@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.dlq.patience import Patience
-from kafka_keyshared.runtime.outage import Outages
 
 CREDIBLE = 1.0
 """Seconds in which nothing comes until a client is believed that no broker answers: what it had

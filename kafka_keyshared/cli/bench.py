@@ -11,7 +11,7 @@ from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
 from kafka_keyshared.cli.output import Output, write_note, write_result
-from kafka_keyshared.cli.reach import require_broker
+from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import make_options
 
 

@@ -8,18 +8,18 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import load_object
+from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.config import Fault, SettingsError
 from kafka_keyshared.config.client import without_effect
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.config.show import in_force, of_program
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.outsider import outsider
-from kafka_keyshared.runtime.service import KeyShared
+from kafka_keyshared.handling.handlers import maker
 
 
 def schema_verb() -> int:

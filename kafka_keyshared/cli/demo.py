@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
-from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings
+from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.demo.calls import CALL_SECONDS
 from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.flights import LATE_MINUTES

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.cli import (
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
+from kafka_keyshared.cli.settings import client_settings, file_here, load_object
+from kafka_keyshared.client.patterns import BadPatternError, topics_meant
+from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
+from kafka_keyshared.doctor import (
     checks,
     client_checks,
     group_checks,
     instance_checks,
     progress_checks,
 )
-from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.doctor_report import write_report
-from kafka_keyshared.cli.findings import (
+from kafka_keyshared.doctor.findings import (
     Check,
     Finding,
     Kind,
@@ -31,19 +36,14 @@ from kafka_keyshared.cli.findings import (
     is_healthy,
     skipped,
 )
-from kafka_keyshared.cli.instance import ask_status, status_address
-from kafka_keyshared.cli.output import Output, write_note, write_result
-from kafka_keyshared.cli.progress import AS_USUAL, Asking, Looking, observe
-from kafka_keyshared.cli.progress_checks import Standing, Told
-from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
-from kafka_keyshared.cli.settings import client_settings, file_here, load_object
-from kafka_keyshared.cli.survey import Look, Survey
-from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
+from kafka_keyshared.doctor.instance import ask_status, status_address
+from kafka_keyshared.doctor.progress import AS_USUAL, Asking, Looking, observe
+from kafka_keyshared.doctor.progress_checks import Standing, Told
+from kafka_keyshared.doctor.report import write_report
+from kafka_keyshared.doctor.survey import Look, Survey
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import TopicPartition, counted
-from kafka_keyshared.runtime.handlers import maker
-from kafka_keyshared.runtime.patterns import BadPatternError, topics_meant
-from kafka_keyshared.runtime.service import KeyShared
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata

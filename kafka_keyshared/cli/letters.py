@@ -15,9 +15,10 @@ from confluent_kafka import Consumer
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
-from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
+from kafka_keyshared.client.groupless import outsider
+from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.options import AUTO
 from kafka_keyshared.dlq import scan
@@ -25,7 +26,6 @@ from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.outsider import outsider
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
-from kafka_keyshared.cli.reach import require_broker
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
+from kafka_keyshared.client.groupless import refused
+from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import (
     Fault,
     Layers,
@@ -26,8 +28,6 @@ from kafka_keyshared.config import (
 )
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.runtime.outsider import refused
-from kafka_keyshared.runtime.service import Hooks, KeyShared
 
 log = log_of("kafka_keyshared.cli")
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.runtime.importing import importing
-from kafka_keyshared.runtime.places import is_users
+from kafka_keyshared.process.importing import importing
+from kafka_keyshared.process.whose import is_users
 
 HEX = "hex:"
 
@@ -139,7 +139,7 @@ def _load_file(place: str, spec: str) -> Any:
 
 
 def _named(error: BaseException) -> str:
-    from kafka_keyshared.runtime.failure import text_of
+    from kafka_keyshared.handling.failure import text_of
 
     return f"{type(error).__name__}: {text_of(error)}"
 

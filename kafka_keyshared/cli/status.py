@@ -11,7 +11,7 @@ from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
-from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.owner.loop import Loop
 
 log = log_of("kafka_keyshared.status")
 

@@ -1,7 +1,7 @@
 """The one funnel of the core: ``Dispatcher.handle(event, now) -> commands``.
 
 It fans events out to the subscriptions and derives positions over all of them. An event that breaks
-a rule raises :class:`~kafka_keyshared.errors.InvariantError`; the runtime then stops without a
+a rule raises :class:`~kafka_keyshared.errors.InvariantError`; the owner then stops without a
 commit.
 """
 

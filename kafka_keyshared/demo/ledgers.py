@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka_keyshared.audit.ledger import Ledger, Ranges
+from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult, DeadLettered
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.kafka import KafkaClient
 
 
 class AuditedClient(KafkaClient):

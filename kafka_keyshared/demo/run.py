@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.audit.wrap import audited
@@ -37,8 +38,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks, KeyShared
+from kafka_keyshared.owner.loop import Loop
 
 TOPIC = "flights"
 DLQ = "flights.dlq"

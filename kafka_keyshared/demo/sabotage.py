@@ -14,7 +14,7 @@ from kafka_keyshared.core.events import Commit, CommitAnswered, Slice
 from kafka_keyshared.core.originals import Originals
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.runtime.threads import ThreadPool
+from kafka_keyshared.pools.threads import ThreadPool
 
 Sabotage = Literal["reorder", "drop", "duplicate", "commit-early"]
 KINDS: tuple[str, ...] = get_args(Sabotage)

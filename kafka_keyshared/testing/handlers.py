@@ -20,9 +20,9 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition, partition_of
-from kafka_keyshared.runtime.handlers import Made
 from kafka_keyshared.testing.inline import InlinePool
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kafka_keyshared.runtime.handlers import Made
-from kafka_keyshared.runtime.threads import ThreadPool, WorkerCell
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.pools.threads import ThreadPool, WorkerCell
 
 
 class InlinePool(ThreadPool):

@@ -28,8 +28,8 @@ from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime import failure
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = 500

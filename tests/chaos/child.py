@@ -20,8 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.ledger import FileLedger
 from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
     audited_client,
@@ -29,8 +31,6 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.client import Rebalance
-from kafka_keyshared.runtime.service import Hooks, KeyShared
 from tests.chaos.faults import faulty_client, faulty_handler, faulty_pool
 
 NEVER = threading.Event()

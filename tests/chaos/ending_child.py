@@ -20,9 +20,9 @@ from typing import Any
 import confluent_kafka
 
 from kafka_keyshared import Consumer, KeyShared, split
-from kafka_keyshared.runtime import kafka
-from kafka_keyshared.runtime.kafka import KafkaClient
-from kafka_keyshared.runtime.service import Hooks
+from kafka_keyshared.app.service import Hooks
+from kafka_keyshared.client import kafka
+from kafka_keyshared.client.kafka import KafkaClient
 from tests.chaos.child import NEVER, Stamp, say
 
 MEMBERS = 4

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kafka_keyshared.client.port import Committed, CommittedOffset, Rebalance
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry, CommitResult
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.demo.sabotage import HastyClient, ReorderingPool
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.client import Committed, CommittedOffset, Rebalance
-from kafka_keyshared.runtime.threads import ThreadPool
+from kafka_keyshared.pools.threads import ThreadPool
 
 
 class ForgetfulClient(AuditedClient):

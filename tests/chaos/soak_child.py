@@ -22,8 +22,10 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.audit.ledger import FileLedger
 from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
     audited_client,
@@ -31,8 +33,6 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Rebalance
-from kafka_keyshared.runtime.service import Hooks
 from tests.chaos.child import NEVER, Stamp, TellingKeyShared, ignore, say
 from tests.chaos.faults import faulty_client, faulty_handler, faulty_pool
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, LONG_RECORD, MAIN, SOMETIMES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.runtime.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, stop
+from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 

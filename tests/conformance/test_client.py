@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.port import Client
 from kafka_keyshared.local.cluster import Cluster, admin_client
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Client
-from kafka_keyshared.runtime.kafka import KafkaClient
 from tests.support.bare import PROTOCOLS
 from tests.support.live import client_conf, group_name
 from tests.support.ports import FakeClient

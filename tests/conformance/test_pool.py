@@ -14,6 +14,7 @@ import pytest
 from kafka_keyshared.audit.judge import judge
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import (
     Commit,
@@ -30,13 +31,12 @@ from kafka_keyshared.core.events import (
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
-from kafka_keyshared.runtime.client import CommittedOffset
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.pool import Pool
-from kafka_keyshared.runtime.ports import Ports
-from kafka_keyshared.runtime.rebalance import Rebalancer
-from kafka_keyshared.runtime.stopping import stop
-from kafka_keyshared.runtime.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.owner.rebalance import Rebalancer
+from kafka_keyshared.owner.stopping import stop
+from kafka_keyshared.pools.port import Pool
+from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.support.pool import FakePool
 from tests.support.ports import FakeClient
 from tests.support.records import P0, P1, FakeRecord, failure, record

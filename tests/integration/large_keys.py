@@ -12,9 +12,9 @@ import threading
 from typing import Any
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.bench.memory_side import peak_mib, resident_mib
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks
+from kafka_keyshared.owner.loop import Loop
 
 ROUNDS = 20
 """So many more rounds of the owner, of up to half a second each, after nothing is fetched."""

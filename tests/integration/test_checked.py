@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.runtime.loop import Loop
+from kafka_keyshared.owner.loop import Loop
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, committed, group_name, numbered, write
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks
+from kafka_keyshared.owner.loop import Loop
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write
 

@@ -12,6 +12,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.audit.ledger import MemoryLedger, Started
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.port import Committed, CommittedOffset
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry, CommitResult
 from kafka_keyshared.demo.ledgers import AuditedClient
@@ -19,9 +21,7 @@ from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime import rebalance
-from kafka_keyshared.runtime.client import Committed, CommittedOffset
-from kafka_keyshared.runtime.kafka import KafkaClient
+from kafka_keyshared.owner import rebalance
 from tests.conftest import Eventually
 from tests.support.bare import await_coordinator, bare, start_at, write_transactions
 from tests.support.live import (

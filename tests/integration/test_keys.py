@@ -13,9 +13,9 @@ from typing import Any
 import fastavro
 from confluent_kafka import Producer
 
+from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.keys import from_avro
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.runtime.service import KeyShared
 from tests.conftest import Eventually
 from tests.support.live import (
     Headers,

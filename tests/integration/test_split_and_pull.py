@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Message
 
 from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError, split
+from kafka_keyshared.app.members import PulledRecord, PullMember
+from kafka_keyshared.app.service import Hooks
+from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.members import PulledRecord, PullMember
-from kafka_keyshared.runtime.service import Hooks
-from kafka_keyshared.runtime.split import SplitMember
+from kafka_keyshared.owner.loop import Loop
 from tests.conftest import Eventually
 from tests.support.live import (
     Written,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import ConfigError, Drop, KeyShared, Record
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks
+from kafka_keyshared.app.service import Hooks
+from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.testing import EmbeddedKafka, running
 
 

@@ -20,9 +20,9 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.cell import Cell
-from kafka_keyshared.runtime.mailbox import Mailbox
-from kafka_keyshared.runtime.pull import PullPool
+from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.pools.pull import PullPool
 from tests.support.harness import Harness
 from tests.support.oracle import covered_by
 from tests.support.records import P0, P1, failure, record

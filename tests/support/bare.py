@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.client import Rebalance
 from tests.support.live import client_conf
 
 PROTOCOLS = {

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.judge import Judgement, judge
 from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger, OwnershipChanged
 from kafka_keyshared.audit.wrap import audited
@@ -32,8 +33,7 @@ from kafka_keyshared.demo.ledgers import (
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.service import Hooks, KeyShared
+from kafka_keyshared.owner.loop import Loop
 from tests.support.wire import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]

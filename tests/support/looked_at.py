@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.cli import progress_checks
-from kafka_keyshared.cli.findings import Check
-from kafka_keyshared.cli.progress_checks import Read, RecordFacts, Standing, Watched
 from kafka_keyshared.core import status
 from kafka_keyshared.core.status import Status as InstanceStatus
+from kafka_keyshared.doctor import progress_checks
+from kafka_keyshared.doctor.findings import Check
+from kafka_keyshared.doctor.progress_checks import Read, RecordFacts, Standing, Watched
 from kafka_keyshared.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 1)

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kafka_keyshared.app.service import Hooks
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds, Rebalance
-from kafka_keyshared.runtime.kafka import KafkaClient
-from kafka_keyshared.runtime.service import Hooks
 from tests.support.records import P0
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}

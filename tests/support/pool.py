@@ -27,7 +27,7 @@ from kafka_keyshared.core.events import (
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.model import Drop, Record
-from kafka_keyshared.runtime.pool import Handover, _Stop
+from kafka_keyshared.pools.port import Handover, _Stop
 from tests.support.records import failure
 
 Verdict: TypeAlias = Failure | Drop | None

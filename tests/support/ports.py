@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -16,10 +17,9 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.runtime.client import Committed, CommittedOffset, LogBounds, Rebalance
-from kafka_keyshared.runtime.loop import Loop
-from kafka_keyshared.runtime.ports import Mail, Ports
-from kafka_keyshared.runtime.rebalance import Rebalancer
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.ports import Mail, Ports
+from kafka_keyshared.owner.rebalance import Rebalancer
 from tests.support.pool import FakePool, FakeWorker, Verdict
 from tests.support.records import P0, FakeRecord
 

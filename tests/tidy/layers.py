@@ -17,58 +17,23 @@ from tests.tidy.sources import PACKAGE, Finding, Module
 ROOT_PART = "<the package itself>"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
-    ("testing", "demo", "bench", "advise"),
+    ("testing", "demo", "bench", "advise", "doctor"),
     (ROOT_PART,),
-    ("sim", "runtime.split", "runtime.reader"),
-    ("runtime.service", "runtime.loops"),
-    ("runtime.ending",),
-    ("runtime.rebalance", "runtime.stopping", "runtime.observe", "runtime.members"),
-    (
-        "web",
-        "dlq",
-        "runtime.loop",
-        "runtime.threads",
-        "runtime.aio",
-        "runtime.processes",
-        "runtime.pull",
-        "runtime.decoding",
-    ),
-    ("runtime.watchdog", "runtime.ports", "runtime.cell", "runtime.banner", "runtime.notices"),
-    ("runtime.seeking",),
-    (
-        "runtime.kafka",
-        "runtime.pool",
-        "runtime.handlers",
-        "runtime.failure",
-        "runtime.mailbox",
-        "runtime.loopstats",
-        "runtime.room",
-        "runtime.shares",
-    ),
-    ("runtime.wrap", "runtime.holds", "runtime.asking", "runtime.signals", "runtime.silence"),
-    (
-        "runtime.client",
-        "runtime.shield",
-        "runtime.consumer",
-        "runtime.outsider",
-        "runtime.importing",
-        "runtime.forks",
-        "runtime.garbage",
-        "runtime.statistics",
-        "runtime.patterns",
-        "runtime.places",
-        "runtime.outage",
-        "runtime.aside",
-    ),
+    ("sim",),
+    ("app",),
+    ("owner",),
+    ("web", "dlq", "pools"),
+    ("client", "handling"),
+    ("process",),
     ("config",),
     ("keys",),
     ("core",),
     ("headers",),
-    ("runtime", "model", "hashing", "errors", "logs"),
+    ("model", "hashing", "errors", "logs"),
 )
 
 SPARK = {
-    *("core", "dlq", "audit", "local", "config", "keys"),
+    *("core", "handling", "dlq", "audit", "local", "config", "keys"),
     *("headers", "hashing", "model", "errors"),
 }
 
@@ -78,7 +43,7 @@ ASIDE: dict[str, tuple[set[str], set[str]]] = {
     "local": ({"errors"}, {"cli", "testing", "demo", "bench", "spark"}),
     "spark": (SPARK, {"cli"}),
     # Only the driver talks to Kafka; an executor that did would join the group.
-    "spark.driver": (SPARK | {"spark", "runtime.kafka"}, {"cli"}),
+    "spark.driver": (SPARK | {"spark", "client"}, {"cli"}),
 }
 
 # Narrower than the layers: the console reads snapshots and sends events, and a dead letter goes
@@ -86,7 +51,7 @@ ASIDE: dict[str, tuple[set[str], set[str]]] = {
 NARROWED: dict[str, set[str]] = {
     "web": {"config", "core", "model", "errors", "logs"},
     "dlq": {
-        *("runtime.client", "config", "keys", "core", "headers", "hashing", "model", "errors"),
+        *("client", "config", "keys", "core", "headers", "hashing", "model", "errors"),
         "logs",
     },
 }
@@ -133,10 +98,6 @@ def part_of(module: str) -> str | None:
     if module == PACKAGE:
         return ROOT_PART
     words = module.removeprefix(f"{PACKAGE}.").split(".")
-    # The package runtime is only a name: each of its modules is a part and has to be placed.
-    if words[0] == "runtime" and len(words) > 1:
-        name = ".".join(words[:2])
-        return name if name in PARTS else None
     for length in range(len(words), 0, -1):
         if (name := ".".join(words[:length])) in PARTS:
             return name

@@ -85,7 +85,7 @@ def test_an_assert_in_the_package_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["app._hooks = 1", "self.pool._cells", f"from {PACKAGE}.runtime.threads import _Cell"]
+    "text", ["app._hooks = 1", "self.pool._cells", f"from {PACKAGE}.pools.threads import _Cell"]
 )
 def test_a_private_name_of_another_module_is_found(text: str) -> None:
     assert len(check_private(parse(text))) == 1

@@ -56,16 +56,16 @@ def test_no_two_parts_may_import_each_other() -> None:
 @pytest.mark.parametrize(
     ("path", "statement", "complaint"),
     [
-        ("core/window.py", "from kafka_keyshared.runtime.loop import run", "core may not import"),
+        ("core/window.py", "from kafka_keyshared.owner.loop import run", "core may not import"),
         ("core/window.py", "from kafka_keyshared.config import Settings", "core may not import"),
         ("core/window.py", "def f():\n    import kafka_keyshared.web", "core may not import web"),
         ("core/routing/ring.py", "from ...config import Settings", "core may not import config"),
         ("core/routing/ring.py", "from ... import config", "core may not import"),
         ("model.py", "from kafka_keyshared import errors, hashing", "may not import hashing"),
-        ("runtime/loop.py", "from kafka_keyshared.runtime.threads import Pool", "runtime.threads"),
-        ("runtime/loop.py", "from . import service", "may not import runtime.service"),
-        ("web/metrics.py", "from kafka_keyshared.runtime.pool import Pool", "web may not import"),
-        ("dlq/publish.py", "from kafka_keyshared.runtime.loop import Loop", "dlq may not import"),
+        ("pools/threads.py", "from kafka_keyshared.owner.loop import Loop", "pools may not import"),
+        ("owner/loop.py", "from ..app import service", "owner may not import app"),
+        ("web/metrics.py", "from kafka_keyshared.pools.port import Pool", "web may not import"),
+        ("dlq/publish.py", "from kafka_keyshared.owner.loop import Loop", "dlq may not import"),
         (
             "audit/judge.py",
             "from kafka_keyshared.errors import ConfigError",
@@ -73,7 +73,7 @@ def test_no_two_parts_may_import_each_other() -> None:
         ),
         ("local/jars.py", "from kafka_keyshared.model import Record", "local may not import model"),
         ("core/events.py", "from kafka_keyshared.audit.ledger import Ledger", "audit"),
-        ("spark/executor.py", "from kafka_keyshared.runtime.kafka import Client", "spark may not"),
+        ("spark/executor.py", "from kafka_keyshared.client.kafka import Client", "spark may not"),
         ("sim/world.py", "import kafka_keyshared", "sim may not import"),
         (
             "keys.py",
@@ -81,7 +81,7 @@ def test_no_two_parts_may_import_each_other() -> None:
             "keys may not import cli",
         ),
         ("newpart.py", "", "is in no layer"),
-        ("runtime/newpart.py", "", "is in no layer"),
+        ("newpart/part.py", "", "is in no layer"),
     ],
 )
 def test_a_planted_import_is_found(path: str, statement: str, complaint: str) -> None:
@@ -89,7 +89,7 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         parse(statement, f"{PACKAGE}/{path}"),
         *(
             parse("", f"{PACKAGE}/{name}.py")
-            for name in ("config", "errors", "hashing", "runtime/service", "runtime/threads")
+            for name in ("config", "errors", "hashing", "app/service", "pools/threads")
             if name != path.removesuffix(".py")
         ),
     ]
@@ -104,11 +104,11 @@ def test_a_planted_import_is_found(path: str, statement: str, complaint: str) ->
         ("cli/main.py", "import kafka_keyshared.testing"),
         ("demo/run.py", "from kafka_keyshared import KeyShared"),
         ("demo/run.py", "from kafka_keyshared.audit import judge"),
-        ("runtime/loop.py", "from kafka_keyshared.runtime.pool import Pool"),
+        ("owner/loop.py", "from kafka_keyshared.pools.port import Pool"),
         ("core/routing/ring.py", "from ...hashing import slot_of"),
         ("core/routing/__init__.py", "from .ring import VnodeRing"),
         ("local/broker.py", "from kafka_keyshared.errors import MissingPartError"),
-        ("spark/driver.py", "from kafka_keyshared.runtime.kafka import Client"),
+        ("spark/driver.py", "from kafka_keyshared.client.kafka import Client"),
         ("errors.py", "import threading"),
     ],
 )
@@ -138,15 +138,14 @@ def test_an_import_that_points_down_or_outside_is_no_matter_of_layers(
 def test_a_planted_impurity_is_found(statement: str) -> None:
     (finding,) = check_pure([parse(statement, f"{PACKAGE}/core/planted.py")])
     assert finding.where.startswith(f"{PACKAGE}/core/planted.py")
-    assert check_pure([parse(statement, f"{PACKAGE}/runtime/kafka.py")]) == []
+    assert check_pure([parse(statement, f"{PACKAGE}/client/kafka.py")]) == []
 
 
 def test_a_submodule_belongs_to_the_nearest_part_that_is_placed() -> None:
     assert part_of("kafka_keyshared.core.routing.ring") == "core"
     assert part_of("kafka_keyshared.spark.driver") == "spark.driver"
     assert part_of("kafka_keyshared.spark.executor") == "spark"
-    assert part_of("kafka_keyshared.runtime") == "runtime"
-    assert part_of("kafka_keyshared.runtime.newpart") is None
+    assert part_of("kafka_keyshared.newpart.module") is None
 
 
 def test_relative_imports_resolve_like_python_resolves_them() -> None:

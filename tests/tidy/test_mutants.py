@@ -12,7 +12,19 @@ from tests.tidy.sources import ROOT
 
 MUTANTS = read_mutants()
 
-AREAS = ("core", "runtime", "dlq", "keys", "config", "web", "advise", "audit")
+AREAS = (
+    "core",
+    "handling",
+    "client",
+    "pools",
+    "owner",
+    "dlq",
+    "keys",
+    "config",
+    "web",
+    "advise",
+    "audit",
+)
 
 
 def test_every_mutant_applies_and_names_tests_that_are_there() -> None:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.events import Level, Notice
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.runtime.client import CommittedOffset
 from tests.support.ports import Stage
 from tests.support.records import P0, record
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core.events import Outcome
+from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import DeadLetter, Retry
-from kafka_keyshared.runtime.failure import describe
 
 NO_DELAYS = [
     Decimal("NaN"),

@@ -1,0 +1,1 @@
+"""What a program makes: ``KeyShared`` around a handler, ``split`` around a consumer."""

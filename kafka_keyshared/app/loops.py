@@ -1,0 +1,129 @@
+"""The loops of a split consumer, each on a thread of its own, as safe as the one that they were.
+
+A plain loop ends with its program: an exception ends the process with a traceback, and Ctrl-C
+reaches it in ``poll``. Neither reaches a thread, and the keys of a member whose thread has ended
+stand still.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty
+from typing import Protocol
+
+from kafka_keyshared.core.attempts import in_short
+from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import names_of, some
+from kafka_keyshared.owner.ending import LOOK_AGAIN
+from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.process.signals import stop_signals
+
+log = log_of("kafka_keyshared.split")
+
+
+class Instance(Protocol):
+    """What the loops need of the instance behind their members."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with."""
+
+    def stop(self) -> float:
+        """Ask it to stop, the second time to hurry; return its stop timeout in seconds."""
+
+    def result(self) -> int:
+        """Wait for its end and return the exit status, or raise what it failed with."""
+
+
+class Loops:
+    """Runs a loop for each member of a split consumer, until all have ended or one fails."""
+
+    def __init__(self, loops: Mapping[Cell, Callable[[], object]], instance: Instance) -> None:
+        self._loops = loops
+        self._instance = instance
+        self._stop_by: float | None = None
+        self._error: BaseException | None = None
+        # Whose thread has ended; None wakes for a stop that is asked for.
+        self._ended: Mailbox[Cell | None] = Mailbox()
+
+    def run(self) -> int:
+        """Run them to the end; return the exit status, or raise what the first of them raised."""
+        running = dict.fromkeys(self._loops)
+        with stop_signals(self._ask, also_before=True):
+            for cell in self._loops:
+                name = f"keyshared-{cell.name}"
+                threading.Thread(target=self._work, args=(cell,), name=name, daemon=True).start()
+            try:
+                self._wait(running)
+            finally:
+                self._end()
+                try:
+                    status = self._instance.result()
+                finally:
+                    if self._error is not None:
+                        raise self._error
+        if running:
+            log.error("loops still running at exit: %s", some(cell.name for cell in running))
+        return 1 if running else status
+
+    def _wait(self, running: dict[Cell, None]) -> None:
+        """Wait until every loop has ended; behind the end of the instance, for the stop timeout."""
+        while running:
+            if self._instance.over and time.monotonic() >= self._end():
+                return
+            try:
+                ended = self._ended.get(timeout=LOOK_AGAIN)
+            except Empty:
+                continue
+            if ended is not None:
+                running.pop(ended)
+
+    def _ask(self) -> None:
+        """Stop, from a signal handler; the second time, hurry."""
+        if self._stop_by is None:
+            self._end()
+        else:
+            self._stop_by = time.monotonic()
+            self._instance.stop()
+        self._ended.put(None)
+
+    def _end(self) -> float:
+        """Let the loops and the instance end what they have in hand; return by when."""
+        if self._stop_by is None:
+            for cell in self._loops:
+                cell.dismiss()
+            self._stop_by = time.monotonic() + self._instance.stop()
+        return self._stop_by
+
+    def _work(self, cell: Cell) -> None:
+        cell.in_loop = True
+        try:
+            self._loops[cell]()
+        except BaseException as error:  # noqa: BLE001 - run() raises it, in the main thread
+            if not (cell.dismissed and isinstance(error, KeyboardInterrupt)):
+                self._failed(cell, error)
+        finally:
+            # After the stop was asked for: what is handed back here must not run elsewhere first.
+            cell.leave(broken=bool(cell.leaving))
+            self._ended.put(cell)
+
+    def _failed(self, cell: Cell, error: BaseException) -> None:
+        if self._instance.error is not None and error.__cause__ is self._instance.error:
+            return  # result() raises it, once for all of them
+        what = in_short(describe(error))
+        if self._error is not None:
+            log.error("%s: its loop has failed as well: %s", cell.name, what)
+            return
+        self._error = error
+        held = some(names_of(share.records[0] for share in cell.held()))
+        log.error("%s: its loop has failed, so the program stops: %s", cell.name, what)
+        log.info("%s: received and not settled, so it runs at the next start: %s", cell.name, held)
+        self._end()

@@ -1,0 +1,169 @@
+"""Pull members: code that asks for one record at a time and says what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from functools import partial
+from typing import Any, Self
+
+from kafka_keyshared.core.events import Failure, Outcome, Slice
+from kafka_keyshared.errors import LeaseOverError
+from kafka_keyshared.headers import ask_headers
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Record, Retry
+from kafka_keyshared.pools.cell import Cell
+
+log = log_of("kafka_keyshared.pool")
+
+
+class PulledRecord:
+    """A record in the hands of a member, with the read methods of ``confluent_kafka.Message``.
+
+    Exactly one of :meth:`ack`, :meth:`nack` and :meth:`dead_letter` ends its lease. Each raises
+    :class:`LeaseOverError` when the lease was over already: its time-out passed, or its partition
+    went to another member of the group. The record then runs again elsewhere.
+    """
+
+    def __init__(self, cell: Cell, share: Slice) -> None:
+        self._cell = cell
+        self._share = share
+        self._record: Record = share.records[0]
+
+    def ack(self) -> None:
+        """The record is done."""
+        self._refuse_late(not self._cell.settle([self._share]))
+
+    def nack(self, delay: float | None = None) -> None:
+        """The attempt failed: the record runs again, by the retry policy or after ``delay`` s.
+
+        Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year; the
+        lease goes on.
+        """
+        self._fail(Outcome.RETRY, "nack", "", Retry(delay).delay())
+
+    def dead_letter(self, reason: str = "") -> None:
+        """The record goes to the dead-letter topic."""
+        self._fail(Outcome.DEAD_LETTER, "DeadLetter", reason, None)
+
+    def _fail(self, outcome: Outcome, kind: str, message: str, after: float | None) -> None:
+        failure = Failure(
+            outcome,
+            kind,
+            message,
+            stack="",
+            at_ms=time.time_ns() // 1_000_000,
+            jitter=random.uniform(-1, 1),
+            after=after,
+        )
+        self._refuse_late(self._cell.fail(self._share, failure))
+
+    def _refuse_late(self, in_time: bool) -> None:
+        if not in_time:
+            raise LeaseOverError(
+                f"{self.topic()}-{self.partition()}@{self.offset()}: {self._cell.name} has it no "
+                "more (settled, timed out, or its partition has gone); it may run again elsewhere"
+            )
+
+    def topic(self) -> str:
+        """Return the topic."""
+        return self._record.topic()
+
+    def partition(self) -> int:
+        """Return the partition."""
+        return self._record.partition()
+
+    def offset(self) -> int:
+        """Return the offset."""
+        return self._record.offset()
+
+    def key(self) -> Any:
+        """Return the key."""
+        return self._record.key()
+
+    def value(self) -> Any:
+        """Return the value."""
+        return self._record.value()
+
+    def headers(self) -> list[tuple[str, Any]] | None:
+        """Return the headers."""
+        headers: list[tuple[str, Any]] | None = ask_headers(self._record)
+        return headers
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of the timestamp, and milliseconds since 1970."""
+        return self._record.timestamp()
+
+    def leader_epoch(self) -> int | None:
+        """Return the epoch of the partition's leader."""
+        return self._record.leader_epoch()
+
+    def error(self) -> Any:
+        """Return None: what a member receives is never an error."""
+        return None
+
+    def __len__(self) -> int:
+        return len(self._record)
+
+    def __bool__(self) -> bool:
+        return True  # also when it has neither key nor value: `while record := member.receive()`
+
+
+def _set_in(loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(ready.set)
+    except RuntimeError:
+        # Nobody waits any more, and this is the owner's thread, which must not fail for it.
+        log.debug("an event loop ended while a member waited in it")
+
+
+class PullMember:
+    """A member that asks for records. Any thread, or any task of one event loop, may use it."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.name = cell.name
+        self._cell = cell
+
+    def receive(self, timeout: float | None = None) -> PulledRecord | None:
+        """Return the next record; None after ``timeout`` seconds or when the instance stops."""
+        return self._pulled(self._cell.take(1, timeout))
+
+    async def receive_async(self, timeout: float | None = None) -> PulledRecord | None:
+        """Return the next record as :meth:`receive` does, without blocking the event loop."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            taken = self._cell.take(1, 0)
+            if taken or self._cell.closed:
+                return self._pulled(taken)
+            ready = asyncio.Event()
+            wake = partial(_set_in, loop, ready)
+            self._cell.when_ready(wake)
+            try:
+                # Not wait_for: in Python 3.11 that may swallow the cancellation of the task, which
+                # would then go off with a record that nobody settles.
+                async with asyncio.timeout_at(deadline):
+                    await ready.wait()
+            except TimeoutError:
+                return None
+            finally:
+                self._cell.forget(wake)
+
+    def _pulled(self, taken: list[Slice]) -> PulledRecord | None:
+        return PulledRecord(self._cell, taken[0]) if taken else None
+
+    def close(self) -> None:
+        """Leave: what this member has not settled runs again at the others, in order.
+
+        Called on the way of an exception, also by ``with`` or in ``finally``, it counts as a failed
+        attempt for the records in hand.
+        """
+        self._cell.leave(broken=isinstance(sys.exception(), Exception))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,395 @@
+"""``KeyShared``: the handler, the settings and the topics, put together and run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, Unpack
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.app.banner import banner
+from kafka_keyshared.app.members import PullMember
+from kafka_keyshared.client.consumer import Callback, Subscribed
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.patterns import topics_meant
+from kafka_keyshared.client.wrap import Wrapped, take_over
+from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
+from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.core.status import Status
+from kafka_keyshared.dlq.publish import DeadLetterPublisher
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.decoding import Deserializer, decoding
+from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.owner.ending import Ending
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
+from kafka_keyshared.owner.ports import Mail, Ports
+from kafka_keyshared.owner.rebalance import Rebalancer
+from kafka_keyshared.owner.stopping import StopReport
+from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.pools.port import Pool
+from kafka_keyshared.pools.pull import PullPool
+from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.process import forks, garbage
+from kafka_keyshared.process.aside import Aside
+from kafka_keyshared.process.importing import refuse_inside_handler, refuse_while_imported
+from kafka_keyshared.process.signals import stop_signals
+from kafka_keyshared.web.metrics import Exposition, StatusCollector
+from kafka_keyshared.web.server import HttpServer, Probes
+
+log = log_of("kafka_keyshared")
+
+H = TypeVar("H", bound=Callable[..., Any])
+START_TIMEOUT = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """For tools that watch an instance from inside: demo, bench and tests.
+
+    ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
+    ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
+    dead letter; ``stepped`` runs after every step of the loop.
+    """
+
+    client: Callable[..., KafkaClient] = KafkaClient
+    pool: Callable[..., ThreadPool] = ThreadPool
+    dead_lettered: Callable[[DeadLettered], None] | None = None
+    rebalanced: Callable[[str, Sequence[Any]], None] | None = None
+    stepped: Callable[[Loop], None] | None = None
+
+
+class KeyShared:
+    """Runs a handler over topics of a consumer group: each key in order, many keys at once.
+
+    ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
+    :class:`kafka_keyshared.config.Options`; ``key`` may also be a function of the record (see
+    :mod:`kafka_keyshared.keys`). ``dead_letter_on`` names exceptions that skip the attempts.
+    ``on_assign``, ``on_revoke`` and ``on_lost`` are called as the client calls them, after this
+    package has done its own part; no exception leaves them. ``key_deserializer`` and
+    ``value_deserializer`` are what a ``DeserializingConsumer`` takes; handlers then get decoded
+    records. Raises :class:`ConfigError` for what cannot work, before anything is consumed.
+
+    Example::
+
+        app = KeyShared({"bootstrap.servers": "localhost:9092", "group.id": "billing"},
+                        topics=["orders"], workers=16)
+
+        @app.handler
+        def handle(record): ...
+
+        app.run()
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        *,
+        dead_letter_on: tuple[type[BaseException], ...] = (),
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        hooks: Hooks = Hooks(),
+        **options: Unpack[GivenOptions],
+    ) -> None:
+        values: dict[str, Any] = {**options}
+        key = values.pop("key") if callable(values.get("key")) else None
+        self.options: Options = make_options(values)
+        self.conf = client_conf(conf)
+        check_deadlines(self.options, self.conf)
+        if isinstance(topics, str) or not topics:
+            raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
+        self.topics = list(topics)
+        self.subscription = self.options.subscription()
+        if key is not None:
+            from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
+
+            self.subscription = replace(self.subscription, key_of=key_function(key))
+        if self.subscription.dlq:
+            self._refuse_own_dead_letters()
+        self._commit_policy = self.options.commit_policy()
+        self._dead_letter_on = dead_letter_on
+        self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
+        self._serdes = (key_deserializer, value_deserializer)
+        self.hooks = hooks
+        self._handler: Callable[..., Any] | None = None
+        self._pull = None if self.options.pool == "thread" else self._pull_pool()
+        self._ending = Ending(self.options.stop_timeout)
+        self._board = Board()
+        self.http: HttpServer | None = None
+        self.loop: Loop | None = None
+        self.report: StopReport | None = None
+
+    def _refuse_own_dead_letters(self, there: Sequence[str] = ()) -> None:
+        """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
+        for topic in topics_meant(self.topics, there):
+            dlq = self.options.dlq_topic(topic)
+            if dlq in topics_meant(self.topics, [dlq]):
+                raise ConfigError(
+                    f"dlq: the dead letters of {topic!r} would go to {dlq!r}, which is consumed "
+                    "here too, and come back without end; name another topic"
+                )
+
+    @classmethod
+    def wrap(
+        cls,
+        consumer: confluent_kafka.Consumer,
+        *,
+        conf: Mapping[str, Any] | None = None,
+        topics: Sequence[str] | None = None,
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+        dead_letter_on: tuple[type[BaseException], ...] = (),
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **options: Unpack[GivenOptions],
+    ) -> Self:
+        """Return an app that does what a consumer was made for; the consumer has not polled yet.
+
+        A :class:`kafka_keyshared.Consumer` knows its settings, topics and callbacks. For a plain
+        ``confluent_kafka.Consumer`` give ``conf``, the same dict again, ``topics``, and the
+        callbacks that ``subscribe`` would get. ``options`` are what :class:`KeyShared` takes.
+
+        The app runs a client of its own with these settings. The consumer stays yours: it joins
+        nothing meanwhile, refuses what would disturb the app, and may be closed after :meth:`run`.
+
+        Raises :class:`ConfigError` for a consumer that would commit what is not done, or that has
+        joined its group.
+        """
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        wrapped = take_over(consumer, conf, topics, callbacks)
+        app = cls(
+            wrapped.conf,
+            wrapped.subscribed.topics,
+            dead_letter_on=dead_letter_on,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **options,
+        )
+        app._wrapped = wrapped
+        wrapped.take(None)
+        return app
+
+    def handler(self, handler: H) -> H:
+        """Use this function, or this class with ``handle(record)``, for every record.
+
+        Raises :class:`ConfigError` when it cannot be called with one record.
+        """
+        maker(handler)
+        self._handler = handler
+        return handler
+
+    def _pull_pool(self) -> PullPool:
+        if any(self._serdes):
+            raise ConfigError(
+                f"workers={self.options.workers!r}: members decode for themselves; leave out "
+                "key_deserializer and value_deserializer"
+            )
+        return PullPool(
+            Mailbox(),
+            subscription=self.subscription.name,
+            lease_timeout=self.options.lease_timeout,
+            ascending=self.options.pool == "split",
+        )
+
+    def join(self, name: str) -> PullMember:
+        """Add a member that asks for records, under a name of its own; before :meth:`run`.
+
+        The app needs ``workers="pull"`` and no handler. A record that a member has for longer than
+        ``ack_timeout`` (30 s unless given) counts as a failed attempt. A member that closes hands
+        back what it had: that runs again, in order, at the members that are left.
+        """
+        return PullMember(self.join_cell(name))
+
+    def join_cell(self, name: str) -> Cell:
+        """Add a member's cell: what :meth:`join` and ``split`` build upon."""
+        if self._pull is None:
+            raise ConfigError(f"join({name!r}): the app has threads; make it with workers='pull'")
+        if self.loop is not None:
+            raise ConfigError(f"join({name!r}): members join before the app runs")
+        if not name or name in self._pull.names():
+            raise ConfigError(f"join({name!r}): give each member a name of its own")
+        return self._pull.join(name)
+
+    def stop(self) -> None:
+        """Ask the running instance to stop, from any thread. A second call makes it hurry."""
+        self._ending.ask()
+
+    def status(self) -> Status | None:
+        """Return what the instance looks like now, from any thread; None before it runs.
+
+        It is at most a second old, or as old as the rebalance that the owner is in.
+        """
+        return self._board.read()
+
+    def collector(self) -> StatusCollector:
+        """Return the metrics for a ``prometheus_client`` registry of your own."""
+        return StatusCollector(self.status, partitions=self.options.partition_metrics)
+
+    def banner(self) -> str:
+        """Return one line that says what runs."""
+        group = str(self.conf["group.id"])
+        return banner(group, self.topics, self.options, self.subscription)
+
+    def run(self) -> int:
+        """Run until stopped (SIGTERM, SIGINT or :meth:`stop`); return the exit status.
+
+        0: everything that ran was drained and committed. 1: the stop timeout passed, the last
+        commit was not acknowledged, the group was not left, or the instance had to halt.
+
+        It returns within ``stop_timeout`` and a second of being asked, whatever hangs; a handler or
+        a callback that does is named and left behind on its thread, which ends with the program.
+        """
+        refuse_while_imported("run()")
+        refuse_inside_handler("run()")
+        self._check_workers()
+        ending = self._ending
+        self.report = None
+        try:
+            with stop_signals(self.stop), garbage.in_flight(self.subscription.window_records):
+                return ending.run(lambda: self._run_client(ending))
+        finally:
+            self.report = ending.report
+            self._board.phase = "stopped"
+            self._wrapped.give_back()
+            if self._pull is not None:
+                self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
+            if self.http is not None:
+                Aside(self.http.close, name="keyshared-http-end").wait(not ending.given_up)
+                self.http = None
+            self._ending = ending.next()  # which what stopped this run does not stop
+
+    def _run_client(self, ending: Ending) -> int:
+        mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
+        try:
+            client = self.hooks.client(self.conf, self.topics, mailbox.put)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigError(f"the client refuses its settings: {error}") from error
+        try:
+            self._wrapped.take(client.consumer)
+            client.users = ending.among(self._wrapped.callbacks(client.consumer))
+            status = self._run(client, mailbox, ending)
+        finally:
+            ending.leaving(sys.exception() or client.ending)
+            client.close()
+        if client.ending is not None:
+            raise client.ending
+        return status
+
+    def _check_workers(self) -> None:
+        if self._pull is None:
+            if self._handler is None:
+                raise ConfigError("there is no handler: put @app.handler on a function or a class")
+            return
+        if self._handler is not None:
+            raise ConfigError(
+                f"workers={self.options.workers!r} and a handler: members ask for records and "
+                "settle them themselves; leave one of the two out"
+            )
+        if not self._pull.cells:
+            raise ConfigError("workers='pull' and no member: join() at least one before run()")
+        if self.loop is not None:
+            raise ConfigError("an app with members runs once: make another one")
+        self.subscription = replace(self.subscription, workers=self._pull.names())
+
+    def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
+        self._serve_http()
+        topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
+        publisher = self._publisher(mailbox, topics)
+        pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
+        ports = Ports(client, pool, mailbox, time.monotonic, publisher)
+        checked = self.options.check_invariants
+        core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
+        self.loop = loop = Loop(core, ports)
+        ending.loop = loop
+        pool.start()
+        rebalancer = Rebalancer(loop, self.options.revoke_deadline)
+        observer = Observer(
+            loop,
+            self._board,
+            group=str(self.conf["group.id"]),
+            pool=self.options.pool,
+            interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
+            topics=topics,
+        )
+        rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
+        rebalancer.hurried = ending.over
+        if ending.given_up:  # while it was starting: nobody would ask it to stop again
+            return 1
+        rebalancer.subscribe()
+        log.info("started: %s", self.banner())
+        try:
+            observer.enter("running")
+            self._loop_until_stopped(
+                loop, rebalancer, observer, lambda: ending.asked or client.ending
+            )
+            observer.enter("stopping")
+            return ending.finish(loop)
+        except BaseException as error:
+            # What the core believes can no longer be trusted, so nothing more is committed.
+            log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
+            pool.stop(0.0)
+            raise
+        finally:
+            rebalancer.closing = True
+
+    def _serve_http(self) -> None:
+        if self.options.http_port is None:
+            return
+        exposition = Exposition(self.status, partitions=self.options.partition_metrics)
+        probes = Probes(self._board.live, self._board.ready, self._board.read)
+        server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
+        if server.start():
+            self.http = server
+
+    def _loop_until_stopped(
+        self, loop: Loop, rebalancer: Rebalancer, observer: Observer, ends: Callable[[], object]
+    ) -> None:
+        stepped = self.hooks.stepped
+        with forks.ends_here(forks.IN_OWNER) as in_child:
+            while not (in_child() or loop.halted or ends()):
+                loop.step()
+                rebalancer.step()
+                observer.step()
+                if rebalancer.failure is not None:
+                    raise rebalancer.failure
+                if stepped is not None:
+                    stepped(loop)
+
+    def worker_specs(self) -> list[WorkerSpec]:
+        """Return how each worker of an app with a handler is made."""
+        make = decoding(maker(self._handler), *self._serdes)
+        return [
+            WorkerSpec(self.subscription.name, index, name, make, self._dead_letter_on)
+            for index, name in enumerate(self.subscription.workers)
+        ]
+
+    def _publisher(
+        self, mailbox: Mailbox[Mail], sources: Sequence[str]
+    ) -> DeadLetterPublisher | None:
+        if not self.subscription.dlq:
+            return None
+        self._refuse_own_dead_letters(sources)
+        wanted = sorted({self.options.dlq_topic(topic) for topic in sources})
+        require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
+
+        def post(answered: DeadLettered) -> None:
+            if self.hooks.dead_lettered is not None:
+                self.hooks.dead_lettered(answered)
+            mailbox.put(answered)
+
+        form = self.options.dlq_format
+        return DeadLetterPublisher(self.conf, self.options.dlq_topic, post, form=form)

@@ -1,0 +1,392 @@
+"""The real Kafka client: :class:`.client.Client` over ``confluent_kafka.Consumer``.
+
+What the client is known to do, and what follows for the loop, stands in ``docs/architecture.md``.
+Two rules shape this module: no callback ever raises (an exception out of one loses records that
+were already taken off the client's queue), and nothing here commits synchronously.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
+from kafka_keyshared.client.guarded import hook, in_turn, shielded
+from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.patterns import is_pattern, matching, visible
+from kafka_keyshared.client.port import (
+    Committed,
+    LogBounds,
+    Rebalance,
+    classify_commit,
+    is_cooperative,
+    unreachable,
+)
+from kafka_keyshared.client.statistics import read_statistics
+from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
+from kafka_keyshared.core.status import ClientStatus
+from kafka_keyshared.errors import ConfigError, TopicMissingError
+from kafka_keyshared.logs import Seldom, log_of, quietly
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.process import forks
+
+log = log_of("kafka_keyshared.kafka")
+
+MOVE_TIMEOUT = 1.0
+"""Seconds in which the client is to carry out an assignment; it takes some milliseconds."""
+
+
+class KafkaClient:
+    """:class:`Client` over ``confluent_kafka.Consumer``.
+
+    ``answer`` is told of every commit's answer, from inside poll, consume or close. The user's own
+    ``on_commit``, ``error_cb``, ``stats_cb`` and ``throttle_cb`` are called through a shield, and
+    so are ``users``: what is called after our own ``on_assign``, ``on_revoke`` and ``on_lost``.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+    ) -> None:
+        self._topics = list(topics)
+        self._answer = answer
+        self._in_flight: list[Commit] = []
+        self._assigned: dict[TopicPartition, ClientPartition] = {}
+        self._positions: list[ClientPartition] = []
+        # Leader epochs that came with committed positions, for partitions that deliver nothing.
+        self._epochs: dict[TopicPartition, int] = {}
+        self._seldom = Seldom(log)
+        # How many partitions each topic had at the start.
+        self._counts: dict[str, int] | None = None
+        self._outages = Outages(self.answers)
+        own = dict(conf)
+        self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
+        self._cooperative = is_cooperative(own)
+        self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
+        reset = str(own.get("auto.offset.reset", "latest")).lower()
+        self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
+        self.starts_at_end = self._reset_to == OFFSET_END and reset != "error"
+        self.halts_out_of_range = reset == "error"
+        # Where a partition starts is assigned; after that the client must not choose a place.
+        own["auto.offset.reset"] = "error"
+        self._statistics: ClientStatus | None = None
+        ours: dict[str, Callable[..., None]] = {
+            "on_commit": self._on_commit,
+            "error_cb": self._outages.heard,
+            "stats_cb": self._on_statistics,
+        }
+        # What a callback of the user's wanted to end the program with.
+        self.ending: BaseException | None = None
+        hook(own, ours, self._ended)
+        self.consumer = Consumer(quietly(own))
+        if int(own.get("statistics.interval.ms", 0)) > 0:
+            self._statistics = ClientStatus()  # before its first word it has counted nothing
+        forks.watch(self)
+        self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
+
+    def forked(self) -> None:
+        """Let a child of a callback or a key function go no further: it is not the owner."""
+        # Kept, or its destructor would wait for threads that the child does not have.
+        self._parents = self.consumer
+        self.consumer = cast("Consumer", forks.StaysWithParent(forks.IN_OWNER, lambda: self.ending))
+
+    @property
+    def last_error(self) -> str:
+        """What the client told last."""
+        return self._outages.last_error
+
+    # --- before the start ---
+
+    def check_topics(self, timeout: float) -> list[str]:
+        """Raise when no broker answers or a topic is missing.
+
+        Raises :class:`BrokerUnavailableError` within ``timeout`` seconds, or
+        :class:`TopicMissingError` naming the topic. A pattern (``^...``) that matches nothing is
+        said: its topic may come later. Returns the names of all topics that are there.
+        """
+        try:
+            metadata = self.consumer.list_topics(timeout=timeout)
+        except KafkaException as error:
+            self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
+            raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
+        there = sorted(metadata.topics)
+        self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
+        for topic in self._topics:
+            if is_pattern(topic):
+                self._check_pattern(topic, there)
+                continue
+            found = metadata.topics.get(topic)
+            if found is None or found.error is not None:
+                shown = ", ".join(visible(there)[:10])
+                raise TopicMissingError(
+                    f"topic {topic!r} does not exist on the cluster (topics there: "
+                    f"{shown or 'none'}); create it, or mend the name"
+                )
+        return there
+
+    def _check_pattern(self, pattern: str, there: list[str]) -> None:
+        if not matching(pattern, there):
+            log.warning(
+                "pattern %s matches none of the %d topics there; waiting for one, looked for again "
+                "every %g s (topic.metadata.refresh.interval.ms)",
+                pattern,
+                len(there),
+                self._refresh_seconds,
+            )
+
+    # --- the port ---
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        """Join the group."""
+
+        def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
+            def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
+                rebalance([TopicPartition(each.topic, each.partition) for each in partitions])
+
+            ours, users = shielded(callback, name, self._ended), self.users.get(name)
+            if users is None:
+                return ours
+            theirs = shielded(users, name, self._ended)
+            return in_turn(ours, lambda _consumer, partitions: theirs(partitions))
+
+        try:
+            self.consumer.subscribe(
+                self._topics,
+                on_assign=adapt(on_assign, "on_assign"),
+                on_revoke=adapt(on_revoke, "on_revoke"),
+                on_lost=adapt(on_lost, "on_lost"),
+            )
+        except KafkaException as error:
+            raise ConfigError(
+                f"the client refuses to subscribe to {', '.join(map(repr, self._topics))}: "
+                f"{error.args[0]}; see the names, and that each one with ^ at its beginning is a "
+                "regular expression"
+            ) from error
+
+    def poll(self, timeout: float) -> Record | None:
+        """Wait for one message or event."""
+        self._outages.look()
+        return self.consumer.poll(timeout)  # type: ignore[return-value]
+
+    def consume(self, count: int) -> list[Record]:
+        """Take what has been fetched, without waiting."""
+        self._outages.look()  # an owner that has work may not poll for minutes
+        return self.consumer.consume(count, 0)  # type: ignore[return-value]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one."""
+        if not self._assigned:
+            return {}
+        self._positions = self.consumer.position(list(self._assigned.values()))
+        return {
+            partition: found.offset
+            for partition, found in zip(self._assigned, self._positions, strict=True)
+            if found.offset >= 0
+        }
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the broker for positions and metadata."""
+        found = ask_committed(self.consumer, partitions, timeout)
+        self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
+        return found
+
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        """Ask for the bounds of logs, many at once."""
+        return ask_bounds(self.consumer, partitions, timeout, self._seldom)
+
+    def received_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch at the last record received, or at the committed position."""
+        for end in self._positions:
+            if (end.topic, end.partition) == partition and end.offset >= 0:
+                return epoch_of(end)
+        return self._epochs.get(partition, -1)
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Say whether the partition was not there yet when the topics were checked."""
+        return self._counts is not None and partition.partition >= self._counts.get(
+            partition.topic, 0
+        )
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions' logs, as the last fetches showed them."""
+        ends: dict[TopicPartition, int] = {}
+        for partition, asked in self._assigned.items():
+            try:
+                bounds = self.consumer.get_watermark_offsets(asked, cached=True)
+            except KafkaException as error:
+                log.debug("%s: no end of the log in the cache: %s", partition, error)
+                continue
+            if bounds is not None and bounds[1] >= 0:
+                ends[partition] = bounds[1]
+        return ends
+
+    def statistics(self) -> ClientStatus | None:
+        """Return what the client said of itself last; None without ``statistics.interval.ms``."""
+        return self._statistics
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Start reading there."""
+        new = [
+            ClientPartition(topic, number, self._first() if position is None else position)
+            for (topic, number), position in positions.items()
+        ]
+        if self._cooperative:
+            self.consumer.incremental_assign(new)
+        else:
+            self.consumer.assign(new)
+            self._assigned.clear()
+        for partition in positions:
+            self._assigned[partition] = ClientPartition(*partition)
+
+    def restart(
+        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+    ) -> None:
+        """Start reading ``moved`` at their places although the client has given them up.
+
+        A seek is refused then, and an eager group's assignment can only be given as a whole. The
+        client itself cannot tell where the others are: of a partition that has delivered nothing
+        since it was assigned, it shows no position.
+
+        Raises ``KafkaException`` when the client has not done it in a second.
+        """
+
+        def at(partition: TopicPartition) -> ClientPartition:
+            place = places.get(partition)
+            return ClientPartition(*partition, self._first() if place is None else place)
+
+        before = self.positions()
+        if self._cooperative:
+            again = [partition for partition in moved if partition in self._assigned]
+            self.consumer.incremental_unassign([ClientPartition(*each) for each in again])
+            self.consumer.incremental_assign([at(each) for each in again])
+        else:
+            again = list(self._assigned)
+            self.consumer.assign([at(each) for each in again])
+        self._wait_until_moved({each: before[each] for each in again if each in before})
+
+    def _wait_until_moved(self, before: Mapping[TopicPartition, int]) -> None:
+        """Wait until none of the old positions is shown any more.
+
+        A thread of the client's carries an assignment out. Until it has, the positions are those of
+        before, and what they say would count as received.
+        """
+        deadline = time.monotonic() + MOVE_TIMEOUT
+        while not before.items().isdisjoint(self.positions().items()):
+            if time.monotonic() >= deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            time.sleep(0.001)
+
+    def _first(self) -> int:
+        """Return where a partition without a position starts: with ``error`` nowhere."""
+        return OFFSET_INVALID if self.halts_out_of_range else self._reset_to
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note that the partitions are no longer assigned (the client unassigns by itself)."""
+        for partition in partitions:
+            self._assigned.pop(partition, None)
+
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        """Go on reading there; without a position, where a start without one would."""
+        if position is None:
+            position = self._first()
+        self.consumer.seek(ClientPartition(partition.topic, partition.partition, position))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching from the partitions that are assigned."""
+        self._switch(self.consumer.pause, partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch from the partitions again."""
+        self._switch(self.consumer.resume, partitions)
+
+    def _switch(
+        self,
+        act: Callable[[list[ClientPartition]], None],
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        known = [self._assigned[each] for each in partitions if each in self._assigned]
+        if known:
+            act(known)
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Send a commit, asynchronously."""
+        offsets = [
+            ClientPartition(
+                *partition, entry.position, entry.metadata, self._epoch(partition, entry)
+            )
+            for partition, entry in commit.entries.items()
+        ]
+        self._in_flight.append(commit)
+        try:
+            self.consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            self._in_flight.remove(commit)
+            reason = error.args[0]
+            return CommitAnswered(commit, classify_commit(reason), str(reason))
+        return None
+
+    def _epoch(self, partition: TopicPartition, entry: CommitEntry) -> int:
+        """Return the leader epoch to commit: the held record's, or that of the received end."""
+        if entry.leader_epoch >= 0:
+            return entry.leader_epoch
+        for end in self._positions:
+            if (end.topic, end.partition, end.offset) == (*partition, entry.position):
+                return -1 if end.leader_epoch is None else end.leader_epoch
+        return -1
+
+    def answers(self, timeout: float) -> bool:
+        """Say whether a broker answers a question, any, within ``timeout`` seconds.
+
+        It goes by another connection than commits, which may wait behind a JoinGroup on theirs.
+        """
+        try:
+            self.consumer.list_topics(self._topics[0], timeout=timeout)
+        except KafkaException as error:
+            log.debug("no broker answers: %s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Leave the group.
+
+        A cooperative member without partitions is closed by the client without a LeaveGroup: the
+        next rebalance would wait for it until its session is over. ``unsubscribe`` sends one.
+        """
+        if not self._assigned:
+            try:
+                self.consumer.unsubscribe()
+            except KafkaException as error:
+                log.debug("the group cannot be left before the client is closed: %s", error)
+        self.consumer.close()
+
+    # --- callbacks; they run inside poll, consume and close, on the owner thread ---
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        sent = {(each.topic, each.partition): each.offset for each in partitions}
+        for commit in self._in_flight:
+            if {tuple(each): entry.position for each, entry in commit.entries.items()} == sent:
+                self._in_flight.remove(commit)
+                failure = error or next((each.error for each in partitions if each.error), None)
+                self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
+                break
+
+    def _ended(self, error: BaseException) -> None:
+        self.ending = self.ending or error
+
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = read_statistics(text)

@@ -1,0 +1,59 @@
+"""Asks whether a cluster is there before anything is started against it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.client.groupless import address_of, outsider, telling, text_of
+from kafka_keyshared.client.port import unreachable
+
+ANSWER_TIMEOUT = 6.0
+
+
+def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> None:
+    """Return once a broker has answered a client with this configuration.
+
+    Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` with the address, the last reason
+    that the client gave and what to try, after ``timeout`` seconds, and
+    :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
+    """
+    reasons: list[str] = []
+    consumer = outsider(conf, reasons)
+    try:
+        consumer.list_topics(timeout=timeout)
+    except KafkaException as error:
+        consumer.poll(0)
+        raise unreachable(address_of(conf), telling(reasons) or text_of(error)) from error
+    finally:
+        consumer.close()
+
+
+def speaks_tls(servers: str, timeout: float) -> bool:
+    """Say whether the first of these listeners takes the beginning of a TLS connection."""
+    host, port = _first_address(servers)
+    asking = ssl.create_default_context()
+    # Whose certificate it has is not asked; nothing is sent.
+    asking.check_hostname = False
+    asking.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout) as plain,
+            asking.wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _first_address(servers: str) -> tuple[str, int]:
+    """Return host and port of the first address; the client's default port where none is given."""
+    address = servers.partition(",")[0].strip().rpartition("://")[2]
+    host, colon, port = address.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = address, "9092"
+    return host.strip("[]"), int(port) if port.isdecimal() else 0

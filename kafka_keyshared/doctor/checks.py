@@ -1,0 +1,324 @@
+"""What ``keyshared doctor`` looks at on a cluster, one function per check, over small facts.
+
+Nothing here asks anybody: :mod:`.doctor` gathers the facts and these functions judge them.
+A check that fails says why and what to do; so does one that only warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka_keyshared.client.patterns import (
+    INTERNAL,
+    BadPatternError,
+    is_pattern,
+    matching,
+    visible,
+)
+from kafka_keyshared.config import starts_at_beginning
+from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
+from kafka_keyshared.model import counted, some
+
+METADATA_BYTES = 4_096
+"""What a settled set in the commit metadata may take: the broker's default limit."""
+
+CLOCK_SECONDS = 5.0
+"""How far clocks may be apart before it is worth a word."""
+
+
+class TopicFacts(NamedTuple):
+    """A topic. What the cluster does not tell is None; ``may`` names the operations allowed.
+
+    ``broker_time``: the broker stamps the records (``message.timestamp.type=LogAppendTime``).
+    """
+
+    name: str
+    partitions: int
+    max_message_bytes: int | None = None
+    cleanup: str | None = None
+    may: frozenset[str] | None = None
+    broker_time: bool = False
+
+
+class PartitionFacts(NamedTuple):
+    """A partition's log, from ``first`` to before ``end``, and the group's committed position.
+
+    ``metadata`` is what was committed beside it, None where that is no text. ``unknown`` is why the
+    cluster did not tell all of it; the numbers then mean nothing.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    committed: int | None
+    unknown: str = ""
+    metadata: str | None = None
+
+
+class Stamp(NamedTuple):
+    """A time that a broker wrote between two moments of this machine's clock, in ms since 1970."""
+
+    after: int
+    stamped: int
+    before: int
+
+
+# --- topics, positions ---
+
+
+def topics(wanted: Sequence[str], there: Mapping[str, TopicFacts]) -> Check:
+    """Judge whether every topic is there, and every pattern matches something."""
+    findings: list[Finding] = []
+    seen: list[str] = []
+    for name in wanted:
+        if is_pattern(name):
+            found = _pattern(name, there, findings)
+            seen.append(
+                f"{name}: {counted(len(found), 'topic')} ({some(found)})" if found else f"{name}: 0"
+            )
+        elif name in there:
+            seen.append(f"{name}: {counted(there[name].partitions, 'partition')}")
+            if (may := there[name].may) is not None and "READ" not in may:
+                why = f"this user may not read {name!r}"
+                findings.append(
+                    Finding(Kind.TOPIC_READ_DENIED, Status.FAIL, why, f"allow READ on topic {name}")
+                )
+        else:
+            seen.append(f"{name}: not there")
+            why = f"topic {name!r} does not exist, or this user may not see it"
+            cure = f"create it or mend the name; there are: {some(sorted(visible(there)))}"
+            findings.append(Finding(Kind.TOPIC_MISSING, Status.FAIL, why, cure))
+    return conclude("topics", ", ".join(seen), findings)
+
+
+def _pattern(pattern: str, there: Mapping[str, TopicFacts], findings: list[Finding]) -> list[str]:
+    try:
+        found = matching(pattern, there)
+    except BadPatternError as error:
+        findings.append(Finding(Kind.PATTERN_INVALID, Status.FAIL, str(error), "mend the pattern"))
+        return []
+    if not found:
+        why = f"pattern {pattern!r} matches no topic: nothing would be read until one is made"
+        cure = f"mend the pattern or create a topic; there are: {some(sorted(visible(there)))}"
+        findings.append(Finding(Kind.PATTERN_MATCHES_NOTHING, Status.WARN, why, cure))
+    if internal := sorted(INTERNAL.intersection(found)):
+        why = (
+            f"pattern {pattern!r} matches what the cluster keeps for itself, "
+            f"{some(internal)}: the client would read it like any other topic"
+        )
+        cure = "mend the pattern: '^[^_]' means what does not begin with an underscore"
+        findings.append(Finding(Kind.PATTERN_MATCHES_INTERNAL, Status.WARN, why, cure))
+    return found
+
+
+def positions(partitions: Sequence[PartitionFacts], conf: Mapping[str, Any]) -> Check:
+    """Tell the lag of each topic, and judge where partitions without a position would start."""
+    from_start = starts_at_beginning(conf)
+    seen: list[str] = []
+    findings = _untold(partitions)
+    for topic in dict.fromkeys(each.topic for each in partitions):
+        own = [each for each in partitions if each.topic == topic and not each.unknown]
+        if not own:
+            seen.append(f"{topic}: not known")
+            continue
+        new = [each for each in own if each.committed is None]
+        lag = sum(max(0, each.end - each.committed) for each in own if each.committed is not None)
+        text = f"lag {lag:,}" if len(new) < len(own) else "nothing committed"
+        every = sum(each.topic == topic for each in partitions)
+        if len(own) < every:
+            text += f" in {len(own)} of {counted(every, 'partition')}"
+        if new:
+            start = "beginning" if from_start else "end"
+            count = sum(each.end - each.first for each in new)
+            many = f"{len(new)} of {counted(len(own), 'partition')}, {counted(count, 'record')},"
+            text += f" ({many} start at the {start})"
+            if count and not from_start:
+                findings.append(_starts_at_end(topic, len(new), len(own), count))
+        seen.append(f"{topic}: {text}")
+    return conclude("positions", "; ".join(seen), findings)
+
+
+def _starts_at_end(topic: str, new: int, partitions: int, records: int) -> Finding:
+    """Tell of records that are there and that a start would leave behind unread."""
+    why = (
+        f"{topic}: {new} of {counted(partitions, 'partition')} have no committed position and "
+        f"start at their end (auto.offset.reset=latest): {counted(records, 'record')} already in "
+        "them would never be read"
+    )
+    cure = (
+        "to read them, give --from-beginning, or commit positions for these partitions; if only "
+        "what comes from now on is meant, this is as it should be"
+    )
+    return Finding(Kind.STARTS_AT_END, Status.WARN, why, cure)
+
+
+def _untold(partitions: Sequence[PartitionFacts]) -> list[Finding]:
+    """Return what is not known of some partitions while the others are."""
+    by_reason: dict[str, list[str]] = {}
+    for each in partitions:
+        if each.unknown:
+            by_reason.setdefault(each.unknown, []).append(f"{each.topic}-{each.partition}")
+    return [
+        Finding(
+            Kind.PARTITION_UNKNOWN,
+            Status.WARN,
+            f"{some(names)}: not looked at, because the cluster does not tell: {reason}",
+            "ask again; if it stays so, see that the leaders of these partitions are up",
+        )
+        for reason, names in by_reason.items()
+    ]
+
+
+def retention(partitions: Sequence[PartitionFacts]) -> Check:
+    """Judge whether what the group has yet to read is still there."""
+    findings = []
+    known = [each for each in partitions if each.committed is not None and not each.unknown]
+    for each in known:
+        committed = each.committed or 0
+        where = f"{each.topic}-{each.partition}"
+        if committed < each.first:
+            why = (
+                f"{where}: from the committed position {committed:,} on, "
+                f"{counted(each.first - committed, 'record')} were deleted before this group read "
+                f"them; the log begins at {each.first:,}"
+            )
+            cure = (
+                "they are lost to this group, which goes on at the beginning of the log; raise "
+                "retention.ms or retention.bytes of the topic, or the number of workers"
+            )
+            findings.append(Finding(Kind.DELETED_UNREAD, Status.FAIL, why, cure))
+        elif committed > each.end:
+            why = (
+                f"{where}: the committed position {committed:,} is beyond the end {each.end:,} of "
+                "the log: the topic was made anew or has lost records"
+            )
+            cure = "reset the group's offsets for this topic"
+            findings.append(Finding(Kind.POSITION_BEYOND_END, Status.FAIL, why, cure))
+    return conclude("retention", f"{counted(len(known), 'committed position')} looked at", findings)
+
+
+# --- dead letters, commit metadata, clock ---
+
+
+def dead_letters(
+    pairs: Iterable[tuple[TopicFacts, str]],
+    there: Mapping[str, TopicFacts],
+    *,
+    consumed: Iterable[str],
+    create: bool,
+) -> Check:
+    """Judge whether each source's dead letters can be written to the topic that is meant."""
+    findings: list[Finding] = []
+    seen: dict[str, str] = {}
+    read = set(consumed)
+    for source, name in pairs:
+        dlq = there.get(name)
+        if name in read:
+            why = f"{name!r} is consumed here too: its records would come back as dead letters"
+            cure = "name another topic, or mend the pattern"
+            findings.append(Finding(Kind.DLQ_CONSUMED, Status.FAIL, why, cure))
+        if dlq is None:
+            seen[name] = f"{name}: not there" + (", would be made at start" if create else "")
+            if not create:
+                why = f"dead-letter topic {name!r} does not exist"
+                cure = "create it, or give --dlq-create"
+                findings.append(Finding(Kind.DLQ_MISSING, Status.FAIL, why, cure))
+            continue
+        seen[name] = f"{name}: {counted(dlq.partitions, 'partition')}"
+        findings += _can_take(dlq, source)
+    return conclude("dlq", ", ".join(seen.values()), findings)
+
+
+def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
+    findings = []
+    if dlq.may is not None and "WRITE" not in dlq.may:
+        why = f"this user may not write to {dlq.name!r}"
+        cure = f"allow WRITE on topic {dlq.name}"
+        findings.append(Finding(Kind.DLQ_WRITE_DENIED, Status.FAIL, why, cure))
+    most, needed = dlq.max_message_bytes, source.max_message_bytes
+    if most is not None and needed is not None and most < needed:
+        why = (
+            f"{dlq.name!r} takes records of {most:,} bytes at most, {source.name!r} has them up to "
+            f"{needed:,}: a larger one could not be dead-lettered and its key would wait"
+        )
+        cure = f"set max.message.bytes of {dlq.name} to {needed} and 100,000 more for the headers"
+        findings.append(Finding(Kind.DLQ_TOO_SMALL, Status.WARN, why, cure))
+    if dlq.cleanup is not None and "compact" in dlq.cleanup:
+        why = (
+            f"{dlq.name!r} is compacted: a dead letter replaces the earlier one of its key, and "
+            "one without a key is refused"
+        )
+        cure = f"set cleanup.policy=delete on {dlq.name}"
+        findings.append(Finding(Kind.DLQ_COMPACTED, Status.WARN, why, cure))
+    return findings
+
+
+def commit_metadata(limits: Mapping[str, int]) -> Check:
+    """Judge whether every broker takes the settled set that travels in a commit's metadata."""
+    seen = f"offset.metadata.max.bytes {', '.join(map(str, sorted(set(limits.values()))))}"
+    small = [address for address, limit in limits.items() if limit < METADATA_BYTES]
+    why = (
+        f"{some(small)}: commits above that are refused and sent again without their settled set, "
+        "so that more records run again after a crash or rebalance"
+    )
+    cure = f"set offset.metadata.max.bytes={METADATA_BYTES} on the brokers"
+    findings = [Finding(Kind.METADATA_TOO_SMALL, Status.WARN, why, cure)] if small else []
+    return conclude("metadata", seen, findings)
+
+
+def clock(newest: Mapping[str, int], stamps: Sequence[Stamp], now_ms: int) -> Check:
+    """Judge this machine's clock by the times that brokers and producers wrote.
+
+    ``newest`` has the latest time in each topic, in milliseconds since 1970. It cannot show a clock
+    that is ahead: a topic of old records looks the same. ``stamps`` can, either way, because each
+    was written by a broker while the doctor looked.
+    """
+    seen, findings = [], []
+    if newest:
+        ahead = {topic: (at - now_ms) / 1000 for topic, at in newest.items()}
+        most = max(ahead.values())
+        seen.append(
+            "the newest record is "
+            + (f"{most:,.1f} s in the future" if most > 0 else f"{-most:,.0f} s old")
+        )
+        findings = [
+            Finding(
+                Kind.RECORD_FROM_FUTURE,
+                Status.WARN,
+                f"{topic}: a record was written {seconds:,.0f} s from now: this machine's clock "
+                "is behind, or a producer's is ahead",
+                "set both by NTP; times in dead letters and logs are wrong until then",
+            )
+            for topic, seconds in ahead.items()
+            if seconds > CLOCK_SECONDS
+        ]
+    if stamps:
+        told, clocks = _against_brokers(stamps)
+        seen.append(told)
+        findings += clocks
+    else:
+        seen.append("no broker wrote a time meanwhile that would show a clock that is ahead")
+    return conclude("clock", "; ".join(seen), findings)
+
+
+def _against_brokers(stamps: Sequence[Stamp]) -> tuple[str, list[Finding]]:
+    """Return how this clock stands to the brokers', by the stamp that is farthest off."""
+    # Seconds from the interval in which it must have been written; 0 within it.
+    off = max(
+        (
+            (each.stamped - min(max(each.stamped, each.after), each.before)) / 1000
+            for each in stamps
+        ),
+        key=abs,
+    )
+    if abs(off) <= CLOCK_SECONDS:
+        return "the brokers' clocks agree with this one", []
+    cure = "set this machine's clock and the brokers' by NTP; times in dead letters, metrics and "
+    cure += "logs are wrong until then"
+    kind, how = (Kind.CLOCK_BEHIND, "behind") if off > 0 else (Kind.CLOCK_AHEAD, "ahead of")
+    why = f"this machine's clock is {abs(off):,.0f} s {how} that of a broker"
+    return f"a broker's clock is {abs(off):,.0f} s from this one", [
+        Finding(kind, Status.WARN, why, cure)
+    ]

@@ -1,0 +1,245 @@
+"""What ``keyshared doctor`` looks at first: the client's settings and the brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kafka_keyshared.doctor.findings import (
+    Check,
+    Finding,
+    Kind,
+    Status,
+    conclude,
+)
+from kafka_keyshared.model import counted, some
+
+_YES = ("true", "1", "t")
+
+# --- the client's settings ---
+
+
+class _Danger(NamedTuple):
+    setting: str
+    is_set: Callable[[str], bool]
+    why: str
+    cure: str
+
+
+def _number_below(limit: float) -> Callable[[str], bool]:
+    def below(text: str) -> bool:
+        try:
+            return 0 < float(text) < limit
+        except ValueError:
+            return False
+
+    return below
+
+
+DANGERS = (
+    _Danger(
+        "isolation.level",
+        lambda text: text == "read_uncommitted",
+        "records of aborted transactions are processed",
+        "leave it out, or set read_committed",
+    ),
+    _Danger(
+        "allow.auto.create.topics",
+        lambda text: text in _YES,
+        "a mistyped topic is created instead of refused",
+        "leave it out",
+    ),
+    _Danger(
+        "enable.ssl.certificate.verification",
+        lambda text: text not in _YES,
+        "anybody can pretend to be the broker",
+        "leave it out and name the authority with ssl.ca.location",
+    ),
+    _Danger(
+        "ssl.endpoint.identification.algorithm",
+        lambda text: text == "none",
+        "a certificate of any host is taken for the broker's",
+        "leave it out",
+    ),
+    _Danger(
+        "session.timeout.ms",
+        _number_below(6_000),
+        "a broker with default settings refuses a session shorter than 6 s",
+        "set 6000 or more, or lower the broker's group.min.session.timeout.ms",
+    ),
+    _Danger(
+        "statistics.interval.ms",
+        _number_below(1_000),
+        "statistics are made more than once a second, on the thread that fetches",
+        "set 1000 or more",
+    ),
+    _Danger(
+        "debug",
+        bool,
+        "the client logs what it does, record by record with some values",
+        "leave it out once the search is over",
+    ),
+)
+
+
+def dangers(conf: Mapping[str, Any]) -> list[Finding]:
+    """Return what a client's settings put at risk although the client takes them."""
+    found = []
+    for danger in DANGERS:
+        text = str(conf.get(danger.setting, "")).lower()
+        if text and danger.is_set(text):
+            why = f"{danger.setting}={conf[danger.setting]}: {danger.why}"
+            cure = f"{danger.setting}: {danger.cure}"
+            found.append(Finding(Kind.SETTING_DANGEROUS, Status.WARN, why, cure))
+    return found + _addresses(str(conf.get("bootstrap.servers", "")))
+
+
+def _addresses(servers: str) -> list[Finding]:
+    """A port that is no port is not refused by the client but taken modulo 65,536."""
+    found = []
+    for address in filter(None, (each.strip() for each in servers.split(","))):
+        port = re.search(r":([^:\]]*)$", address.rpartition("://")[2])
+        if port is not None and not (port[1].isdecimal() and 0 < int(port[1]) < 65_536):
+            why = f"bootstrap.servers: {address!r} has no port between 1 and 65535"
+            cure = "give host:port, such as localhost:9092"
+            found.append(Finding(Kind.NO_SUCH_PORT, Status.FAIL, why, cure))
+    return found
+
+
+# --- the broker ---
+
+
+class _Meaning(NamedTuple):
+    """``words`` are regular expressions, of which one is found in what the client says."""
+
+    words: tuple[str, ...]
+    kind: Kind
+    why: str
+    cure: str
+
+
+_REASONS = (
+    _Meaning(
+        ("Failed to resolve", "Name or service not known"),
+        Kind.HOST_UNKNOWN,
+        "the host name is not known here",
+        "see the spelling of the host and this machine's DNS",
+    ),
+    _Meaning(
+        ("Connection refused",),
+        Kind.NOBODY_LISTENS,
+        "nothing listens there",
+        "see that the broker runs and that the port is its listener's",
+    ),
+    _Meaning(
+        (
+            "connecting to a PLAINTEXT broker",
+            # The same, where the client saw the end of the connection before OpenSSL did.
+            "Disconnected.* in state SSL_HANDSHAKE",
+            "broker's supported mechanisms:  ",
+        ),
+        Kind.PLAIN_LISTENER,
+        "the listener at that port is a plain one",
+        "leave security.protocol out, or give the port of the broker's TLS or SASL listener",
+    ),
+    _Meaning(
+        ("connecting to a SSL broker", "incorrect security.protocol", "might be caused by"),
+        Kind.OTHER_PROTOCOL,
+        "the listener at that port speaks another protocol",
+        "set security.protocol as that listener has it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    ),
+    _Meaning(
+        ("certificate", "SSL handshake"),
+        Kind.TLS_REFUSED,
+        "the TLS handshake failed",
+        "see ssl.ca.location, the certificate's host name and that the port is a TLS listener's",
+    ),
+    _Meaning(
+        ("uthentication", "SASL"),
+        Kind.CREDENTIALS_REFUSED,
+        "the broker refuses these credentials",
+        "see sasl.mechanism, sasl.username and sasl.password",
+    ),
+    _Meaning(
+        # What the client says of it goes by what it was doing just then: writing, reading, waiting.
+        (
+            "brokers are down",
+            "[Bb]roken pipe",
+            "[Cc]onnection reset",
+            "[Cc]onnection aborted",
+            "Disconnected",
+        ),
+        Kind.CONNECTION_CLOSED,
+        "connections are closed before there is an answer",
+        "see security.protocol (that listener may want SASL), and that it is a Kafka broker",
+    ),
+    _Meaning(
+        ("Required feature not supported",),
+        Kind.NOT_A_BROKER,
+        "what answers there is no broker that this client can use",
+        "give the port of a broker's client listener, not that of a KRaft controller",
+    ),
+    _Meaning(
+        ("timed out", "transport failure", "Timed out"),
+        Kind.NO_ANSWER,
+        "there is a connection and no answer, or no connection in time",
+        "see firewalls between here and there, and that the port is a Kafka broker's",
+    ),
+)
+_OTHERWISE = _Meaning(
+    (),
+    Kind.NO_ANSWER,
+    "no broker answers",
+    "see that the cluster is up and can be reached from here",
+)
+
+_TLS_LISTENER = _Meaning(
+    (),
+    Kind.TLS_LISTENER,
+    "the listener at that port wants TLS",
+    "set security.protocol=SSL, or SASL_SSL when it also wants a user; or give the port of a plain "
+    "listener",
+)
+
+# The client names a broker by its address and number, or calls it "bootstrap".
+_TOLD = re.compile(r"(?:^|//)([^/\s]+:[0-9]+)/[0-9]+: ")
+
+
+def unanswered(address: str, reason: str, speaks_tls: Callable[[], bool]) -> Check:
+    """Return the check for a cluster of which no broker answers; ``reason`` is the client's.
+
+    ``speaks_tls`` tries the listener itself: the client says the same of one that wants TLS and of
+    one that wants SASL, that the connection was closed.
+    """
+    known = (each for each in _REASONS if any(re.search(word, reason) for word in each.words))
+    meant = next(known, _OTHERWISE)
+    if meant.kind is Kind.CONNECTION_CLOSED and speaks_tls():
+        meant = _TLS_LISTENER
+    if (told := _TOLD.search(reason)) is not None:
+        # Not what was given here but what a broker that did answer has said.
+        finding = _misled(told[1], meant.why)
+    else:
+        finding = Finding(meant.kind, Status.FAIL, meant.why, meant.cure)
+    return conclude("broker", f"{address}: {reason}", [finding])
+
+
+def _misled(address: str, reason: str) -> Finding:
+    return Finding(
+        Kind.MISLEADING_ADDRESS,
+        Status.FAIL,
+        f"the cluster says that a broker is at {address}, where none answers: {reason}",
+        "see advertised.listeners of that broker: clients must be able to reach it there",
+    )
+
+
+def brokers(answers: Mapping[str, str | None]) -> Check:
+    """Judge whether each broker answers at the address it advertises (None: it does)."""
+    silent = {address: reason for address, reason in answers.items() if reason is not None}
+    seen = f"{len(answers) - len(silent)} of {counted(len(answers), 'broker')} answered: "
+    seen += some(answers)
+    return conclude(
+        "broker",
+        seen,
+        [_misled(address, reason) for address, reason in silent.items()],
+    )

@@ -1,0 +1,137 @@
+"""What is remembered of a failed attempt: for the log, the decision, and the dead letter."""
+
+from __future__ import annotations
+
+import linecache
+import random
+import time
+import traceback
+from types import FrameType
+from typing import Any, NamedTuple
+
+from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.model import DeadLetter, Retry
+from kafka_keyshared.process.whose import is_ours, is_users, shown
+
+STACK_FRAMES_MAX = 20
+STACK_CHARS_MAX = 8_000
+MESSAGE_CHARS_MAX = 2_000
+CAUSES_MAX = 3
+
+TEXTS_MAX = 2_000
+"""Frames whose text is kept: what fails once mostly fails again, in the same place."""
+
+Frames = list[tuple[FrameType, int]]
+
+
+def _frames_of(error: BaseException) -> Frames:
+    """Return the frames from the handler on; those above it are ours, and say nothing."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    for at, (frame, _) in enumerate(frames):
+        if not is_ours(frame.f_code.co_filename):
+            return frames[at:]
+    return frames
+
+
+def _place_and_stack(frames: Frames) -> tuple[str, str]:
+    """Return where it was raised, as file and line, and the innermost frames as text.
+
+    The place is in the handler's program, or else below it; nowhere, if only this package was
+    running. The text has the layout of a Python traceback; the traceback module would look at every
+    source file again for each failure, and parse the lines to underline parts of them: in a program
+    whose threads are busy that costs milliseconds each.
+    """
+    users = others = ""
+    lines = []
+    for frame, number in frames[-STACK_FRAMES_MAX:]:
+        code = frame.f_code
+        at = code.co_filename, number, code.co_name
+        known = _known.get(at)
+        if known is None:
+            if len(_known) >= TEXTS_MAX:
+                _known.clear()
+            _known[at] = known = _line_at(*at, frame.f_globals)
+        lines.append(known.text)
+        if known.users:
+            users = known.users
+        elif known.others:
+            others = known.others
+    if not users:
+        # The frames above those, where they are deep in a library.
+        for frame, number in reversed(frames[:-STACK_FRAMES_MAX]):
+            if is_users(frame.f_code.co_filename):
+                users = f"{shown(frame.f_code.co_filename)}:{number}"
+                break
+    return users or others, "".join(lines)[-STACK_CHARS_MAX:]
+
+
+class _Line(NamedTuple):
+    """A line that a frame was in: its text, and its name, by whose program it belongs to."""
+
+    text: str
+    users: str
+    others: str
+
+
+_known: dict[tuple[str, int, str], _Line] = {}
+
+
+def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
+    try:
+        source = linecache.getline(file, number, names).strip()
+    except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
+        source = f"(no source: {type(broken).__name__})"
+    text = f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
+    place = f"{shown(file)}:{number}"
+    if is_users(file):
+        return _Line(text, place, "")
+    return _Line(text, "", "" if is_ours(file) else place)
+
+
+def _causes_of(error: BaseException) -> str:
+    """Return what the error was raised from, or in the handling of, a line for each."""
+    lines = []
+    for _ in range(CAUSES_MAX):
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            break
+        error = cause
+        where, _ = _place_and_stack(_frames_of(error))
+        at = f", at {where}" if where else ""
+        lines.append(f"  because of {type(error).__qualname__}: {text_of(error)}{at}\n")
+    return "".join(lines)
+
+
+def text_of(error: BaseException) -> str:
+    """Return what the error says; if that fails, that it does."""
+    try:
+        return str(error)[:MESSAGE_CHARS_MAX]
+    except BaseException as broken:  # noqa: BLE001 - printing a user's exception runs user code
+        return f"(no text: {type(broken).__name__})"
+
+
+def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ...] = ()) -> Failure:
+    """Return what a dead letter and the log will say about a failed attempt."""
+    outcome, after = Outcome.ERROR, None
+    if isinstance(error, Retry):
+        try:
+            outcome, after = Outcome.RETRY, error.delay()
+        except ValueError as broken:
+            error = broken
+    # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
+    # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
+    # headers, it returns what ends the process as soon as it is unpacked.
+    elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
+        outcome = Outcome.DEAD_LETTER
+    message = text_of(error)
+    place, stack = _place_and_stack(_frames_of(error))
+    return Failure(
+        outcome,
+        type(error).__qualname__,
+        message,
+        stack + _causes_of(error),
+        at_ms=time.time_ns() // 1_000_000,
+        jitter=random.uniform(-1, 1),
+        after=after,
+        place=place,
+    )

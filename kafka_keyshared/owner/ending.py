@@ -1,0 +1,256 @@
+"""The end of a run comes in time, whatever the broker does and whatever hangs.
+
+The owner runs on a thread of its own and ends its run by itself, step by step, in :mod:`.stopping`.
+Whoever called ``run()`` waits for that: without an end as long as nobody asks for one, then until
+the stop timeout and a moment have passed. What is still not back then (the client in ``close()``,
+a callback of the user's) is named and left behind, and ``run()`` returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import Empty
+from typing import Any
+
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.stopping import (
+    TELL_EVERY,
+    TELL_FIRST,
+    StopReport,
+    stop,
+    tell_wait,
+    unfinished,
+)
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.process.aside import Aside
+
+log = log_of("kafka_keyshared.stop")
+
+GRACE = 1.0
+"""Seconds beyond the stop timeout, for the last commit, leaving the group and the final line."""
+
+HURRY = 0.7
+"""Seconds after the second signal: with the final line and the exit it is less than one."""
+
+HANDLER_CLOSE_TIMEOUT = 5.0
+"""Seconds that handlers get for their own ``close()``, within the stop timeout."""
+
+HANDLER_CLOSE_LEAST = 0.2
+
+LEAVE_UNHEARD = 2.0
+"""Seconds that ``close()`` gets when no broker answered at the end: nobody is there to hear it."""
+
+LEAVE_LEAST = 0.3
+"""Seconds that ``close()`` gets in any case; with a broker there it takes some milliseconds."""
+
+CALLBACK_SLOW = 5.0
+"""Seconds after which a callback of the user's is named while the instance runs."""
+
+LOOK_AGAIN = 1.0
+"""A signal that the system gave to another thread is noticed after so many seconds, and by the
+loops of a split consumer the end of their instance."""
+
+
+class Ending:
+    """What is asked of one run, and how far its end has come. Times are in monotonic seconds.
+
+    The owner tells, and asks :meth:`over`; whoever called ``run()`` is in :meth:`wait`; anybody may
+    :meth:`ask` for the stop.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+        before: Aside[int] | None = None,
+    ) -> None:
+        self._timeout = timeout
+        self._clock = clock
+        self._before = before
+        self._owner: Aside[int] | None = None
+        self._bell: Mailbox[None] = Mailbox()
+        self._started = float("-inf")
+        self._began: float | None = None
+        self._hurried: float | None = None
+        self._leave_by: float | None = None
+        # The user's callbacks that the owner is in, each with the time when it was called.
+        self._calls: list[tuple[str, float]] = []
+        self._tell_at: float | None = None
+        self.asked = 0
+        self.given_up = False
+        # What the owner has to say so far: its loop, how the stop went, what it failed with.
+        self.loop: Loop | None = None
+        self.report: StopReport | None = None
+        self.error: BaseException | None = None
+
+    # --- anybody ---
+
+    def ask(self) -> None:
+        """Ask for the stop; from any thread and from a signal handler. The second time, hurry."""
+        self.asked += 1
+        if self.asked > 1:
+            self._hurried = self._hurried or self._clock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Note that the stop begins now, if it has not begun; the stop timeout counts from here."""
+        if self._began is None:
+            self._began = self._clock()
+        self._bell.put(None)
+
+    # --- the owner ---
+
+    def over(self) -> bool:
+        """Say whether nothing is to be waited for any more: a second signal, or the deadline."""
+        return self._hurried is not None or self.left() <= 0
+
+    def left(self) -> float:
+        """Return how many seconds of the stop timeout are left."""
+        if self._began is None:
+            return self._timeout
+        return max(self._began, self._started) + self._timeout - self._clock()
+
+    def finish(self, loop: Loop) -> int:
+        """Stop the loop and its pool; return the exit status."""
+        self.begin()
+        ports = loop.ports
+        self.report = report = stop(loop, self.left(), lambda: self.asked > 1)
+        if ports.publisher is not None:
+            ports.publisher.close(0.0)
+        patience = HANDLER_CLOSE_TIMEOUT if report.clean else HANDLER_CLOSE_LEAST
+        running = ports.pool.stop(min(patience, max(HANDLER_CLOSE_LEAST, self.left())))
+        if running:
+            log.error("handlers still running at exit: %s", ", ".join(running))
+        return 0 if report.clean and loop.halted is None and not running else 1
+
+    def leaving(self, error: BaseException | None = None) -> None:
+        """Note that the client is closed now; ``error`` is what the run has failed with."""
+        self.error = self.error or error
+        self.begin()
+        left = max(LEAVE_LEAST, self.left())
+        if self.report is None or not self.report.heard:
+            left = min(left, LEAVE_UNHEARD)
+        self._leave_by = self._clock() + left
+        self._bell.put(None)
+
+    def among(self, users: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+        """Return the user's callbacks, which have all of the stop timeout, also while leaving."""
+
+        def watched(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any) -> None:
+                with self._in_callback(name):
+                    callback(*arguments)
+
+            return call
+
+        return {name: watched(name, callback) for name, callback in users.items()}
+
+    @contextmanager
+    def _in_callback(self, name: str) -> Iterator[None]:
+        self._calls.append((name, self._clock()))
+        self._bell.put(None)
+        try:
+            yield
+        finally:
+            if self._leave_by is not None:
+                self._leave_by = max(self._leave_by, self._clock() + LEAVE_LEAST)
+            self._calls.pop()
+
+    # --- who waits ---
+
+    def give_up_at(self) -> float:
+        """Return when the owner is waited for no more."""
+        if self._began is None:
+            return float("inf")
+        at = max(self._began, self._started) + self._timeout + GRACE
+        if self._leave_by is not None and not self._calls:
+            at = min(at, self._leave_by)
+        if self._hurried is not None:
+            at = min(at, max(self._hurried, self._started) + HURRY)
+        return at
+
+    def run(self, work: Callable[[], int]) -> int:
+        """Run the owner's ``work`` to its end, or until it is given up on; return the exit status.
+
+        The final line is written here, once it is known how the end went. Raises what the owner
+        failed with, and :class:`KeySharedError` while a run before it has not come back.
+        """
+        if self._before is not None and not self._before.over:
+            raise KeySharedError(
+                f"run(): the run before was given up on and is still in {self._before.where()}; "
+                "make another app, or end the program"
+            )
+        self._started = self._clock()
+        owner = Aside(work, name="keyshared-owner", ended=lambda: self._bell.put(None))
+        self._owner = owner
+        try:
+            self.given_up = not self._wait(owner)
+        except BaseException:
+            self.ask()
+            self.ask()
+            raise
+        self._tell(owner.where() if self.given_up else "")
+        if not self.given_up:
+            return owner.result()
+        if self.error is not None:
+            raise self.error
+        return 1
+
+    def next(self) -> Ending:
+        """Return the ending of another run of the same app."""
+        return Ending(self._timeout, self._clock, self._owner if self.given_up else self._before)
+
+    def _wait(self, owner: Aside[int]) -> bool:
+        while not owner.over:
+            left = self.give_up_at() - self._clock()
+            if left <= 0:
+                return False
+            self._tell_call(owner, left)
+            try:
+                self._bell.get(timeout=min(left, LOOK_AGAIN))
+            except Empty:
+                continue
+        return True
+
+    def _tell_call(self, owner: Aside[int], left: float) -> None:
+        """Say now and then which call the owner does not come back from.
+
+        What it waits for while it drains and commits it says itself; in a callback of the user's,
+        and while the client leaves the group, nobody else could.
+        """
+        now = self._clock()
+        stopping = self._began is not None
+        called = self._calls[-1:]  # a copy: the owner may come back just now
+        if not called and self._leave_by is None:
+            self._tell_at = None
+            return
+        if self._tell_at is None:
+            self._tell_at = now + (TELL_FIRST if stopping else CALLBACK_SLOW)
+        if now < self._tell_at:
+            return
+        self._tell_at = now + TELL_EVERY
+        what = "the group to be left"
+        if called:
+            ((name, since),) = called
+            what = f"your {name} callback ({now - since:.0f} s so far, in {owner.where()})"
+        if stopping:
+            tell_wait(left, what)
+        else:
+            log.warning("waiting for %s: nothing is polled or committed meanwhile", what)
+
+    def _tell(self, stuck: str) -> None:
+        """Write the final line; ``stuck`` is where the owner was given up on."""
+        now = self._clock()
+        seconds = now - max(now if self._began is None else self._began, self._started)
+        if self.report is not None:
+            self.report = replace(self.report, seconds=seconds, stuck=stuck)
+        elif stuck:
+            self.report = unfinished(self.loop, seconds, stuck)
+        if self.report is not None:
+            log.log(logging.ERROR if stuck else logging.INFO, "%s", self.report.line())

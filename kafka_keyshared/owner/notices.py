@@ -1,0 +1,38 @@
+"""What the core has to say, as lines of the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_keyshared.core.events import Notice
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import About
+from kafka_keyshared.pools.port import Pool
+
+log = log_of("kafka_keyshared.loop")
+
+KEY_CHARS = 80
+
+
+def tell(notice: Notice, pool: Pool) -> None:
+    """Log it, with where its worker stands in the user's program.
+
+    What a collector wants by itself is in attributes of the log record, too: ``traceback``, and of
+    the one record that it is about ``topic``, ``partition``, ``offset`` and ``key``.
+    """
+    place = pool.where(*notice.running) if notice.running else ""
+    extra = {} if notice.about is None else _told(notice.about)
+    lines = notice.text + (f"; now {place}" if place else "")
+    if notice.traceback:
+        extra["traceback"] = notice.traceback
+        lines += f"\n{notice.traceback}"
+    log.log(notice.level, "%s", lines, extra=extra)
+
+
+def _told(about: About) -> dict[str, Any]:
+    (topic, partition), offset, key = about
+    told = {"topic": topic, "partition": partition, "offset": offset}
+    if key is None:
+        return told
+    text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+    return {**told, "key": text[:KEY_CHARS]}

@@ -1,0 +1,307 @@
+"""Partitions assigned, revoked and lost: what runs inside the client's rebalance callbacks.
+
+Inside one, neither poll nor consume may be called, nothing is fetched for any partition, and the
+client unassigns as soon as the callback returns. So a revoke serves the mailbox only, has one
+deadline for everything, and commits asynchronously: a synchronous commit would block up to the
+session timeout when the coordinator is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.client.port import CommittedOffset, LogBounds
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.metadata import TEXT_LIMIT
+from kafka_keyshared.logs import Seldom, log_of
+from kafka_keyshared.model import TopicPartition, counted, names_of, some
+from kafka_keyshared.owner.loop import Loop
+
+log = log_of("kafka_keyshared.rebalance")
+
+COMMITTED_TIMEOUT = 5.0
+BOUNDS_TIMEOUT = 1.0
+"""For each question about logs inside a callback, where it keeps every partition waiting."""
+
+NOTHING_AFTER = 10.0
+"""Seconds without a partition after which that is told: a join may take two rounds."""
+
+ASK_AGAIN_EVERY = 1.0
+ASK_AGAIN_AT_LEAST_EVERY = 4.0
+ASK_SHARE = 4.0
+"""The owner does so many times as long something else than asking where partitions start."""
+
+REVOKE_WAIT = 0.05
+
+PartitionsCallback = Callable[[Sequence[TopicPartition]], None]
+
+
+class Rebalancer:
+    """The three callbacks, and partitions whose start is not known yet. Times are in seconds."""
+
+    def __init__(self, loop: Loop, revoke_deadline: float) -> None:
+        self._loop = loop
+        self._revoke_deadline = revoke_deadline
+        # With what is known of their committed positions.
+        self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
+        self._ask_at = 0.0
+        # Since when this member is one without a partition, until that is told.
+        self._nothing_since: float | None = None
+        self._seldom = Seldom(log, loop.ports.clock)
+        self._patience = BOUNDS_TIMEOUT
+        self.closing = False
+        self.hurried: Callable[[], bool] = lambda: False
+        self.failure: BaseException | None = None
+        self.observer: Callable[[str, Sequence[TopicPartition]], None] | None = None
+
+    def subscribe(self) -> None:
+        """Join the group with these callbacks."""
+        guard = self._guard
+        self._loop.ports.client.subscribe(
+            guard(self.on_assign), guard(self.on_revoke), guard(self.on_lost)
+        )
+
+    def _guard(
+        self, callback: Callable[[list[TopicPartition]], None]
+    ) -> Callable[[list[TopicPartition]], None]:
+        """Keep an exception from leaving the callback; the loop ends with it after the poll.
+
+        Until then nothing is committed: what the core believes can no longer be trusted.
+        """
+
+        def guarded(partitions: list[TopicPartition]) -> None:
+            if self.failure is not None:
+                return
+            try:
+                callback(partitions)
+            except BaseException as error:  # SystemExit of a key function, for one
+                log.exception("%s failed", callback.__name__)
+                self.failure = error
+                self._loop.commits_stopped = True
+
+        return guarded
+
+    # --- assigned ---
+
+    def on_assign(self, partitions: list[TopicPartition]) -> None:
+        """Start the partitions at their committed positions, with their settled sets."""
+        if self.closing:
+            return  # given back before anything is read; asking where would only delay the exit
+        loop = self._loop
+        loop.commits_stopped = False
+        began = loop.ports.clock()
+        self._observe("assigned", partitions)
+        asked: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
+        starts = self._starts(asked, BOUNDS_TIMEOUT)
+        waiting = [partition for partition in partitions if partition not in starts]
+        # Reading without the set could run settled records again; so these are held back.
+        loop.withheld.update(waiting)
+        loop.assign({**dict.fromkeys(waiting), **loop.start(starts)})
+        if waiting:
+            self._unstarted.update((partition, asked[partition]) for partition in waiting)
+            self._patience = BOUNDS_TIMEOUT
+            self._ask_later(began)
+        loop.stats.joined = True
+        self._nothing_since = None if loop.core.partitions or self._unstarted else began
+        log.info("assigned %s in %.3f s", _names(partitions), loop.ports.clock() - began)
+        if waiting:
+            log.warning(
+                "%d of %d wait (%s): it was not answered where they start; they are paused and "
+                "asked for again",
+                len(waiting),
+                len(partitions),
+                _names(waiting),
+            )
+
+    def step(self) -> None:
+        """Ask again where the partitions start for which that could not be had."""
+        loop = self._loop
+        if self._nothing_since is not None:
+            self._tell_nothing(self._nothing_since)
+        if not self._unstarted or loop.ports.clock() < self._ask_at:
+            return
+        began = loop.ports.clock()
+        self._patience = min(2 * self._patience, COMMITTED_TIMEOUT)
+        starts = self._starts(self._unstarted, self._patience)
+        self._ask_later(began)
+        if not starts:
+            return
+        for partition in starts:
+            del self._unstarted[partition]
+        loop.withheld.difference_update(starts)
+        # Not a seek here: it may fail for now, and what comes before it must be dropped.
+        places = loop.start(starts)
+        loop.reseek.partitions.update(each for each, at in places.items() if at is not None)
+        loop.hold()
+        log.info("started %s after asking again", _names(list(starts)))
+
+    def _tell_nothing(self, since: float) -> None:
+        if self._loop.ports.clock() - since < NOTHING_AFTER:
+            return
+        self._nothing_since = None
+        log.warning(
+            "this member has no partition: most often the group has more members than there are "
+            "partitions. It stays as a reserve; more workers in each member (--workers) need no "
+            "more partitions. `keyshared doctor` counts both"
+        )
+
+    def _ask_later(self, began: float) -> None:
+        """Set when to ask again: the owner does nothing else while it asks."""
+        now = self._loop.ports.clock()
+        pause = min(ASK_SHARE * (now - began), ASK_AGAIN_AT_LEAST_EVERY)
+        self._ask_at = now + max(pause, ASK_AGAIN_EVERY)
+
+    def _starts(
+        self, asked: dict[TopicPartition, CommittedOffset | None], timeout: float
+    ) -> dict[TopicPartition, ev.StartPoint]:
+        """Return where partitions start, of those for which all that it takes was answered.
+
+        ``asked`` holds the committed positions as far as they are known, and takes those that are
+        answered now. ``timeout`` is for each question about logs.
+        """
+        client = self._loop.ports.client
+        unknown = [partition for partition, committed in asked.items() if committed is None]
+        if unknown:  # none in a cooperative rebalance that brings nothing: it waits for no broker
+            began = self._loop.ports.clock()
+            try:
+                asked.update(client.committed(unknown, COMMITTED_TIMEOUT))
+            except KafkaException as error:
+                took = self._loop.ports.clock() - began
+                self._seldom.warning(
+                    "positions",
+                    f"the committed positions were not answered in {took:.3f} s: {error}",
+                )
+        known = {each: committed for each, committed in asked.items() if committed is not None}
+        wanted = [each for each, committed in known.items() if self._needs_bounds(each, committed)]
+        bounds = client.log_bounds(wanted, timeout) if wanted else {}
+        return {
+            partition: self._start_point(partition, committed, bounds.get(partition))
+            for partition, committed in known.items()
+            if partition in bounds or not self._needs_bounds(partition, committed)
+        }
+
+    def _needs_bounds(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
+        """Say whether the bounds of its log must be known before a partition may start.
+
+        A set must not be believed beyond the end of the log, nor what this member had settled when
+        it lost the partition; and "the end" is to be one place, also when the partition has to be
+        assigned again before it delivers anything. A bare position needs nothing: if the log does
+        not have it, the broker says so (:mod:`.seeking`).
+        """
+        if committed.position is None:
+            return self._loop.ports.client.starts_at_end
+        return bool(committed.metadata) or partition in self._loop.core.regained
+
+    def _start_point(
+        self, partition: TopicPartition, committed: CommittedOffset, bounds: LogBounds | None
+    ) -> ev.StartPoint:
+        position, metadata, _ = committed
+        if bounds is None:
+            return ev.StartPoint(position)
+        if position is None:
+            at = bounds.end
+            if self._loop.ports.client.is_new(partition):
+                # All of it was written after this group began to read the topic.
+                at = bounds.start
+                log.info(
+                    "%s was added to its topic while this process ran: read from its start, %d, "
+                    "although auto.offset.reset says latest",
+                    partition,
+                    at,
+                )
+            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
+        text = metadata if metadata and len(metadata) <= 2 * TEXT_LIMIT else None
+        return ev.StartPoint(position, text, bounds.start, bounds.end)
+
+    # --- revoked ---
+
+    def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        """Let running records of the partitions end, commit, and forget what is left."""
+        loop = self._loop
+        if self.closing:
+            return  # the stop has drained and committed already
+        self._withdraw(partitions)
+        mine = [partition for partition in partitions if partition in loop.core.partitions]
+        clock = loop.ports.clock
+        started = clock()
+        loop.tell(ev.Revoking(mine))
+        left = drain(loop, mine, started + self._revoke_deadline, self.hurried)
+        progress = {} if loop.commits_stopped else loop.commit(mine, final=True)
+        self._release(partitions, ev.Forget(mine, progress=progress))
+        self._observe("revoked", partitions)  # nothing is committed for them from here on
+        log.info(
+            "revoked %s in %.3f s%s",
+            _names(partitions),
+            clock() - started,
+            f"; {'given up' if self.hurried() else 'past the deadline'}, may run again: {left}"
+            if left
+            else "",
+        )
+
+    def on_lost(self, partitions: list[TopicPartition]) -> None:
+        """Forget the partitions without a commit: they may have another owner already.
+
+        What had settled is remembered for the case that they have none and come straight back.
+        """
+        loop = self._loop
+        if self.closing:
+            return
+        self._observe("lost", partitions)
+        self._withdraw(partitions)
+        held = loop.core.unsettled_count()
+        mine = [partition for partition in partitions if partition in loop.core.partitions]
+        loop.tell(ev.Revoking(mine))
+        self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
+        log.warning(
+            "lost %s: nothing is committed for them, %d received records are let go unsettled",
+            _names(partitions),
+            held - loop.core.unsettled_count(),
+        )
+
+    def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
+        # Who keeps some goes on with these; who keeps none waits for what the group gives out next.
+        self._loop.stats.joined = not set(self._loop.core.partitions) <= set(partitions)
+        self._nothing_since = None
+        for partition in partitions:
+            self._unstarted.pop(partition, None)
+        self._loop.withheld.difference_update(partitions)
+
+    def _release(self, partitions: Sequence[TopicPartition], forget: ev.Forget) -> None:
+        loop = self._loop
+        loop.tell(forget)
+        loop.ports.client.released(partitions)
+        loop.released_in_call.update(partitions)
+        loop.reseek.gone(set(partitions))
+
+    def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        if self.observer is not None:
+            self.observer(what, partitions)
+
+
+def drain(
+    loop: Loop,
+    partitions: Sequence[TopicPartition] | None,
+    deadline: float,
+    hurried: Callable[[], bool],
+) -> str:
+    """Serve the mailbox until nothing of the partitions runs; return what was left, or ''.
+
+    Dead letters on their way count too: they are settled when the broker has answered. ``hurried``
+    turns true with the second signal, which gives up what still runs.
+    """
+    while True:
+        running, dead_letters = loop.pending(partitions)
+        if not running and not dead_letters:
+            return ""
+        remaining = deadline - loop.ports.clock()
+        if remaining <= 0 or hurried():
+            names = ", ".join(names_of(running[:5]))
+            return f"{len(running)} running ({names}), {counted(dead_letters, 'dead letter')}"
+        wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10
+        loop.serve(min(remaining, wait))
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    return some(sorted(partitions), 8, none="nothing")

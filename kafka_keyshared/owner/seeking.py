@@ -1,0 +1,281 @@
+"""Going back to the received end of a partition, after the client lost records or its place.
+
+The client's own reset (``auto.offset.reset``) decides only where a partition without a committed
+position starts. It must not decide anything later: one answer "out of range", as a replica that
+lags behind may give it, would rewind to records that have run or leap over some that have not.
+
+A log that ends below the received end is another log than the one that was read. Its partition
+begins anew, with an epoch of its own: what is held of the old log is forgotten, and positions below
+those of before may be committed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.client.port import Client, LogBounds
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import metadata
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.offsets import PartitionState, Snapshot
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.pools.port import Pool
+
+log = log_of("kafka_keyshared.loop")
+
+BOUNDS_TIMEOUT = 1.0
+OUT_OF_RANGE_WAIT = 0.1
+"""Seconds before a partition is read again that was out of range: its broker may need them."""
+
+ASK_AGAIN_AFTER = 4.0
+"""Seconds before a broker that did not answer is asked again: meanwhile the others are served."""
+
+
+class OwnersPorts(Protocol):
+    """The world, as far as it is needed to find a place in it."""
+
+    @property
+    def client(self) -> Client:
+        """The Kafka client."""
+
+    @property
+    def pool(self) -> Pool:
+        """The workers."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Monotonic seconds."""
+
+
+class Owner(Protocol):
+    """The loop: it has the core and the client to itself."""
+
+    @property
+    def core(self) -> Dispatcher:
+        """What knows how far each partition was received."""
+
+    @property
+    def ports(self) -> OwnersPorts:
+        """The world."""
+
+    def tell(self, event: ev.Event) -> None:
+        """Give an event to the core and do what it answers."""
+
+    def serve(self, timeout: float) -> bool:
+        """Take everything from the mailbox; say whether there was anything."""
+
+    def start(
+        self, starts: Mapping[TopicPartition, ev.StartPoint]
+    ) -> Mapping[TopicPartition, int | None]:
+        """Tell the core of partitions that start."""
+
+    def hold(self) -> None:
+        """Pause and resume whatever has to be."""
+
+
+class Place(NamedTuple):
+    """Where to read on.
+
+    ``another`` says that the log is not the one that was read, ``remade`` that nothing of it is.
+    """
+
+    position: int | None
+    another: bool = False
+    remade: bool = False
+
+
+@dataclass
+class Reseek:
+    """Partitions that have to be read again from the received end; nothing else of them counts.
+
+    ``out_of_range`` says from when on (monotonic seconds) one may be that the broker found to be
+    out of range.
+    """
+
+    partitions: set[TopicPartition] = field(default_factory=set)
+    out_of_range: dict[TopicPartition, float] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.partitions)
+
+    def wanted(
+        self,
+        chunk: list[Record],
+        released: Collection[TopicPartition],
+        assigned: Collection[TopicPartition],
+        withheld: Collection[TopicPartition],
+    ) -> list[Record]:
+        """Return what may be used of a chunk that a call of the client has brought.
+
+        Without what was taken off the queue before its partition was ``released`` in the same call,
+        what is ``withheld``, and what is going to be read again: after a loss, whatever comes
+        before the seek stands behind the lost records, and neither it nor its position may count as
+        received. A partition that was released and came back in the call is read again from where
+        its assignment said.
+        """
+        self.partitions.update(each for each in released if each in assigned)
+        unwanted = {*released, *self.partitions, *withheld}
+        return [
+            record
+            for record in chunk
+            if record.error() is not None or partition_of(record) not in unwanted
+        ]
+
+    def misplaced(self, partition: TopicPartition, now: float) -> None:
+        """The broker has nothing at the place that was fetched from."""
+        self.partitions.add(partition)
+        self.out_of_range[partition] = now + OUT_OF_RANGE_WAIT
+
+    def gone(self, partitions: set[TopicPartition]) -> None:
+        """Partitions that are no longer assigned, or are where they should be."""
+        self.partitions -= partitions
+        for partition in partitions:
+            self.out_of_range.pop(partition, None)
+
+    def seek(self, loop: Owner) -> None:
+        """Seek as far as that can be done now; what cannot stays for the next time."""
+        client, states, now = loop.ports.client, loop.core.partitions, loop.ports.clock()
+        self.gone({each for each in self.partitions if each not in states})
+        self.gone(
+            {
+                each
+                for each in self.partitions
+                if each not in self.out_of_range and _sought(client, each, states[each])
+            }
+        )
+        due = [each for each, since in self.out_of_range.items() if since <= now]
+        if due:
+            self._restart(loop, due)
+
+    def _restart(self, loop: Owner, due: list[TopicPartition]) -> None:
+        """Read on where the logs begin, end, or still have the received ends."""
+        client, states = loop.ports.client, loop.core.partitions
+        bounds = client.log_bounds(due, BOUNDS_TIMEOUT)
+        again = loop.ports.clock() + ASK_AGAIN_AFTER
+        self.out_of_range.update((each, again) for each in due if each not in bounds)
+        found = {
+            each: inside(each, states[each].received_end, known, client.received_epoch(each))
+            for each, known in bounds.items()
+        }
+        anew = {each: place for each, place in found.items() if place.another}
+        if anew:
+            begin_anew(loop, anew, bounds)
+        # The others too: an eager assignment is given as a whole.
+        places = {each: state.received_end for each, state in states.items()}
+        places |= {each: place.position for each, place in found.items() if each not in anew}
+        try:
+            if found:
+                client.restart(places, found.keys())
+        except KafkaException as error:
+            log.debug("%s: cannot read on yet: %s", ", ".join(map(str, found)), error)
+        else:
+            self.gone(set(found))
+
+
+def _sought(client: Client, partition: TopicPartition, state: PartitionState) -> bool:
+    try:
+        client.seek(partition, state.received_end)
+    except KafkaException as error:
+        log.debug("%s: cannot seek yet: %s", partition, error)
+        return False
+    return True
+
+
+def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, epoch: int) -> Place:
+    """Return where to read on of a log with these bounds, and say what is lost by that.
+
+    ``epoch`` is the leader's at what was received last. A log is cut off when a replica that lags
+    behind is made its leader, which raises the epoch. Without that, a log that ends too early is a
+    new one: its topic was deleted and made again.
+    """
+    start, end, epoch_now = bounds
+    if position is None:
+        return Place(None)
+    if position < start:
+        log.warning(
+            "%s: retention has removed the log up to %d, past the received end %d; %d offsets are "
+            "gone, reading goes on at the start of the log",
+            partition,
+            start,
+            position,
+            start - position,
+        )
+        return Place(start)
+    if position > end and 0 <= epoch_now <= epoch:
+        log.error(
+            "%s: the log ends at %d, before the received end %d, and its leader's epoch has not "
+            "risen (%d, was %d): the topic was deleted and made anew; what is held of the old one "
+            "is forgotten, the new one is read from its start, %d",
+            partition,
+            end,
+            position,
+            epoch_now,
+            epoch,
+            start,
+        )
+        return Place(start, another=True, remade=True)
+    if position > end:
+        log.error(
+            "%s: the log ends at %d, before the received end %d: it was cut off (as by the "
+            "election of a leader that lagged behind); %d offsets are gone, reading goes on at its "
+            "end",
+            partition,
+            end,
+            position,
+            position - end,
+        )
+        return Place(end, another=True)
+    log.info("%s: out of range at %d, which the log has; reading on there", partition, position)
+    return Place(position)
+
+
+def begin_anew(
+    loop: Owner,
+    places: Mapping[TopicPartition, Place],
+    bounds: Mapping[TopicPartition, LogBounds],
+) -> None:
+    """Give the partitions a new epoch in the core, as if they went away and came back.
+
+    Nothing is committed of the old log. What runs may end; it then settles nothing.
+    """
+    progress = loop.ports.pool.progress()
+    loop.serve(0.0)  # as before every snapshot: a failure must not be taken for progress
+    snapshots = loop.core.snapshot(progress, loop.ports.clock())
+    budget = loop.core.ceilings.set_budget
+    starts = {
+        each: anew(place, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
+        for each, place in places.items()
+    }
+    loop.tell(ev.Revoking(list(starts)))
+    loop.tell(ev.Forget(list(starts)))
+    loop.start(starts)
+    loop.hold()  # what held the old log back is over
+
+
+def anew(
+    place: Place,
+    log_bounds: LogBounds,
+    snapshot: Snapshot | None,
+    state: PartitionState,
+    budget: int,
+) -> ev.StartPoint:
+    """Return the start of a partition whose log is another one now.
+
+    Of a log that was cut off, what is left stays settled; what is left and not settled is read
+    again, because it is forgotten with the rest.
+    """
+    start, end, _ = log_bounds
+    if place.remade or snapshot is None or snapshot.position >= end:
+        return ev.StartPoint(place.position, None, start, end, stored=False)
+    runs = {
+        name: kept
+        for name, each in snapshot.runs.items()
+        if (kept := metadata.clip(each, snapshot.position, end))
+    }
+    text = metadata.encode(snapshot.position, runs, state.unknown, set_budget=budget).text
+    return ev.StartPoint(snapshot.position, text, start, end, stored=False)

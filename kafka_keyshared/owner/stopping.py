@@ -1,0 +1,324 @@
+"""The end of an instance: drain, commit, leave, and say what was left.
+
+One deadline for all of it (the stop timeout). The second signal gives up the rest of it. While
+draining, the loop goes on polling, or the group would throw the member out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import (
+    Record,
+    TopicPartition,
+    counted,
+    name_of,
+    named_key,
+    names_of,
+    some,
+)
+from kafka_keyshared.owner.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
+from kafka_keyshared.owner.room import FULL_POLL_EVERY
+
+log = log_of("kafka_keyshared.stop")
+
+ANSWER_WAIT = 2.0
+"""Seconds for the last commit's answer while no broker answers anything; else up to the deadline.
+
+A broker that is there may keep a commit waiting: behind a JoinGroup, for as long as another member
+of the group takes to join again.
+"""
+
+ASK_AFTER = 1.0
+ASK_WAIT = 0.5
+"""After so many seconds without an answer it is asked whether a broker is there, for so many."""
+
+HURRIED_ANSWER_WAIT = 0.5
+"""Seconds for the last commit's answer after a second signal and behind the deadline."""
+
+TELL_FIRST = 1.0
+TELL_EVERY = 10.0
+"""Seconds after which a stop says what it waits for, and says it again."""
+
+NAMED_MAX = 5
+
+RETRY_AFTER = 0.05
+"""Seconds until the last commit is sent again that failed; twice as long after each failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted.
+
+    ``heard`` is False when no broker answered at the end: the group cannot be left either then.
+    ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
+    None when that cannot be said, because it was still changing. ``blocked`` counts keys.
+    """
+
+    clean: bool
+    seconds: float
+    undone: int | None
+    running: tuple[str, ...]
+    commit_accepted: bool
+    dead_letters: int = 0
+    blocked: int = 0
+    stuck: str = ""
+    heard: bool = True
+
+    def line(self) -> str:
+        """Return the final line."""
+        state = "drained"
+        if self.undone is None:
+            state = "not drained"
+        if self.running or self.dead_letters:
+            state = f"gave up on {len(self.running)} running"
+        if self.dead_letters:
+            state += f" and {counted(self.dead_letters, 'dead letter')} without an answer"
+        committed = "committed" if self.commit_accepted else "last commit NOT acknowledged"
+        undone = "an unknown number of records"
+        if self.undone is not None:
+            undone = counted(self.undone, "record")
+        runs = "it runs" if self.undone == 1 else "they run"
+        left = f"{undone} received and left undone ({runs} at the next start)"
+        if self.blocked:
+            left += f"; {counted(self.blocked, 'key')} blocked"
+        named = f": {', '.join(self.running)}" if self.running else ""
+        if self.stuck:
+            committed += (
+                f"; the group was NOT left: no end of {self.stuck}, so the others get the "
+                "partitions after the session timeout"
+            )
+        return f"stopped in {self.seconds:.2f} s: {state}{named}; {committed}; {left}"
+
+
+def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
+    """Drain and commit within ``timeout`` seconds. ``hurried`` turns true with the second signal.
+
+    Handlers have all of the time; the last commit's answer is then waited for a little longer.
+    """
+    clock = loop.ports.clock
+    started = clock()
+    deadline = started + timeout
+    loop.tell(ev.Stopping())
+    loop.stopping = True
+    loop.hold()
+    running, dead_letters = _drain(loop, deadline, hurried)
+    if loop.commits_stopped:
+        accepted, heard = False, loop.ports.client.answers(ASK_WAIT)
+    else:
+        accepted, heard = _commit(loop, deadline, hurried)
+    if hurried() or clock() >= deadline:
+        # With what a revoke gave up on: that is not waited for either, and it is to be named.
+        running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
+    undone = _undone(loop, loop.progress())
+    return StopReport(
+        clean=not running and not dead_letters and accepted,
+        seconds=clock() - started,
+        undone=undone,
+        running=tuple(running),
+        commit_accepted=accepted,
+        dead_letters=dead_letters,
+        blocked=_blocked(loop),
+        heard=heard,
+    )
+
+
+def _undone(loop: Loop, progress: Mapping[ev.Slice, int]) -> int:
+    """Return how many records are not settled; of a slice that still runs, those that are not."""
+    return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
+
+
+def _blocked(loop: Loop) -> int:
+    """Return how many keys are blocked."""
+    lanes = (sub.closed.lanes.values() for sub in loop.core.subscriptions.values())
+    return sum(each.state is LaneState.BLOCKED for closed in lanes for each in closed)
+
+
+def tell_wait(seconds: float, what: str) -> None:
+    """Say what a stop waits for, and for how long it will."""
+    log.info(
+        "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", max(0.0, seconds), what
+    )
+
+
+class _Talk:
+    """Says now and then what a stop is waiting for, and for how long it will."""
+
+    def __init__(self, loop: Loop, deadline: float) -> None:
+        self._loop = loop
+        self._deadline = deadline
+        self._next = loop.ports.clock() + TELL_FIRST
+
+    def waits_for(self, running: Sequence[Record], dead_letters: int) -> None:
+        """Say so if it is time to; without either, it waits for the last commit's answer."""
+        now = self._loop.ports.clock()
+        if now < self._next:
+            return
+        self._next = now + TELL_EVERY
+        waited = []
+        if running:
+            known = _known(self._loop, now)
+            names = some((_told(each, known) for each in running), NAMED_MAX)
+            waited.append(f"{counted(len(running), 'running record')} ({names})")
+        if dead_letters:
+            waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
+        tell_wait(self._deadline - now, " and ".join(waited) or "the last commit's answer")
+
+
+def _known(loop: Loop, now: float) -> dict[str, str]:
+    """Return for how long each record has been running, and where, as far as that was seen."""
+    found = {}
+    for watch in loop.core.watches.values():
+        for share, known in watch.running.items():
+            where = loop.ports.pool.where(share.subscription, share.worker)
+            words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
+            found[name_of(share.came[known.started - 1])] = words
+    return found
+
+
+def _told(record: Record, known: Mapping[str, str]) -> str:
+    name = name_of(record)
+    return ", ".join(filter(None, [name, named_key(record.key()), known.get(name)]))
+
+
+def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:
+    polled = 0.0
+    talk = _Talk(loop, deadline)
+    while True:
+        running, dead_letters = loop.pending(None)
+        now = loop.ports.clock()
+        if (not running and not dead_letters) or now >= deadline or hurried():
+            return names_of(running), dead_letters
+        talk.waits_for(running, dead_letters)
+        loop.serve(BUSY_WAIT)
+        if now - polled >= FULL_POLL_EVERY:
+            polled = now
+            # What this may return was never given to the core: it is read again at the next start.
+            _poll(loop, 0)
+
+
+def _in_hand(loop: Loop) -> list[TopicPartition]:
+    """Return the partitions of all that a worker has, also those that were revoked meanwhile."""
+    return list(
+        {
+            share.came.partition_of(index)
+            for sub in loop.core.subscriptions.values()
+            for worker in sub.workers
+            for share in worker.slices
+            for index in range(len(share.records))
+        }
+    )
+
+
+def _poll(loop: Loop, timeout: float) -> None:
+    try:
+        loop.ports.client.poll(timeout)
+    except CLIENT_ERRORS as error:
+        # Nothing that is fetched now is used any more, and the last commit is still wanted.
+        loop.lost_some(error)
+
+
+def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
+    """Return the report of a stop whose owner has not come back; from any thread."""
+    running: list[str] = []
+    undone: int | None = 0
+    dead_letters = blocked = 0
+    if loop is not None:
+        try:
+            progress = loop.ports.pool.progress()
+            records, dead_letters = loop.core.pending(None, progress)
+            running, undone = names_of(records), _undone(loop, progress)
+            blocked = _blocked(loop)
+        except (RuntimeError, KeyError):
+            # It has come back just now and changes what is looked at.
+            log.debug("what is left undone cannot be said", exc_info=True)
+            undone = None
+    return StopReport(
+        clean=False,
+        seconds=seconds,
+        undone=undone,
+        running=tuple(running),
+        commit_accepted=False,
+        dead_letters=dead_letters,
+        blocked=blocked,
+        stuck=stuck,
+    )
+
+
+def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
+    """Send the last commit and serve callbacks until it is answered.
+
+    Return whether it was accepted, and whether a broker was there to hear it.
+
+    A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
+    commits between its JoinGroup and the answer waits behind that at the broker and is then of the
+    generation before. Refused so, it is sent once more.
+    """
+    held = set(loop.core.partitions)
+    refused_before = loop.core.commits.refused_count
+    accepted, heard = _send(loop, deadline, hurried)
+    if accepted or loop.core.commits.refused_count == refused_before:
+        return accepted, heard
+    if loop.halted is None and held <= set(loop.core.partitions):
+        return _send(loop, deadline, hurried)
+    return False, heard
+
+
+def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
+    clock = loop.ports.clock
+    commits = loop.core.commits
+    refused_before = commits.refused_count
+    loop.commit(final=True)
+    patience = _Patience(loop, deadline, hurried)
+    talk = _Talk(loop, deadline)
+    again: float | None = None
+    pause = RETRY_AFTER
+    while (commits.in_flight or commits.retrying) and not patience.over():
+        now = clock()
+        talk.waits_for((), 0)
+        _poll(loop, 0.02)
+        loop.serve(BUSY_WAIT)
+        if not commits.retry_now():
+            again = None
+        elif again is None:
+            again, pause = now + pause, 2 * pause
+        elif now >= again:
+            again = None
+            loop.commit(final=True)
+    unanswered = commits.in_flight or commits.retrying or commits.behind()
+    return not unanswered and commits.refused_count == refused_before, patience.heard
+
+
+class _Patience:
+    """How long the last commit is waited for: up to the deadline, while a broker is there."""
+
+    def __init__(self, loop: Loop, deadline: float, hurried: Callable[[], bool]) -> None:
+        self._client = loop.ports.client
+        self._clock = loop.ports.clock
+        self._commits = loop.core.commits
+        self._hurried = hurried
+        self._last_heard = self._clock()
+        self._hurry_by = self._last_heard + HURRIED_ANSWER_WAIT
+        self._deadline = max(deadline, self._hurry_by)
+        self._failing: float | None = None
+        self.heard = True
+
+    def over(self) -> bool:
+        """Say whether it is waited for no more."""
+        now = self._clock()
+        if now >= (self._hurry_by if self._hurried() else self._deadline):
+            return True
+        if self._commits.retry_now():
+            # Answered, and refused for now. A client that is broken for good refuses it each time.
+            self._failing = now if self._failing is None else self._failing
+            return now - self._failing >= ANSWER_WAIT
+        if now - self._last_heard < ASK_AFTER:
+            return False
+        if self._client.answers(min(ASK_WAIT, self._deadline - now)):
+            self._last_heard = self._clock()
+        self.heard = self._clock() - self._last_heard < ANSWER_WAIT
+        return not self.heard

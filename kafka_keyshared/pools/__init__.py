@@ -1,0 +1,1 @@
+"""The pools that run handlers: their port, threads, and members that ask for records."""

@@ -1,0 +1,300 @@
+"""A member's cell: what a member that asks for records has, and says of them.
+
+Each record is a lease of its own here, so that a member may settle its records in any order. Cells
+are locked: members call from any thread, the owner from its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+
+from kafka_keyshared.core.events import Ended, Failed, Failure, Outcome, Report, SetAside, Slice
+from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class LeaseTimeoutError(Exception):
+    """A member had a record for longer than the lease timeout."""
+
+
+class MemberLeftError(Exception):
+    """A member left without having settled its record."""
+
+
+class Cell:
+    """What one member has: records that wait for it, and those that it has received.
+
+    With ``ascending`` it never gets a record while it holds a later one of the same partition: its
+    member says what is done by an offset, which speaks for everything below.
+    """
+
+    def __init__(
+        self, name: str, post: Callable[[Report], None], *, ascending: bool = False
+    ) -> None:
+        self.name = name
+        self.left = False
+        self.over = False
+        self.dismissed = False
+        # Whether it is in a loop that sees to its leaving, and whether it leaves broken when that
+        # loop has come out with its exception; None while no exception has closed it.
+        self.in_loop = False
+        self.leaving: bool | None = None
+        self._taker: threading.Thread | None = None
+        self._post = post
+        self._changed = threading.Condition()
+        self._waiting: deque[Slice] = deque()
+        # In the order in which they were received, with the time of that.
+        self._received: dict[Slice, float] = {}
+        self._ascending = ascending
+        # Per partition the highest offset received; never too low, and exact where that matters.
+        self._highest: dict[TopicPartition, int] = {}
+        self._failed: set[Lane] = set()
+        self._late: list[Record] = []
+        self._wakers: list[Callable[[], None]] = []
+
+    # --- the member's side ---
+
+    def take(self, count: int, timeout: float | None) -> list[Slice]:
+        """Receive up to ``count`` records, waiting for the first at most ``timeout`` seconds.
+
+        None waits for ever. Nothing comes any more once the member has left or was dismissed, or
+        the instance is over.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.closed or self._next(1), timeout)
+            if self.dismissed:
+                return []
+            taken = self._next(count)
+            self._taker = threading.current_thread()
+            self._received.update(dict.fromkeys(taken, time.monotonic()))
+            for share in taken:
+                if self._waiting[0] is share:
+                    self._waiting.popleft()
+                else:
+                    self._waiting.remove(share)
+                if self._ascending:
+                    partition, offset = _place(share)
+                    self._highest[partition] = offset
+            return taken
+
+    def _next(self, count: int) -> list[Slice]:
+        """Return the first records that the member may receive now, up to ``count``."""
+        if not self._ascending or not self._waiting:
+            return list(islice(self._waiting, count))
+        found = _ascending(self._waiting, self._highest, count)
+        if len(found) < min(count, len(self._waiting)):
+            # Something is held back, perhaps by a record that has been settled since.
+            self._highest.clear()
+            for partition, offset in map(_place, self._received):
+                self._highest[partition] = max(offset, self._highest.get(partition, -1))
+            found = _ascending(self._waiting, self._highest, count)
+        return found
+
+    def when_ready(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once, from any thread, as soon as :meth:`take` need not wait."""
+        with self._changed:
+            if not (self._next(1) or self.closed):
+                self._wakers.append(wake)
+                return
+        wake()
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Call that no more: whoever waited has gone."""
+        with self._changed, suppress(ValueError):
+            self._wakers.remove(wake)
+
+    def settle(self, shares: Iterable[Slice]) -> list[Slice]:
+        """Settle received records; return those whose lease was over already."""
+        now = time.monotonic()
+        late: list[Slice] = []
+        with self._changed:
+            for share in shares:
+                received = self._received.get(share)
+                if received is None:
+                    late.append(share)
+                    continue
+                if share.stale or self.over:
+                    late.append(share)
+                # In this order: a lease that is neither held nor reported would look unstarted.
+                self._post(Ended(share, now - received))
+                del self._received[share]
+            if self._ascending and self._waiting:
+                self._wake()
+        return late
+
+    def note_late(self, late: Iterable[Slice]) -> None:
+        """Keep what was settled too late until somebody tells of it, for all members at once."""
+        with self._changed:
+            self._late += [share.records[0] for share in late]
+
+    def take_late(self) -> list[Record]:
+        """Return what was settled too late since this was last asked."""
+        with self._changed:
+            late, self._late = self._late, []
+            return late
+
+    def fail(self, share: Slice, failure: Failure) -> bool:
+        """Report a received record as failed; False when its lease was over already."""
+        with self._changed:
+            if share not in self._received:
+                return False
+            self._fail(share, failure)
+            return not (share.stale or self.over)
+
+    def _fail(self, share: Slice, failure: Failure) -> None:
+        """Fail it, and hand back unrun what this member has behind it in its lane."""
+        record = share.records[0]
+        share.came.restore(record)
+        lane = share.lane_of(record)
+        self._post(Failed(share, record, failure))
+        self._post(Ended(share, time.monotonic() - self._received[share]))
+        del self._received[share]
+        if not is_keyless(lane):
+            self._failed.add(lane)
+            for other in [*self._received, *self._waiting]:
+                self._set_aside(other)
+
+    def _set_aside(self, share: Slice) -> bool:
+        """Hand a record back unrun if its lane has failed; until the fence comes by."""
+        record = share.records[0]
+        if share.lane_of(share.came[0]) not in self._failed:
+            return False
+        share.came.restore(record)
+        self._post(SetAside(share, record))
+        self._post(Ended(share, 0.0))
+        if self._received.pop(share, None) is None and share in self._waiting:
+            self._waiting.remove(share)
+        return True
+
+    def held(self) -> list[Slice]:
+        """Return what is received and not settled, in order."""
+        with self._changed:
+            return list(self._received)
+
+    def orphaned(self) -> str:
+        """Return the thread that has ended with records in hand; nothing where there is none."""
+        with self._changed:
+            taker = self._taker
+            return taker.name if taker and self._received and not taker.is_alive() else ""
+
+    @property
+    def closed(self) -> bool:
+        """Say whether nothing comes any more."""
+        return self.left or self.over or self.dismissed
+
+    def dismiss(self) -> None:
+        """Let nothing more be received; what has been may still be settled."""
+        with self._changed:
+            self.dismissed = True
+            self._wake()
+
+    def leave(self, *, broken: bool = False) -> None:
+        """Take nothing any more, and hand back what is received: it runs again, in order.
+
+        From a member that is ``broken`` that counts as a failed attempt, or a record on which
+        members break would go round until none is left. One that was dismissed is the last.
+        """
+        failure = describe(MemberLeftError(self.name))
+        if not broken or self.dismissed:
+            failure = replace(failure, outcome=Outcome.GIVEN_BACK)
+        with self._changed:
+            self.left = True
+            while self._received:
+                self._fail(next(iter(self._received)), failure)
+            self._wake()
+
+    # --- the owner's side ---
+
+    def put(self, share: Slice) -> None:
+        """Let a record wait for the member."""
+        with self._changed:
+            if not (self._failed and self._set_aside(share)):
+                self._waiting.append(share)
+                self._wake()
+
+    def recall(self) -> list[tuple[Slice, list[Record]]]:
+        """Take back what the member has not received."""
+        with self._changed:
+            shares = list(self._waiting)
+            self._waiting.clear()
+            for share in shares:
+                self._post(Ended(share, 0.0))
+            return [(share, list(share.records)) for share in shares]
+
+    def progress(self) -> dict[Slice, int]:
+        """Return 1 for each record that has not been received, 0 for each that has."""
+        with self._changed:
+            return {**dict.fromkeys(self._waiting, 1), **dict.fromkeys(self._received, 0)}
+
+    def expire(self, before: float) -> list[Slice]:
+        """Fail what was received before then; return that."""
+        failed = []
+        with self._changed:
+            while self._received and next(iter(self._received.values())) < before:
+                failed.append(next(iter(self._received)))
+                self._fail(failed[-1], _timed_out())
+        return failed
+
+    def pass_fence(self, lanes: Collection[Lane]) -> None:
+        """Take records of these lanes again: everything behind the failed one is handed back."""
+        with self._changed:
+            self._failed.difference_update(lanes)
+
+    def end(self) -> None:
+        """Tell the member that nothing comes any more."""
+        with self._changed:
+            self.over = True
+            self._wake()
+
+    def forked(self) -> None:
+        """Be over in the child of a fork, where nobody hears what it says of a record.
+
+        With a new lock, because another thread of the parent may have had the old one.
+        """
+        self._changed = threading.Condition()
+        self._waiting.clear()
+        self._received.clear()
+        self.over = True
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+
+
+def _place(share: Slice) -> tuple[TopicPartition, int]:
+    return share.came.partition_of(0), share.records[0].offset()
+
+
+def _ascending(
+    waiting: Iterable[Slice], highest: Mapping[TopicPartition, int], count: int
+) -> list[Slice]:
+    """Return up to ``count`` of these whose offsets rise, in their partitions, above ``highest``.
+
+    Behind one that is left out everything of its lane is, too.
+    """
+    found: list[Slice] = []
+    ends = dict(highest)
+    behind: set[Lane] = set()
+    for share in waiting:
+        if len(found) >= count:
+            break
+        partition, offset = _place(share)
+        if offset <= ends.get(partition, -1):
+            behind.add(share.lane_of(share.records[0]))
+        elif not behind or share.lane_of(share.records[0]) not in behind:
+            ends[partition] = offset
+            found.append(share)
+    return found
+
+
+def _timed_out() -> Failure:
+    return describe(LeaseTimeoutError("the lease timeout passed before the record was settled"))

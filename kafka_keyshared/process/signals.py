@@ -1,0 +1,44 @@
+"""SIGTERM and SIGINT while an instance runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from kafka_keyshared.process.whose import is_users
+
+
+@contextmanager
+def stop_signals(stop_now: Callable[[], None], *, also_before: bool = False) -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into calls while open; do nothing off the main thread.
+
+    With ``also_before`` a handler that the program itself had set is called, too: it may set a flag
+    at which its own code looks. One of a library's is not: it may end the process there and then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def received(number: int, frame: FrameType | None) -> None:
+        stop_now()
+        own = before[signal.Signals(number)]
+        if also_before and callable(own) and _is_programs(own):
+            with suppress(SystemExit, KeyboardInterrupt):  # the end that it wants is under way
+                own(number, frame)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, received) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_programs(handler: Callable[..., object]) -> bool:
+    """Say whether a function stands in the user's program, and in no library."""
+    code = getattr(getattr(handler, "__func__", handler), "__code__", None)
+    return code is not None and is_users(code.co_filename)

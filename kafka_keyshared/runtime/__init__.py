@@ -1,1 +1,0 @@
-"""The thin runtime that owns the world: the client, the clock, threads, signals, the log."""

@@ -1,0 +1,601 @@
+"""Where keys come from: headers, JSON, Avro, functions; what is null and what is undecodable."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from confluent_kafka import Message
+
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.config import make_options
+from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.keys import (
+    from_avro,
+    from_callable,
+    from_header,
+    from_json,
+    key_bytes,
+    parse_key,
+)
+from kafka_keyshared.keys.avro import REGISTRY_PAUSE, SCHEMAS_MAX, UNKNOWN_FOR, Schemas
+from kafka_keyshared.model import Retry, Undecodable
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}]}
+V2 = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "total", "type": "double"},
+        {"name": "customer", "type": ["null", "string"]},
+        {
+            "name": "site",
+            "type": {"type": "record", "name": "Site", "fields": [{"name": "no", "type": "long"}]},
+        },
+    ],
+}
+
+
+def message(value: Any = None, headers: Any = None) -> Any:
+    return Message(topic="orders", partition=0, offset=1, key=b"own", value=value, headers=headers)
+
+
+class ErrorEvent:
+    """A message of the client that is no record; its value is the error's text."""
+
+    def error(self) -> str:
+        return "broker down"
+
+    def value(self) -> str:
+        return '"a"'
+
+    def headers(self) -> None:
+        return None
+
+
+def avro(schema: Any, value: Any, schema_id: int | None = None) -> bytes:
+    out = io.BytesIO()
+    if schema_id is not None:
+        out.write(b"\x00" + schema_id.to_bytes(4, "big"))
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+# --- what is a key ---
+
+
+class Colour(IntEnum):
+    RED = 3
+
+
+class Name(StrEnum):
+    ONE = "one"
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (None, None),
+        (b"raw\xff", b"raw\xff"),
+        (bytearray(b"raw"), b"raw"),
+        ("Zoë", "Zoë".encode()),
+        ("", b""),
+        (Name.ONE, b"one"),
+        (7, b"7"),
+        (-(10**30), b"-1" + b"0" * 30),
+        (Colour.RED, b"3"),
+        (True, b"true"),
+        (1.0, b"1.0"),
+        (0.1, b"0.1"),
+        (Decimal("1.50"), b"1.50"),
+        (uuid.UUID(int=1), b"00000000-0000-0000-0000-000000000001"),
+        (date(2026, 1, 2), b"2026-01-02"),
+        (datetime(2026, 1, 2, 3, tzinfo=UTC), b"2026-01-02T03:00:00+00:00"),
+        ({"b": [1, None], "a": "ü"}, '{"a":"ü","b":[1,null]}'.encode()),
+    ],
+)
+def test_a_value_has_one_form_as_a_key(value: object, key: bytes | None) -> None:
+    assert key_bytes(value) == key
+
+
+def test_the_order_of_fields_makes_no_difference() -> None:
+    assert key_bytes({"a": 1, "b": 2}) == key_bytes({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800", {"a": b"bytes"}, 1j])
+def test_what_has_no_form_as_a_key_is_undecodable(value: object) -> None:
+    with pytest.raises(Undecodable, match="cannot be the key"):
+        key_bytes(value)
+
+
+# --- headers ---
+
+
+def test_a_header_is_the_key_and_a_record_without_it_has_a_null_key() -> None:
+    key_of = from_header("customer")
+    assert key_of(message(headers=[("trace", b"x"), ("customer", b"c-1")])) == b"c-1"
+    assert key_of(message(headers=[("trace", b"x")])) is None
+    assert key_of(message()) is None
+    assert key_of(message(headers=[("customer", None)])) is None
+    assert key_of(message(headers=[("customer", b"")])) == b""
+    assert key_of(message(headers=[("customer", "text")])) == b"text"
+
+
+def test_a_header_has_a_name() -> None:
+    with pytest.raises(ConfigError, match="must have a name"):
+        from_header("")
+
+
+def test_the_last_header_of_a_name_counts() -> None:
+    headers = [("k", b"first"), ("k", b"last")]
+    assert from_header("k")(message(headers=headers)) == b"last"
+    assert from_header("k")(message(headers=[*headers, ("other", b"x")])) == b"last"
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize(
+    ("pointer", "key"),
+    [
+        ("/id", b"7"),
+        ("/customer/name", "Zoë".encode()),
+        ("/customer", b'{"name":"Zo\xc3\xab","tags":["a","b"]}'),
+        ("/customer/tags/1", b"b"),
+        ("/customer/tags/2", None),
+        ("/customer/tags/01", None),
+        ("/customer/tags/-", None),
+        ("/customer/tags/x", None),
+        ("/nothing", None),
+        ("/nothing/there", None),
+        ("/id/deeper", None),
+        ("/empty", None),
+        ("/a~1b", b"slash"),
+        ("/a~0b", b"tilde"),
+        ("/a~01b", b"tilde and one"),
+        ('/"', b"quote"),
+        ("/", b"no name"),
+        ("/lines/0/sku", b"s-1"),
+        ("/big", b"123456789012345678901234567890"),
+    ],
+)
+def test_a_pointer_finds_its_place_or_the_key_is_null(pointer: str, key: bytes | None) -> None:
+    value = {
+        "id": 7,
+        "customer": {"name": "Zoë", "tags": ["a", "b"]},
+        "empty": None,
+        "a/b": "slash",
+        "a~b": "tilde",
+        "a~1b": "tilde and one",
+        '"': "quote",
+        "": "no name",
+        "lines": [{"sku": "s-1"}],
+        "big": 123456789012345678901234567890,
+    }
+    assert from_json(pointer)(message(json.dumps(value).encode())) == key
+
+
+def test_the_empty_pointer_is_the_whole_value() -> None:
+    assert from_json("")(message(b' "k" ')) == b"k"
+    assert from_json("")(message(b"[1, 2]")) == b"[1,2]"
+
+
+@pytest.mark.parametrize("value", [b"[1]", b"7", b"null", b'"text"'])
+def test_json_that_is_no_object_has_no_such_place(value: bytes) -> None:
+    assert from_json("/id")(message(value)) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{",
+        b'{"id": 7',
+        b'{"id": 7} trailing',
+        b'{"id": "\xff"}',
+        b'[1, "half',
+        b"[" * 200_000,
+        b'{"id":' + b"[" * 200_000,
+        b"{'id': 7}",
+    ],
+)
+def test_what_is_no_json_is_undecodable(value: bytes) -> None:
+    with pytest.raises(Undecodable, match="the value is not JSON"):
+        from_json("/id")(message(value))
+
+
+@pytest.mark.parametrize("pointer", ["id", "/a~2b", "/a~", " /id"])
+def test_what_is_no_pointer_is_refused(pointer: str) -> None:
+    with pytest.raises(ConfigError, match="is no JSON pointer"):
+        from_json(pointer)
+
+
+def test_a_record_without_a_value_has_a_null_key() -> None:
+    for key_of in (
+        from_json("/id"),
+        from_avro("customer", schema=V1),
+        from_avro("customer", registry={1: V1}.get),
+    ):
+        assert key_of(message(None)) is None
+
+
+# --- Avro ---
+
+
+@pytest.mark.parametrize("schema", [V1, json.dumps(V1)])
+def test_a_field_of_bare_avro(schema: Any) -> None:
+    assert from_avro("customer", schema=schema)(message(avro(V1, {"customer": "c-1"}))) == b"c-1"
+
+
+def test_each_version_of_a_schema_is_read_with_its_own() -> None:
+    key_of = from_avro("customer", registry={1: V1, 2: V2}.get)
+    second = {"total": 1.5, "customer": "c-1", "site": {"no": 4}}
+    assert key_of(message(avro(V1, {"customer": "c-1"}, 1))) == b"c-1"
+    assert key_of(message(avro(V2, second, 2))) == b"c-1"
+
+
+def test_a_path_goes_into_records_and_a_missing_field_or_a_null_is_a_null_key() -> None:
+    value = {"total": 1.5, "customer": None, "site": {"no": 4}}
+    written = message(avro(V2, value, 2))
+    registry = {2: V2}.get
+    assert from_avro("site.no", registry=registry)(written) == b"4"
+    assert from_avro("site", registry=registry)(written) == b'{"no":4}'
+    for field in ("customer", "unknown", "site.unknown", "total.deeper"):
+        assert from_avro(field, registry=registry)(written) is None
+
+
+def test_logical_types_are_keys_by_their_text() -> None:
+    schema = {
+        "type": "record",
+        "name": "Event",
+        "fields": [{"name": "id", "type": {"type": "string", "logicalType": "uuid"}}],
+    }
+    known = uuid.UUID(int=5)
+    assert (
+        from_avro("id", schema=schema)(message(avro(schema, {"id": known}))) == str(known).encode()
+    )
+
+
+@pytest.mark.parametrize("value", [b"", b"\x06ab", b"\xff" * 20, b"\x02\xff"])
+def test_malformed_avro_is_undecodable(value: bytes) -> None:
+    with pytest.raises(Undecodable, match=r"not Avro of its schema: ."):
+        from_avro("customer", schema=V1)(message(value))
+    with pytest.raises(Undecodable, match=r"not Avro of its schema: ."):
+        from_avro("customer", registry={1: V1}.get)(message(b"\x00\x00\x00\x00\x01" + value))
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x00\x00\x00", b"json?", b"\x01short", b"\x07\x00\x00\x00\x01"]
+)
+def test_a_value_that_begins_with_no_schema_id_is_undecodable(value: bytes) -> None:
+    with pytest.raises(Undecodable, match="the value does not begin with the id of a schema"):
+        from_avro("customer", registry={1: V1}.get)(message(value))
+
+
+def test_a_schema_that_is_unknown_or_no_avro_is_undecodable() -> None:
+    registry = {1: "this is no schema", 2: '{"type": "object"}'}
+    key_of = from_avro("customer", registry=registry.__getitem__)
+    with pytest.raises(Undecodable, match="schema 1: it is not Avro"):
+        key_of(message(avro(V1, {"customer": "c"}, 1)))
+    with pytest.raises(Undecodable, match="schema 2: it is not Avro"):
+        key_of(message(avro(V1, {"customer": "c"}, 2)))
+    with pytest.raises(Undecodable, match="schema 3: the registry knows no such schema"):
+        key_of(message(avro(V1, {"customer": "c"}, 3)))
+
+
+@pytest.mark.parametrize(
+    ("field", "where", "text"),
+    [
+        ("a..b", {"schema": V1}, "is no path of Avro fields"),
+        ("customer", {}, "needs either schema= or registry="),
+        ("customer", {"schema": V1, "registry": {}.get}, "needs either"),
+        ("custmer", {"schema": V1}, "not of a record with a field 'custmer'; it has customer"),
+        ("customer", {"schema": "{"}, "this is no Avro schema"),
+        ("customer", {"schema": '"string"'}, "it has none"),
+        ("customer", {"registry": 7}, "give a function of a schema's id"),
+    ],
+)
+def test_a_field_or_a_schema_that_cannot_work_is_refused(
+    field: str, where: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        from_avro(field, **where)
+
+
+# --- registries ---
+
+
+class Described:
+    """A schema as Confluent's client gives it."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema_str = json.dumps(schema)
+
+
+class RefusedError(Exception):
+    """An error as Confluent's client raises it."""
+
+    def __init__(self, http_status_code: int) -> None:
+        super().__init__(f"HTTP {http_status_code}")
+        self.http_status_code = http_status_code
+
+
+class FakeRegistry:
+    """As much of Confluent's ``SchemaRegistryClient`` as a key function uses."""
+
+    def __init__(self) -> None:
+        self.by_id = {41: Described(V1), 42: Described(V2)}
+        self.guid = str(uuid.UUID(int=99))
+        self.asked: list[int | str] = []
+
+    def get_schema(self, schema_id: int) -> Described:
+        self.asked.append(schema_id)
+        if schema_id not in self.by_id:
+            raise RefusedError(404)
+        return self.by_id[schema_id]
+
+    def get_schema_by_guid(self, guid: str) -> Described:
+        self.asked.append(guid)
+        if guid != self.guid:
+            raise RefusedError(404)
+        return self.by_id[41]
+
+
+# What the AvroSerializer of confluent-kafka 2.16.1 makes of {"customer": "c-1"} under V1, whose id
+# is 41 and whose GUID ends in 99: first as it is, then with header_schema_id_serializer.
+SERIALIZED = b"\x00\x00\x00\x00)\x06c-1"
+SERIALIZED_BARE = b"\x06c-1"
+SCHEMA_ID_HEADER = ("__value_schema_id", b"\x01" + b"\x00" * 15 + b"c")
+
+
+def test_what_confluents_serializer_writes_is_read() -> None:
+    registry = FakeRegistry()
+    assert from_avro("customer", registry=registry)(message(SERIALIZED)) == b"c-1"
+    assert registry.asked == [41]
+
+
+def test_an_id_in_the_header_is_found_there_and_the_value_is_all_avro() -> None:
+    registry = FakeRegistry()
+    written = message(SERIALIZED_BARE, [("trace", b"t"), SCHEMA_ID_HEADER])
+    assert from_avro("customer", registry=registry)(written) == b"c-1"
+    assert registry.asked == [registry.guid]
+
+
+def test_a_header_that_is_no_schema_id_is_undecodable() -> None:
+    written = message(avro(V1, {"customer": "c-1"}), [("__value_schema_id", b"?")])
+    with pytest.raises(Undecodable, match="the header __value_schema_id does not begin"):
+        from_avro("customer", registry=FakeRegistry())(written)
+
+
+def test_a_registry_that_answers_not_found_knows_no_such_schema() -> None:
+    with pytest.raises(Undecodable, match="schema 43: the registry knows no such schema"):
+        from_avro("customer", registry=FakeRegistry())(message(avro(V1, {"customer": "c"}, 43)))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_schema_is_asked_for_once_and_an_unknown_one_again_after_a_while() -> None:
+    registry, clock = FakeRegistry(), Clock()
+    schemas = Schemas(registry, clock)
+    assert schemas.get(41) is schemas.get(41)
+    for _ in range(3):
+        with pytest.raises(Undecodable):
+            schemas.get(7)
+    assert registry.asked == [41, 7]
+    clock.now += UNKNOWN_FOR + 1
+    registry.by_id[7] = Described(V1)
+    assert schemas.get(7)["name"] == "Order"
+
+
+def test_a_registry_that_is_down_means_not_now_and_is_left_alone_for_a_second() -> None:
+    asked: list[object] = []
+
+    def down(schema_id: object) -> None:
+        asked.append(schema_id)
+        raise ConnectionError("no route to host")
+
+    clock = Clock()
+    schemas = Schemas(down, clock)
+    for schema_id in (1, 2, 3):
+        with pytest.raises(Retry) as caught:
+            schemas.get(schema_id)
+        assert caught.value.after == pytest.approx(REGISTRY_PAUSE)
+        assert str(caught.value.__cause__) == "no route to host"
+    assert asked == [1]
+    clock.now += REGISTRY_PAUSE
+    with pytest.raises(Retry):
+        schemas.get(2)
+    assert asked == [1, 2]
+
+
+def test_an_error_of_the_registry_that_is_not_404_means_not_now() -> None:
+    def failing(schema_id: object) -> None:
+        raise RefusedError(500)
+
+    with pytest.raises(Retry):
+        Schemas(failing).get(1)
+
+
+def test_schemas_are_remembered_up_to_a_bound() -> None:
+    asked: list[object] = []
+
+    def every(schema_id: object) -> Any:
+        asked.append(schema_id)
+        return V1 if isinstance(schema_id, int) and schema_id % 2 else None
+
+    schemas = Schemas(every)
+    for schema_id in range(4 * SCHEMAS_MAX):
+        if schema_id % 2:
+            schemas.get(schema_id)
+        else:
+            with pytest.raises(Undecodable):
+                schemas.get(schema_id)
+    assert (len(schemas._known), len(schemas._unknown)) == (SCHEMAS_MAX, SCHEMAS_MAX)
+    before = len(asked)
+    schemas.get(4 * SCHEMAS_MAX - 1)
+    assert len(asked) == before, "the latest are still known"
+
+
+# --- functions ---
+
+
+def test_what_a_function_returns_becomes_bytes() -> None:
+    assert from_callable(lambda record: record.partition())(message()) == b"0"
+    assert from_callable(lambda record: None)(message()) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "text"),
+    [
+        (Undecodable("because"), Undecodable, "because"),
+        (KeyError("id"), Undecodable, "KeyError: 'id'"),
+        (RecursionError("deep"), Undecodable, "RecursionError: deep"),
+        (Retry(5.0), Retry, "5.0"),
+        (TimeoutError("registry"), Retry, "None"),
+    ],
+)
+def test_what_a_function_raises(error: Exception, raised: type[Exception], text: str) -> None:
+    def fails(record: object) -> None:
+        raise error
+
+    with pytest.raises(raised, match=text):
+        from_callable(fails)(message())
+
+
+def test_what_cannot_be_called_with_one_record_is_refused() -> None:
+    async def later(record: object) -> None:
+        del record
+
+    for refused in (lambda: b"", later, b"key", lambda a, b: a):
+        with pytest.raises(ConfigError, match="one record"):
+            from_callable(refused)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        from_header("k"),
+        from_json(""),
+        from_avro("customer", schema=V1),
+        from_avro("customer", registry={}.get),
+        from_callable(lambda record: b"a"),
+    ],
+)
+def test_an_event_of_the_client_has_no_key(key_of: KeyOf) -> None:
+    assert key_of(ErrorEvent()) is None  # type: ignore[arg-type]
+
+
+# --- settings ---
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+
+
+def test_options_name_the_key_and_what_becomes_of_records_without_one() -> None:
+    settings = make_options(
+        {"key": "header:k", "null_keys": "one-lane", "undecodable": "drop"}
+    ).subscription()
+    assert settings.key_of is not None
+    assert settings.key_of(message(headers=[("k", b"a")])) == b"a"
+    assert (settings.null_keys, settings.when_undecodable()) == ("one-lane", "drop")
+    unset = make_options({}).subscription()
+    assert (unset.key_of, unset.null_keys, unset.when_undecodable()) == (None, "any", "block")
+    assert make_options({"dlq": True}).subscription().when_undecodable() == "dead_letter"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"key": "heade:k"}, "key"),
+        ({"key": "json:id"}, "key"),
+        ({"key": "json:/a~2"}, "no JSON pointer"),
+        ({"key": "avro:id"}, "needs key_schema"),
+        ({"key_schema": "some.avsc"}, "is for key='avro:FIELD'"),
+        ({"undecodable": "dead_letter"}, "needs a dead-letter topic"),
+        ({"undecodable": "null_key", "null_keys": "reject"}, "from one to the other"),
+        ({"null_keys": "one_lane"}, "null_keys"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_is_consumed(
+    options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        KeyShared(CONF, ["orders"], **options)
+
+
+def test_an_app_takes_a_function_for_its_key_and_leaves_ours_as_they_are() -> None:
+    ours = from_header("k")
+    assert KeyShared(CONF, ["orders"], key=ours).subscription.key_of is ours
+    own = KeyShared(CONF, ["orders"], key=lambda record: record.offset()).subscription.key_of
+    assert own is not None
+    assert own(message()) == b"1"
+    with pytest.raises(ConfigError, match="one record"):
+        KeyShared(CONF, ["orders"], key=lambda: b"a")  # type: ignore[arg-type,misc]
+
+
+def test_a_text_names_where_the_key_is(tmp_path: Path) -> None:
+    assert parse_key("record") is None
+    value = json.dumps({"a": {"b": "c"}}).encode()
+    found = message(value, [("a:b", b"h")])
+    wanted: list[tuple[str, bytes]] = [("header:a:b", b"h"), ("json:/a/b", b"c")]
+    for text, key in wanted:
+        key_of = parse_key(text)
+        assert key_of is not None
+        assert key_of(found) == key
+
+
+def test_a_schema_file_is_for_bare_avro_and_a_folder_for_the_wire_format(tmp_path: Path) -> None:
+    file = tmp_path / "7.avsc"
+    file.write_text(json.dumps(V1), "utf-8")
+    bare, framed = parse_key("avro:customer", file), parse_key("avro:customer", tmp_path)
+    assert bare is not None
+    assert framed is not None
+    assert bare(message(avro(V1, {"customer": "c-1"}))) == b"c-1"
+    assert framed(message(avro(V1, {"customer": "c-1"}, 7))) == b"c-1"
+    with pytest.raises(Undecodable, match="schema 8"):
+        framed(message(avro(V1, {"customer": "c-1"}, 8)))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda there: parse_key("headers:a"), "give 'record', 'header:NAME'"),
+        (lambda there: parse_key("avro:customer"), "needs key_schema"),
+        (lambda there: parse_key("avro:customer", there / "missing.avsc"), "No such file"),
+        (lambda there: parse_key("json:/a", there), "is for key='avro:FIELD'"),
+        (lambda there: parse_key("header"), "give 'record'"),
+    ],
+)
+def test_a_text_that_names_no_key_is_refused(
+    call: Callable[[Path], object], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        call(tmp_path)
+
+
+def test_many_headers_at_once_say_what_each_says_alone() -> None:
+    """Or nothing at all: then each is asked alone."""
+    key_of: Any = from_header("k")
+    alone = [("k", b"1")]
+    kinds: list[Any] = [alone, [*alone, ("other", b"x")], None, [("k", None)], [("other", b"x")]]
+    messages = [message(headers=each) for each in kinds * 3]
+    assert key_of.of_all(messages) == [key_of(each) for each in messages]
+    assert key_of.of_all([]) == []
+    with pytest.raises(TypeError, match="no bytes"):
+        key_of.of_all([*messages, message(headers=[("k", "a text")])])
+    assert key_of(message(headers=[("k", "a text")])) == b"a text"

@@ -1,0 +1,101 @@
+"""Whether the instance is ready, and when a status is made, over a loop without a world."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
+from tests.support.ports import Stage
+from tests.support.records import P0, P1, record
+
+
+class Watched:
+    """A loop with an observer and its board."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.stage.accept()
+        self.stage.client.stored[P0] = CommittedOffset(0, None)
+        self.stage.client.stored[P1] = CommittedOffset(0, None)
+        self.board = Board()
+        self.observer = Observer(
+            self.stage.loop, self.board, group="g", pool="thread", interval_ms=300_000
+        )
+        self.stage.rebalancer.observer = self.observer.rebalanced
+
+    def rebalance(self, how: str) -> None:
+        self.stage.client.callbacks[how]([P0, P1])
+
+    def step(self, seconds: float = 0.0) -> None:
+        self.stage.now += seconds
+        self.stage.step()
+        self.observer.step()
+
+
+@pytest.fixture
+def watched() -> Watched:
+    made = Watched()
+    made.observer.enter("running")
+    return made
+
+
+def test_it_is_ready_while_it_has_partitions_or_gave_them_back_in_order(watched: Watched) -> None:
+    ready = [watched.board.ready()]
+    for how in ("assign", "revoke", "assign"):
+        watched.rebalance(how)
+        ready.append(watched.board.ready())
+    assert [each.ok for each in ready] == [False, True, True, True]
+    assert "given this member nothing yet" in ready[0].reason
+
+
+def test_it_is_not_ready_once_everything_was_lost_until_it_gets_something(watched: Watched) -> None:
+    for how, expected in (("assign", True), ("lost", False), ("assign", True)):
+        watched.rebalance(how)
+        assert watched.board.ready().ok is expected
+        watched.observer.show()
+        status = watched.board.read(wait=0.0)
+        assert status is not None
+        assert status.joined is expected
+
+
+def test_it_is_not_ready_before_it_runs_and_while_it_stops(watched: Watched) -> None:
+    watched.rebalance("assign")
+    watched.observer.enter("stopping")
+    assert (watched.board.ready().ok, watched.board.ready().reason) == (False, "stopping")
+    assert not Board().ready().ok
+
+
+def test_a_status_is_made_at_a_heartbeat_while_somebody_reads(watched: Watched) -> None:
+    watched.rebalance("assign")
+    first = watched.board.read(wait=0.0)
+    for _ in range(2):
+        watched.step(10.0)
+    second = watched.board.read(wait=0.0)
+    assert first is not None
+    assert second is not None
+    assert second.taken_at >= first.taken_at
+    assert second is not first
+    watched.observer.step()
+    assert watched.board.read(wait=0.0) is second, "there was no heartbeat since"
+
+
+def test_what_holds_up_the_position_is_shown_although_nothing_is_committed(
+    watched: Watched,
+) -> None:
+    watched.stage.fill(record(0), record(1, "other"))
+    watched.rebalance("assign")
+    watched.stage.step(2)
+    watched.stage.worker().start()
+    before = watched.stage.core.derived_at
+    watched.stage.now += DERIVE_AFTER + 1.0
+    watched.observer.show()
+    assert watched.stage.core.derived_at == watched.stage.now > before
+    assert P0 in watched.stage.core.derived
+
+
+def test_all_observers_are_told() -> None:
+    told: list[str] = []
+    tell = chained(lambda what, _: told.append(what), None, lambda what, _: told.append(what * 2))
+    tell("lost", [P0])
+    assert told == ["lost", "lostlost"]

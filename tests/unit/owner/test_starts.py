@@ -1,0 +1,191 @@
+"""Where partitions start: each by itself, once what that takes was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kafka_keyshared.client.port import CommittedOffset, LogBounds
+from kafka_keyshared.core import metadata
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.rebalance import NOTHING_AFTER
+from tests.support.ports import Stage
+from tests.support.records import P0, P1, record
+
+SET = metadata.encode(17, {"default": ((18, 20),)}).text
+"""At position 17, the records at 18 and 19 are settled."""
+
+
+@pytest.fixture
+def stage_with_sets() -> Stage:
+    made = Stage()
+    made.client.stored = dict.fromkeys((P0, P1), CommittedOffset(17, SET))
+    made.fill(*(record(offset, at=at) for at in (P0, P1) for offset in range(20)))
+    return made
+
+
+def asked_again(stage: Stage) -> None:
+    """Let time pass until it was asked again where partitions start."""
+    stage.now += 5.0
+    stage.step(3)
+
+
+def test_a_partition_whose_log_is_not_known_waits_alone(
+    stage_with_sets: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = stage_with_sets
+    stage.client.unreachable = {P1}
+    stage.assign(P0, P1)
+    assert stage.client.made("assign") == [{P0: 17, P1: None}]
+    assert stage.client.paused == {P1}
+    assert stage.loop.withheld == {P1}
+    stage.step()
+    assert stage.work() == [17], "18 and 19 are in its set"
+    assert "1 of 2 wait (orders-1)" in caplog.text
+    asked_again(stage)
+    assert stage.work() == []
+    stage.client.unreachable.clear()
+    asked_again(stage)
+    assert stage.client.paused == set()
+    assert stage.work() == [17]
+    assert len(stage.client.made("committed")) == 1, "that was answered the first time"
+
+
+def test_a_partition_that_the_broker_tells_nothing_of_waits_alone() -> None:
+    stage = Stage()
+    stage.fill(*(record(offset, at=at) for at in (P0, P1) for offset in range(4)))
+    stage.client.stored = {P0: CommittedOffset(2, None), P1: CommittedOffset(3, None)}
+    stage.client.refused = {P1}
+    stage.assign(P0, P1)
+    stage.step()
+    assert stage.work() == [2, 3]
+    stage.client.refused.clear()
+    asked_again(stage)
+    assert stage.work() == [3]
+    assert stage.client.made("committed") == [[P0, P1], [P1]]
+
+
+def test_what_is_asked_at_a_start_does_not_grow_with_the_partitions() -> None:
+    """400 of them, each with a set, behind a broker that is far away."""
+    stage = Stage()
+    many = [TopicPartition("orders", number) for number in range(400)]
+    stage.client.stored = {each: CommittedOffset(17, SET) for each in many}
+    stage.fill(*(record(offset, at=each) for each in many for offset in range(20)))
+    stage.assign(*many)
+    assert [len(asked) for asked in stage.client.made("committed")] == [400]
+    assert [len(asked) for asked in stage.client.made("log_bounds")] == [400]
+    assert len(stage.core.partitions) == 400
+
+
+def test_a_bare_position_is_started_at_without_a_look_at_the_log() -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(3, "")
+    stage.client.unreachable = {P0}
+    stage.assign(P0, P1)
+    assert stage.client.made("log_bounds") == []
+    assert stage.client.made("assign") == [{P0: 3, P1: None}]
+
+
+def test_a_set_is_not_believed_beyond_the_end_of_the_log() -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(17, SET)
+    stage.fill(*(record(offset) for offset in range(19)))
+    stage.assign()
+    stage.fill(record(19))
+    stage.step()
+    assert stage.work() == [17, 19], "18 is settled, 19 was written after the log was cut off"
+
+
+def test_it_is_asked_again_with_pauses_that_leave_the_owner_its_time(
+    stage_with_sets: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_with_sets
+    stage.client.unreachable = {P0, P1}
+    asked: list[float] = []
+    timeouts: list[float] = []
+    answer = stage.client.log_bounds
+
+    def takes_all_its_time(
+        partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        asked.append(stage.now)
+        timeouts.append(timeout)
+        stage.now += timeout
+        return answer(partitions, timeout)
+
+    monkeypatch.setattr(stage.client, "log_bounds", takes_all_its_time)
+    stage.assign(P0, P1)
+    for _ in range(400):
+        stage.now += 0.1
+        stage.step()
+    assert timeouts[:4] == [1.0, 2.0, 4.0, 5.0], "a broker that is far away needs more of it"
+    ended = [at + took for at, took in zip(asked, timeouts, strict=True)]
+    between = [later - earlier for earlier, later in zip(ended, asked[1:], strict=False)]
+    assert min(between) >= 4.0
+
+
+@pytest.mark.parametrize("what", ["revoke", "lost"])
+def test_what_waits_may_go_and_come_back(stage_with_sets: Stage, what: str) -> None:
+    stage = stage_with_sets
+    stage.client.unreachable = {P1}
+    stage.assign(P0, P1)
+    stage.client.callbacks[what]([P1])
+    assert stage.loop.withheld == set()
+    stage.client.unreachable.clear()
+    asked_again(stage)
+    assert set(stage.core.partitions) == {P0}
+    stage.assign(P1)
+    stage.client.paused.clear()
+    stage.step(2)
+    assert stage.work() == [17, 17]
+
+
+def test_a_partition_without_a_position_starts_at_one_end_and_that_is_committed() -> None:
+    """What is written before it delivers anything is not skipped by its next start."""
+    stage = Stage()
+    stage.accept()
+    stage.client.starts_at_end = True
+    stage.fill(*(record(offset) for offset in range(5)))
+    stage.assign()
+    assert stage.client.made("assign") == [{P0: 5}]
+    stage.now += 1.0
+    stage.step(3)
+    assert stage.core.commits.committed(P0) == 5
+    stage.fill(record(5))
+    stage.step(2)
+    assert stage.work() == [5]
+
+
+def test_what_was_written_to_an_added_partition_before_it_was_seen_is_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    stage = Stage()
+    stage.client.starts_at_end = True
+    stage.client.added = {P1}
+    stage.fill(*(record(offset, at=at) for at in (P0, P1) for offset in range(3)))
+    stage.assign(P0, P1)
+    assert stage.client.made("assign") == [{P0: 3, P1: 0}]
+    assert "orders-1 was added to its topic while this process ran" in caplog.text
+
+
+def test_a_member_that_is_given_nothing_says_so_once_and_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.client.stored[P0] = CommittedOffset(0, None)
+    given = stage.client.callbacks["assign"]
+    given([])
+    stage.step()
+    given([P0])  # a join of two rounds
+    stage.now += 2 * NOTHING_AFTER
+    stage.step()
+    assert "this member has no partition" not in caplog.text
+    stage.client.callbacks["revoke"]([P0])
+    given([])
+    for _ in range(5):
+        stage.now += NOTHING_AFTER
+        stage.step()
+    assert caplog.text.count("this member has no partition") == 1
+    assert "more workers in each member (--workers)" in caplog.text

@@ -1,0 +1,139 @@
+"""A stop says what it waits for, and for how long."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.model import Record
+from kafka_keyshared.owner.stopping import StopReport, stop
+from tests.support.ports import Stage
+from tests.support.records import ERROR, P0, FakeRecord, record
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.client.stored[P0] = CommittedOffset(0, None)
+    made.fill(record(0, "slow"), *(record(offset, f"key-{offset}") for offset in range(1, 10)))
+    made.assign()
+    made.accept()
+    made.step()
+    return made
+
+
+def running_for(stage: Stage, seconds: float) -> FakeRecord:
+    """Somebody runs the first record; the heartbeat has seen it for so long."""
+    item = stage.worker().start()
+    assert isinstance(item, FakeRecord)
+    for _ in range(int(seconds / BEAT_SECONDS)):
+        stage.now += BEAT_SECONDS
+        stage.step()
+    return item
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "stopping:" in each.getMessage()]
+
+
+def test_a_stop_that_waits_names_the_record_its_key_and_how_long(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    running_for(stage, 12.0)
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 25.0, lambda: False)
+    first, second, third = said(caplog)
+    assert first == (
+        "stopping: waiting up to 24 s for 1 running record (orders-0@0, key b'slow', 13 s so far); "
+        "Ctrl-C again to hurry"
+    )
+    assert "up to 14 s" in second
+    assert "up to 4 s" in third
+
+
+def test_a_stop_that_waits_says_where_the_record_stands(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    running_for(stage, 12.0)
+    stage.pool.where = lambda subscription, index: "at app.py:14"  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 5.0, lambda: False)
+    assert "(orders-0@0, key b'slow', 13 s so far, now at app.py:14); Ctrl-C" in said(caplog)[0]
+
+
+def test_what_runs_for_long_is_named_with_the_line_that_it_is_in(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.pool.where = lambda subscription, index: "at app.py:14"  # type: ignore[method-assign]
+    running_for(stage, 40.0)
+    (line,) = [each for each in caplog.messages if "has been running" in each]
+    assert line == (
+        "orders-0@0 (key b'slow') has been running on worker-0 for 30 s; its key and the others of "
+        "that worker wait; now at app.py:14"
+    )
+
+
+def test_a_stop_that_is_soon_over_says_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.work()
+    with caplog.at_level(logging.INFO):
+        assert stop(stage.loop, 25.0, lambda: False).clean
+    assert said(caplog) == []
+
+
+def test_the_key_is_shown_as_it_came(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    running_for(stage, 0.0).set_key({"id": 1})
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 5.0, lambda: False)
+    assert "1 running record (orders-0@0, key b'slow'); Ctrl-C" in said(caplog)[0]
+
+
+def test_the_last_commit_is_waited_for_aloud(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.work()
+    stage.step()
+    stage.client.answer = lambda commit: None
+    poll = stage.client.poll
+
+    def slow_poll(timeout: float) -> Record | None:
+        stage.now += timeout
+        return poll(timeout)
+
+    stage.client.poll = slow_poll  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 25.0, lambda: False)
+    assert "up to 24 s for the last commit's answer; Ctrl-C again to hurry" in said(caplog)[0]
+    assert len(said(caplog)) == 3
+
+
+def test_the_last_line_counts_the_keys_that_are_blocked(stage: Stage) -> None:
+    assert "blocked" not in stop(stage.loop, 25.0, lambda: False).line()
+    poisoned = Stage(SubscriptionSettings(retry=RetryPolicy(attempts=1)))
+    poisoned.client.stored[P0] = CommittedOffset(0, None)
+    poisoned.fill(record(0, "a"), record(1, "b"), record(2, "b"), record(3, "c"))
+    poisoned.assign()
+    poisoned.accept()
+    poisoned.step()
+    poisoned.work({0: ERROR, 1: ERROR})
+    poisoned.step()
+    report = stop(poisoned.loop, 25.0, lambda: False)
+    assert report.clean, "what is blocked is no failure of the stop"
+    assert report.line().endswith(
+        "drained; committed; 3 records received and left undone (they run at the next start); "
+        "2 keys blocked"
+    )
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    one = StopReport(False, 0.5, 1, ("orders-0@3",), True, dead_letters=1, blocked=1)
+    assert one.line() == (
+        "stopped in 0.50 s: gave up on 1 running and 1 dead letter without an answer: orders-0@3; "
+        "committed; 1 record received and left undone (it runs at the next start); 1 key blocked"
+    )

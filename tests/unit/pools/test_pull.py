@@ -1,0 +1,600 @@
+"""Members that ask for records, without Kafka: leases, lateness, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
+from kafka_keyshared.app.members import PullMember
+from kafka_keyshared.app.split import SplitMember
+from kafka_keyshared.core.events import Ended, Failed, Outcome, Report, SetAside, Slice
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.pools.pull import PullPool
+from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+
+
+class Bench:
+    """One cell with what it reports."""
+
+    def __init__(self) -> None:
+        self.reports: Mailbox[Report] = Mailbox()
+        self.pool = PullPool(self.reports)
+        self.cell = self.pool.join("worker-0")
+
+    def put(self, *records: FakeRecord) -> list[Slice]:
+        shares = [Slice("default", 0, [each]) for each in records]
+        for share in shares:
+            self.cell.put(share)
+        return shares
+
+    def said(self) -> list[Report]:
+        return [self.reports.get_nowait() for _ in range(self.reports.qsize())]
+
+    def kinds(self) -> list[str]:
+        return [type(each).__name__ for each in self.said()]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- a pull member ---
+
+
+def test_records_come_in_order_and_settle_in_any_order(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    first, second = bench.put(record(1), record(2, "other"))
+    one, two = member.receive(1), member.receive(1)
+    assert one is not None
+    assert two is not None
+    assert [one.offset(), two.offset()] == [1, 2]
+    two.ack()
+    one.ack()
+    ended = bench.said()
+    assert [each.slice for each in ended if isinstance(each, Ended)] == [second, first]
+
+
+def test_a_received_record_reads_like_the_clients_own(bench: Bench) -> None:
+    plain = record(7, "k")
+    bench.put(plain)
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    for name in ("topic", "partition", "offset", "key", "value", "headers", "timestamp"):
+        assert getattr(pulled, name)() == getattr(plain, name)(), name
+    assert pulled.leader_epoch() == plain.leader_epoch()
+    assert len(pulled) == len(plain)
+
+
+def test_a_record_of_no_bytes_does_not_end_a_loop(bench: Bench) -> None:
+    bench.put(FakeRecord(P0, 1, None, size=0))
+    assert PullMember(bench.cell).receive(1)
+
+
+def test_nothing_to_receive_is_none_after_the_time_and_at_the_end(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    assert member.receive(0.01) is None
+    bench.cell.end()
+    assert member.receive() is None
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "message", "after"),
+    [
+        (lambda pulled: pulled.nack(), Outcome.RETRY, "", None),
+        (lambda pulled: pulled.nack(2.5), Outcome.RETRY, "", 2.5),
+        (lambda pulled: pulled.dead_letter("why"), Outcome.DEAD_LETTER, "why", None),
+    ],
+)
+def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
+    bench: Bench,
+    end: Callable[[Any], None],
+    outcome: Outcome,
+    message: str,
+    after: float | None,
+) -> None:
+    bench.put(record(1))
+    end(PullMember(bench.cell).receive(1))
+    failed, ended = bench.said()
+    assert isinstance(failed, Failed)
+    assert isinstance(ended, Ended)
+    assert failed.failure.outcome is outcome
+    assert failed.failure.message == message
+    assert failed.failure.after == after
+
+
+@pytest.mark.parametrize("delay", [-1.0, float("nan")])
+def test_a_delay_is_seconds_and_not_negative(bench: Bench, delay: float) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    with pytest.raises(ValueError, match="a number from 0 to"):
+        pulled.nack(delay)
+    assert bench.said() == []
+    pulled.ack()
+
+
+@pytest.mark.parametrize("late", ["ack", "nack", "dead_letter"])
+def test_a_second_word_about_a_record_is_refused_and_changes_nothing(
+    bench: Bench, late: str
+) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    pulled.ack()
+    bench.said()
+    with pytest.raises(LeaseOverError, match=r"orders-0@1: worker-0 has it no more"):
+        getattr(pulled, late)()
+    assert bench.said() == []
+
+
+@pytest.mark.parametrize("late", ["ack", "nack", "dead_letter"])
+def test_past_the_lease_timeout_the_attempt_has_failed_and_a_late_word_is_refused(
+    bench: Bench, late: str
+) -> None:
+    bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    assert [each.records[0].offset() for each in bench.cell.expire(float("inf"))] == [1]
+    failed, _ = bench.said()
+    assert isinstance(failed, Failed)
+    assert failed.failure.error_type == "LeaseTimeoutError"
+    with pytest.raises(LeaseOverError):
+        getattr(pulled, late)()
+    assert bench.said() == []
+
+
+def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(bench: Bench) -> None:
+    (share,) = bench.put(record(1))
+    pulled = PullMember(bench.cell).receive(1)
+    assert pulled is not None
+    share.stale.add((P0, 0))
+    with pytest.raises(LeaseOverError):
+        pulled.ack()
+    assert bench.kinds() == ["Ended"], "the owner waits for the end of everything it has leased"
+
+
+def test_a_member_that_leaves_hands_back_what_it_had_in_order(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "b"), record(3, "a"))
+    for _ in range(3):
+        member.receive(1)
+    member.close()
+    said = bench.said()
+    assert [
+        (type(each).__name__, each.record.offset())
+        for each in said
+        if isinstance(each, Failed | SetAside)
+    ] == [("Failed", 1), ("SetAside", 3), ("Failed", 2)]
+    assert sum(isinstance(each, Ended) for each in said) == 3
+    assert member.receive(1) is None
+    assert bench.cell.left
+
+
+def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
+    bench: Bench,
+) -> None:
+    """Nothing of a lane may be settled before the record that failed."""
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
+    first, second = member.receive(1), member.receive(1)
+    assert first is not None
+    assert second is not None
+    first.nack()
+    bench.put(record(5, "a"))
+    aside = [each.record.offset() for each in bench.said() if isinstance(each, SetAside)]
+    assert aside == [2, 4, 5]
+    with pytest.raises(LeaseOverError):
+        second.ack()
+    other = member.receive(1)
+    assert other is not None
+    assert other.offset() == 3
+    bench.cell.pass_fence({lane_of(record(1, "a"))})
+    bench.put(record(1, "a"))
+    again = member.receive(1)
+    assert again is not None
+    assert again.offset() == 1
+
+
+def test_a_dismissed_member_gets_nothing_more_and_may_settle_what_it_has(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+    bench.put(record(1, "a"), record(2, "b"))
+    got = member.receive(1)
+    assert got is not None
+    bench.cell.dismiss()
+    assert member.receive(30) is None
+    got.ack()
+    assert [type(each).__name__ for each in bench.said()] == ["Ended"]
+    assert [record.offset() for _, (record,) in bench.cell.recall()] == [2]
+
+
+def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Bench) -> None:
+    """Or one attempt would be enough for a stop to drop or dead-letter what was never tried."""
+
+    def said_by(leave: Callable[[PullMember], None]) -> list[Outcome]:
+        cell = Cell("worker-0", bench.reports.put)
+        cell.put(Slice("default", 0, [record(1)]))
+        member = PullMember(cell)
+        assert member.receive(1) is not None
+        leave(member)
+        return [each.failure.outcome for each in bench.said() if isinstance(each, Failed)]
+
+    def breaks(member: PullMember) -> None:
+        with pytest.raises(ValueError, match="bad"), member:
+            raise ValueError("bad")
+
+    def is_interrupted(member: PullMember) -> None:
+        with pytest.raises(KeyboardInterrupt), member:
+            raise KeyboardInterrupt
+
+    assert said_by(PullMember.close) == [Outcome.GIVEN_BACK]
+    assert said_by(is_interrupted) == [Outcome.GIVEN_BACK]
+    assert said_by(breaks) == [Outcome.ERROR]
+
+
+def test_once_the_instance_is_over_a_word_about_a_record_is_refused(bench: Bench) -> None:
+    """Nobody hears it any more: the record runs again at the next start."""
+    member = PullMember(bench.cell)
+    bench.put(record(1), record(2, "other"))
+    first, second = member.receive(1), member.receive(1)
+    assert first is not None
+    assert second is not None
+    bench.cell.end()
+    with pytest.raises(LeaseOverError):
+        first.ack()
+    with pytest.raises(LeaseOverError):
+        second.nack()
+
+
+class Telling(threading.Condition):
+    """A condition that tells when somebody waits at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_at = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited_at.set()  # still locked: nobody can notify before the wait has begun
+        return super().wait(timeout)
+
+
+WAKERS: dict[str, Callable[[Bench], object]] = {
+    "a record": lambda bench: bench.put(record(1)),
+    "its leaving": lambda bench: bench.cell.leave(),
+    "the end": lambda bench: bench.cell.end(),
+    "the pool's end": lambda bench: bench.pool.stop(0.0),
+}
+
+
+@pytest.mark.parametrize("waker", WAKERS)
+def test_a_waiting_member_is_woken(bench: Bench, waker: str) -> None:
+    bench.cell._changed = condition = Telling()
+    got: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: got.append(PullMember(bench.cell).receive()), daemon=True
+    )
+    waiting.start()
+    assert condition.waited_at.wait(60)
+    assert got == []
+    WAKERS[waker](bench)
+    waiting.join(30)
+    assert [each is not None for each in got] == [waker == "a record"]
+
+
+@pytest.mark.parametrize("waker", WAKERS)
+def test_a_member_that_waits_in_an_event_loop_is_woken(bench: Bench, waker: str) -> None:
+    async def wait_for_it() -> object:
+        waiting = asyncio.create_task(PullMember(bench.cell).receive_async())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waking = threading.Thread(target=WAKERS[waker], args=(bench,))
+        waking.start()
+        try:
+            return await asyncio.wait_for(waiting, 30)
+        finally:
+            waking.join()
+
+    assert (asyncio.run(wait_for_it()) is not None) is (waker == "a record")
+
+
+def test_receive_async_does_not_block_its_event_loop(bench: Bench) -> None:
+    async def consume() -> list[int]:
+        member = PullMember(bench.cell)
+        waiting = asyncio.create_task(member.receive_async())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        threading.Thread(target=lambda: bench.put(record(5))).start()
+        pulled = await asyncio.wait_for(waiting, 30)
+        assert pulled is not None
+        pulled.ack()
+        assert await member.receive_async(0.01) is None
+        bench.cell.end()
+        assert await member.receive_async() is None
+        return [pulled.offset()]
+
+    assert asyncio.run(consume()) == [5]
+
+
+def test_a_cancelled_receive_takes_no_record_along(bench: Bench) -> None:
+    async def consume() -> int:
+        member = PullMember(bench.cell)
+        waiting = asyncio.create_task(member.receive_async())
+        await asyncio.sleep(0)
+        bench.put(record(5))
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        pulled = await member.receive_async(1)
+        assert pulled is not None
+        return pulled.offset()
+
+    assert asyncio.run(consume()) == 5
+
+
+@pytest.mark.parametrize("rounds", range(6))
+def test_a_receive_that_is_cancelled_as_it_wakes_takes_no_record_along(
+    bench: Bench, rounds: int
+) -> None:
+    """``asyncio.wait_for`` of Python 3.11 would swallow that cancellation."""
+    member = PullMember(bench.cell)
+
+    async def cancel_as_it_wakes() -> bool:
+        waiting = asyncio.create_task(member.receive_async(30))
+        while not bench.cell._wakers:
+            await asyncio.sleep(0)
+        bench.put(record(5))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        in_time = waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled() == in_time
+        return in_time
+
+    cancelled = asyncio.run(cancel_as_it_wakes())
+    assert len(bench.cell.held()) == (0 if cancelled else 1)
+
+
+def test_receives_that_found_nothing_leave_nothing_behind(bench: Bench) -> None:
+    member = PullMember(bench.cell)
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            assert await member.receive_async(0) is None
+
+    asyncio.run(look(3))
+    assert not bench.cell._wakers
+
+
+# --- a split member ---
+
+
+def member_of(bench: Bench, *, auto_ack: bool = False) -> SplitMember:
+    return SplitMember(bench.cell, lambda timeout: None, auto_ack=auto_ack)
+
+
+def settled(bench: Bench) -> list[int]:
+    return [each.slice.records[0].offset() for each in bench.said() if isinstance(each, Ended)]
+
+
+def test_committing_a_message_settles_it_and_all_before_it_of_its_partition(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1, "a"), record(2, "b"), record(1, "c", P1), record(3, "a"))
+    found = member.consume(10, 1)
+    member.commit(message=found[1])
+    assert settled(bench) == [1, 2]
+    member.commit()
+    assert settled(bench) == [1, 3]
+    member.commit()
+    assert settled(bench) == []
+
+
+def test_offsets_are_exclusive_as_the_clients_are(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1), record(2), record(3))
+    member.consume(10, 1)
+    offsets = [ClientPartition("orders", 0, 3)]
+    member.store_offsets(offsets=offsets)
+    assert settled(bench) == [1, 2]
+
+
+def test_what_comes_late_waits_until_nothing_later_is_held(bench: Bench) -> None:
+    """A commit says what is done by an offset, and would settle what has only just come."""
+    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    member = member_of(bench)
+    bench.put(record(3, "a"), record(5, "b"), record(0, "c"), record(0, "c", P1), record(7, "c"))
+    first = member.consume(10, 1)
+    assert [each.offset() for each in first] == [3, 5], "and the lane waits with its record"
+    member.commit(message=first[0])
+    assert settled(bench) == [3]
+    assert member.consume(10, 0) == []
+    member.commit(message=first[1])
+    assert [each.offset() for each in member.consume(10, 1)] == [0, 0, 7]
+    assert settled(bench) == [5]
+
+
+def test_a_member_that_waits_is_woken_by_a_commit_from_another_thread(bench: Bench) -> None:
+    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    member = member_of(bench)
+    bench.put(record(3, "a"), record(0, "c"))
+    assert member.poll(1) is not None
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(member.poll(30)))
+    waiting.start()
+    member.commit()
+    waiting.join(30)
+    assert [each.offset() for each in found] == [0]
+
+
+def test_a_message_that_is_not_held_any_more_settles_nothing(bench: Bench) -> None:
+    """Such as one of an earlier epoch, while the partition is read again from further back."""
+    member = member_of(bench)
+    bench.put(record(9, "a"))
+    late = member.poll(1)
+    member.commit(message=late)
+    bench.put(record(2, "b"))
+    assert member.poll(1) is not None
+    bench.said()
+    member.commit(message=late)
+    assert settled(bench) == []
+
+
+def test_with_auto_ack_the_next_poll_settles_what_the_last_one_returned(bench: Bench) -> None:
+    member = member_of(bench, auto_ack=True)
+    bench.put(record(1), record(2), record(3))
+    assert len(member.consume(2, 1)) == 2
+    assert settled(bench) == []
+    assert member.poll(1) is not None
+    assert settled(bench) == [1, 2]
+    assert member.poll(0) is None
+    assert settled(bench) == [3]
+
+
+def test_without_auto_ack_a_poll_settles_nothing(bench: Bench) -> None:
+    member = member_of(bench)
+    bench.put(record(1), record(2))
+    member.poll(1)
+    member.poll(1)
+    assert settled(bench) == []
+
+
+def test_a_message_and_offsets_at_once_are_refused(bench: Bench) -> None:
+    bench.put(record(1))
+    member = member_of(bench)
+    found = member.poll(1)
+    with pytest.raises(ConfigError, match="not both"):
+        member.commit(message=found, offsets=[ClientPartition("orders", 0, 1)])
+    assert bench.said() == []
+
+
+# --- an app with members ---
+
+
+def pull_app(**options: Any) -> KeyShared:
+    return KeyShared(CONF, ["orders"], workers="pull", **options)
+
+
+def test_members_have_names_of_their_own() -> None:
+    app = pull_app()
+    app.join("a")
+    for name in ("a", ""):
+        with pytest.raises(ConfigError, match="a name of its own"):
+            app.join(name)
+
+
+def test_an_app_with_threads_has_no_members() -> None:
+    with pytest.raises(ConfigError, match="workers='pull'"):
+        KeyShared(CONF, ["orders"], workers=2).join("a")
+
+
+def test_without_a_member_it_does_not_run() -> None:
+    with pytest.raises(ConfigError, match="no member"):
+        pull_app().run()
+
+
+def test_members_and_a_handler_are_one_too_many() -> None:
+    app = pull_app()
+    app.join("a")
+    app.handler(lambda record: None)
+    with pytest.raises(ConfigError, match="a handler"):
+        app.run()
+
+
+def test_members_decode_for_themselves() -> None:
+    with pytest.raises(ConfigError, match="value_deserializer"):
+        pull_app(value_deserializer=lambda data, context: data)
+
+
+def test_members_lease_one_record_of_a_key_for_30_s() -> None:
+    app = pull_app()
+    assert app.options.lease_timeout == 30.0
+    assert app.options.subscription().max_leases_per_key == 1
+    assert pull_app(ack_timeout=2.0).options.lease_timeout == 2.0
+    split = KeyShared(CONF, ["orders"], workers="split:3").options
+    assert split.lease_timeout is None
+    # The core calls a thread's record stuck; what a member has for too long is taken from it.
+    assert app.options.subscription().ack_timeout is None
+    assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout is None
+    threads = KeyShared(CONF, ["orders"], workers=3, ack_timeout=2.0).options
+    assert threads.subscription().ack_timeout == 2.0
+    assert split.subscription().max_leases_per_key is None
+    assert split.subscription().individually
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "seconds"),
+    [
+        ("pull", {}, 30.0),
+        ("pull", {"ack_timeout": 4.0}, 4.0),
+        ("split:1", {"ack_timeout": 4.0}, 4.0),
+    ],
+)
+def test_a_member_of_an_app_has_a_record_for_its_ack_timeout(
+    monkeypatch: pytest.MonkeyPatch, workers: str, given: dict[str, Any], seconds: float
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("kafka_keyshared.pools.cell.time.monotonic", lambda: now[0])
+    app = KeyShared(CONF, ["orders"], workers=workers, **given)
+    pool = app._pull
+    assert pool is not None
+    cell = app.join_cell("a")
+    pool.submit(Slice("default", 0, [record(1)]))
+    held = cell.take(1, 0)
+    now[0] += seconds - 0.1
+    pool.tend()
+    assert cell.held() == held
+    now[0] += 0.2
+    pool.tend()
+    assert cell.held() == []
+
+
+def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:
+    mailbox: Mailbox[Any] = Mailbox()
+    pool = PullPool(mailbox, lease_timeout=0.0)
+    cell = pool.join("a")
+    pool.submit(Slice("default", 0, [record(1)]))
+    (share,) = cell.take(1, 1)
+    assert pool.progress() == {share: 0}
+    assert mailbox.empty()
+    pool.tend()
+    assert isinstance(mailbox.get(timeout=1), Failed)
+    assert pool.progress() == {}
+
+
+def test_the_pool_names_the_members_that_have_left() -> None:
+    pool = PullPool(Mailbox())
+    pool.join("stays")
+    leaves = pool.join("leaves")
+    assert pool.left() == []
+    leaves.leave()
+    assert pool.left() == [("default", 1)]
+
+
+def test_members_of_an_app_that_cannot_start_do_not_wait_for_ever() -> None:
+    app = pull_app()
+    member = app.join("a")
+    app.conf["no.such.setting"] = ""
+    with pytest.raises(ConfigError):
+        app.run()
+    assert member.receive() is None
+
+
+def test_what_a_member_writes_into_its_records_goes_with_their_failure(bench: Bench) -> None:
+    failing, behind, other = record(1), record(2), record(3, "other")
+    bench.put(failing, behind, other)
+    shares = bench.cell.take(3, 1)
+    for each in (failing, behind, other):
+        each.set_key({"id": 1})
+        each.set_topic({"not": "hashable"})
+    assert bench.cell.fail(shares[0], failure())
+    assert [type(each) for each in bench.said()] == [Failed, Ended, SetAside, Ended]
+    assert [(each.topic(), each.key()) for each in (failing, behind)] == [(TOPIC, b"k")] * 2
+    assert bench.cell.settle(shares[2:]) == [], "the other key is still the member's"
