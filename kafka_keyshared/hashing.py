@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 import mmh3
 
@@ -76,6 +77,8 @@ def _slot_fnv1a(key: bytes) -> int:
 def _slot_pulsar(key: bytes) -> int:
     return (mmh3.hash(key, 0) & 0x7FFFFFFF) % SLOTS
 
+
+SlotFunction: TypeAlias = Literal["mmh3", "fnv1a", "pulsar"]
 
 SLOT_FUNCTIONS: Mapping[str, Callable[[bytes], int]] = MappingProxyType(
     {"mmh3": slot_of, "fnv1a": _slot_fnv1a, "pulsar": _slot_pulsar}

@@ -1,12 +1,15 @@
 """A pytest plug-in that holds every suite to the seconds given in ``[tool.keyshared.budgets]``.
 
 A suite is a folder under ``tests/``. Its time is the sum over its tests of set-up, call and
-tear-down, so a fixture that starts a broker is charged to the suite that asked for it first.
+tear-down, so a fixture that starts a broker is charged to the suite that asked for it first. The
+budgets are of a run that is spread over processes as ``make test`` is: while one test computes, the
+seconds of those beside it go on. A run in one process takes fewer.
+
 Over its budget a suite is named in the summary, and that is all: a budget is there so that a suite
 does not grow unnoticed, and seconds say as much about the machine as about the suite. A run that is
 merely slow is never red; a test that does not end is (:mod:`tests.timeouts`), and so is a suite
-that nobody gave a budget. Where seconds say nothing at all, because the run was spread over
-processes, measured, or the machine had other work, they are shown and not judged.
+that nobody gave a budget. Where seconds say nothing at all, because the run was measured or the
+machine had more work than the run makes, they are shown and not judged.
 """
 
 from __future__ import annotations
@@ -78,27 +81,25 @@ def read_budgets(pyproject: Path) -> dict[str, float]:
     return {suite: float(seconds) for suite, seconds in table.items()}
 
 
-def excuse(environ: Mapping[str, str], *, traced: bool, load: float, cores: int) -> str | None:
+def excuse(*, traced: bool, load: float, usual: float) -> str | None:
     """Why the seconds of this run are not judged; None when they are.
 
-    ``load`` is the average number of processes that wanted to run of late, this one included.
+    ``load`` is the average number of processes that wanted to run of late, this run's included,
+    ``usual`` what the run makes at most when the machine has no other work.
     """
-    if "PYTEST_XDIST_WORKER_COUNT" in environ:
-        return "the run is spread over processes"
     if traced:
         return "the run is measured"
-    if load > cores:
-        return f"the machine has other work (load {load:.1f} on {cores} cores)"
+    if load > usual:
+        return f"the machine has other work (load {load:.1f}, and up to {usual:g} is the run's)"
     return None
 
 
 def excuse_now(config: pytest.Config) -> str | None:
     """Why the seconds of the run that is ending are not judged."""
-    environ = dict(os.environ)
-    if config.getoption("numprocesses", default=None):
-        environ["PYTEST_XDIST_WORKER_COUNT"] = "several"
+    processes = config.getoption("numprocesses", default=None) or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return excuse(environ, traced=_traced(), load=load, cores=os.cpu_count() or 1)
+    # A test starts a broker and members, but seldom are more than two of those at work at once.
+    return excuse(traced=_traced(), load=load, usual=max(2 * processes, os.cpu_count() or 1))
 
 
 def _traced() -> bool:

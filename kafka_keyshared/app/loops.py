@@ -118,12 +118,12 @@ class Loops:
     def _failed(self, cell: Cell, error: BaseException) -> None:
         if self._instance.error is not None and error.__cause__ is self._instance.error:
             return  # result() raises it, once for all of them
-        what = in_short(describe(error))
+        what = in_short(describe(error, cell.clock))
         if self._error is not None:
             log.error("%s: its loop has failed as well: %s", cell.name, what)
             return
         self._error = error
-        held = some(names_of(share.records[0] for share in cell.held()))
+        held = some(names_of(slice_.records[0] for slice_ in cell.held()))
         log.error("%s: its loop has failed, so the program stops: %s", cell.name, what)
         log.info("%s: received and not settled, so it runs at the next start: %s", cell.name, held)
         self._end()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
-import time
 from functools import partial
 from typing import Any, Self
 
-from kafka_keyshared.core.events import Failure, Outcome, Slice
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.logs import log_of
@@ -27,10 +26,10 @@ class PulledRecord:
     went to another member of the group. The record then runs again elsewhere.
     """
 
-    def __init__(self, cell: Cell, share: Slice) -> None:
+    def __init__(self, cell: Cell, slice_: Slice) -> None:
         self._cell = cell
-        self._share = share
-        self._record: Record = share.records[0]
+        self._share = slice_
+        self._record: Record = slice_.records[0]
 
     def ack(self) -> None:
         """The record is done."""
@@ -42,20 +41,20 @@ class PulledRecord:
         Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year; the
         lease goes on.
         """
-        self._fail(Outcome.RETRY, "nack", "", Retry(delay).delay())
+        self._fail(Verdict.RETRY, "nack", "", Retry(delay).delay())
 
     def dead_letter(self, reason: str = "") -> None:
         """The record goes to the dead-letter topic."""
-        self._fail(Outcome.DEAD_LETTER, "DeadLetter", reason, None)
+        self._fail(Verdict.DEAD_LETTER, "DeadLetter", reason, None)
 
-    def _fail(self, outcome: Outcome, kind: str, message: str, after: float | None) -> None:
+    def _fail(self, outcome: Verdict, kind: str, message: str, after: float | None) -> None:
         failure = Failure(
             outcome,
             kind,
             message,
             stack="",
-            at_ms=time.time_ns() // 1_000_000,
-            jitter=random.uniform(-1, 1),
+            at_ms=self._cell.clock.wall_ms(),
+            jitter=self._cell.clock.jitter(),
             after=after,
         )
         self._refuse_late(self._cell.fail(self._share, failure))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, Unpack
@@ -17,6 +16,7 @@ from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.wrap import Wrapped, take_over
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -29,17 +29,18 @@ from kafka_keyshared.handling.decoding import Deserializer, decoding
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.ending import Ending
+from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
-from kafka_keyshared.owner.ports import Mail, Ports
-from kafka_keyshared.owner.rebalance import Rebalancer
+from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.stopping import StopReport
+from kafka_keyshared.pools.acting import Mail
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
-from kafka_keyshared.process import forks, garbage
+from kafka_keyshared.process import garbage
 from kafka_keyshared.process.aside import Aside
 from kafka_keyshared.process.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.process.signals import stop_signals
@@ -50,6 +51,9 @@ log = log_of("kafka_keyshared")
 
 H = TypeVar("H", bound=Callable[..., Any])
 START_TIMEOUT = 8.0
+
+CLOCK = Clock()
+"""What everything below has of time and chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +130,10 @@ class KeyShared:
         self.hooks = hooks
         self._handler: Callable[..., Any] | None = None
         self._pull = None if self.options.pool == "thread" else self._pull_pool()
-        self._ending = Ending(self.options.stop_timeout)
-        self._board = Board()
+        self._ending = Ending(self.options.stop_timeout, CLOCK)
+        self._board = Board(CLOCK)
         self.http: HttpServer | None = None
-        self.loop: Loop | None = None
+        self.instance: Instance | None = None
         self.report: StopReport | None = None
 
     def _refuse_own_dead_letters(self, there: Sequence[str] = ()) -> None:
@@ -200,6 +204,7 @@ class KeyShared:
             )
         return PullPool(
             Mailbox(),
+            CLOCK,
             subscription=self.subscription.name,
             lease_timeout=self.options.lease_timeout,
             ascending=self.options.pool == "split",
@@ -218,7 +223,7 @@ class KeyShared:
         """Add a member's cell: what :meth:`join` and ``split`` build upon."""
         if self._pull is None:
             raise ConfigError(f"join({name!r}): the app has threads; make it with workers='pull'")
-        if self.loop is not None:
+        if self.instance is not None:
             raise ConfigError(f"join({name!r}): members join before the app runs")
         if not name or name in self._pull.names():
             raise ConfigError(f"join({name!r}): give each member a name of its own")
@@ -263,6 +268,8 @@ class KeyShared:
                 return ending.run(lambda: self._run_client(ending))
         finally:
             self.report = ending.report
+            if ending.instance is not None:
+                ending.instance.refuse_orders()  # also by an owner that was given up on
             self._board.phase = "stopped"
             self._wrapped.give_back()
             if self._pull is not None:
@@ -301,7 +308,7 @@ class KeyShared:
             )
         if not self._pull.cells:
             raise ConfigError("workers='pull' and no member: join() at least one before run()")
-        if self.loop is not None:
+        if self.instance is not None:
             raise ConfigError("an app with members runs once: make another one")
         self.subscription = replace(self.subscription, workers=self._pull.names())
 
@@ -309,42 +316,45 @@ class KeyShared:
         self._serve_http()
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
         publisher = self._publisher(mailbox, topics)
-        pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox)
-        ports = Ports(client, pool, mailbox, time.monotonic, publisher)
+        pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
+        ports = Ports(client, pool, mailbox, CLOCK, publisher)
         checked = self.options.check_invariants
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
-        self.loop = loop = Loop(core, ports)
-        ending.loop = loop
-        pool.start()
-        rebalancer = Rebalancer(loop, self.options.revoke_deadline)
+        deadline = self.options.revoke_deadline
+        self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
+        ending.instance = instance
+        instance.start()
         observer = Observer(
-            loop,
+            instance.loop,
             self._board,
             group=str(self.conf["group.id"]),
             pool=self.options.pool,
             interval_ms=int(self.conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)),
             topics=topics,
         )
-        rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
-        rebalancer.hurried = ending.over
+        instance.watcher = observer
+        instance.rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
+        instance.rebalancer.hurried = ending.over
         if ending.given_up:  # while it was starting: nobody would ask it to stop again
             return 1
-        rebalancer.subscribe()
+        instance.join()
         log.info("started: %s", self.banner())
+        stepped = self.hooks.stepped
         try:
             observer.enter("running")
-            self._loop_until_stopped(
-                loop, rebalancer, observer, lambda: ending.asked or client.ending
+            instance.run(
+                lambda: ending.asked or client.ending,
+                None if stepped is None else lambda: stepped(instance.loop),
             )
             observer.enter("stopping")
-            return ending.finish(loop)
+            return ending.finish(instance)
         except BaseException as error:
             # What the core believes can no longer be trusted, so nothing more is committed.
             log.critical("stopping without a commit: %s: %s", type(error).__name__, error)
             pool.stop(0.0)
             raise
         finally:
-            rebalancer.closing = True
+            instance.close()
 
     def _serve_http(self) -> None:
         if self.options.http_port is None:
@@ -354,20 +364,6 @@ class KeyShared:
         server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
         if server.start():
             self.http = server
-
-    def _loop_until_stopped(
-        self, loop: Loop, rebalancer: Rebalancer, observer: Observer, ends: Callable[[], object]
-    ) -> None:
-        stepped = self.hooks.stepped
-        with forks.ends_here(forks.IN_OWNER) as in_child:
-            while not (in_child() or loop.halted or ends()):
-                loop.step()
-                rebalancer.step()
-                observer.step()
-                if rebalancer.failure is not None:
-                    raise rebalancer.failure
-                if stepped is not None:
-                    stepped(loop)
 
     def worker_specs(self) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made."""

@@ -20,8 +20,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.app.loops import Loops
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.config.given import HandlingOptions
-from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import tell_late
@@ -74,7 +74,7 @@ class SplitMember:
             self._end_loop()
         elif not shares and self._cell.over and (error := self._fate(waits)) is not None:
             raise KeySharedError(f"{self.name}: the instance has failed: {error}") from error
-        return [share.records[0] for share in shares]  # type: ignore[misc]
+        return [slice_.records[0] for slice_ in shares]  # type: ignore[misc]
 
     def _end_loop(self) -> None:
         """Leave a loop that looks at a flag the time to end by it; end any other as Ctrl-C does."""
@@ -106,11 +106,11 @@ class SplitMember:
         ends = _ends(message, offsets)
         self._leave_late()
         held = self._cell.held()
-        if message is not None and not any(_is_of(share, message) for share in held):
+        if message is not None and not any(_is_of(slice_, message) for slice_ in held):
             # Settled already, or given up. What is held below it has come since.
             held = []
         late = self._cell.settle(
-            held if ends is None else [share for share in held if _is_below(share, ends)]
+            held if ends is None else [slice_ for slice_ in held if _is_below(slice_, ends)]
         )
         if late:
             self._cell.note_late(late)
@@ -156,16 +156,16 @@ def _ends(
     return None
 
 
-def _is_of(share: Slice, message: Message) -> bool:
-    record: Any = share.records[0]
+def _is_of(slice_: Slice, message: Message) -> bool:
+    record: Any = slice_.records[0]
     if record is message:
         return True
-    place = (record.offset(), share.came.partition_of(0))
+    place = (record.offset(), slice_.came.partition_of(0))
     return place == (message.offset(), (message.topic(), message.partition()))
 
 
-def _is_below(share: Slice, ends: Mapping[tuple[str, int], int]) -> bool:
-    return share.records[0].offset() < ends.get(share.came.partition_of(0), -1)
+def _is_below(slice_: Slice, ends: Mapping[tuple[str, int], int]) -> bool:
+    return slice_.records[0].offset() < ends.get(slice_.came.partition_of(0), -1)
 
 
 class Split(Sequence[SplitMember]):
@@ -195,8 +195,8 @@ class Split(Sequence[SplitMember]):
     def _run(self) -> None:
         try:
             self.status = self.app.run()
-            if self.app.loop is not None and self.app.loop.halted is not None:
-                self._error = KeySharedError(f"it had to halt: {self.app.loop.halted}")
+            if self.app.instance is not None and self.app.instance.halted is not None:
+                self._error = KeySharedError(f"it had to halt: {self.app.instance.halted}")
         except BaseException as error:  # noqa: BLE001 - raised at the members
             self._error = error
         finally:

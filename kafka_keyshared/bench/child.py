@@ -97,15 +97,15 @@ def run_app(
     )
     app.handler(handler)
     status = app.run()
-    loop, report = app.loop, app.report
-    if loop is None or report is None:
+    instance, report = app.instance, app.report
+    if instance is None or report is None:
         raise Stalled("the run ended before its first step")
     if status or not report.commit_accepted:
         raise Stalled(
-            f"the run ended with status {status} and {settled(loop)} records settled: "
+            f"the run ended with status {status} and {settled(instance.loop)} records settled: "
             f"{report.line()}"
         )
-    return loop
+    return instance.loop
 
 
 def settled(loop: Loop) -> int:

@@ -192,16 +192,12 @@ class StatusLine:
         )
         progress = loop.ports.pool.progress()
         # The core counts a slice as a whole, at its end: of a slow handler that may be minutes.
-        early = sum(
-            max(0, share.ended(progress) - len(share.unsettled))
-            for share in progress
-            if not share.stale
-        )
+        early = sum(sub.ended_early(progress) for sub in subscriptions)
         return Progress(
             settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts) + early,
             dead_lettered=sum(each.dead_lettered for each in counts),
             held=max(0, _held(loop) - early),
-            running=sum(unstarted < len(share.records) for share, unstarted in progress.items()),
+            running=sum(len(each.running()) for each in progress.values()),
             retrying=states[LaneState.WAITING],
             writing=states[LaneState.DEAD_LETTERING],
             blocked=states[LaneState.BLOCKED],

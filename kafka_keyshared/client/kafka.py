@@ -34,7 +34,8 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
-from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of, quietly

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
-from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition

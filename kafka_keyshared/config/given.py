@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from kafka_keyshared.config.options import RetryOptions
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.settle import PoisonPolicy
+from kafka_keyshared.hashing import SlotFunction
 
 
 class HandlingOptions(TypedDict, total=False):
@@ -26,6 +27,7 @@ class HandlingOptions(TypedDict, total=False):
     key: str | Callable[[Any], Any]
     key_schema: str | None
     null_keys: NullKeys
+    slot_function: SlotFunction
     undecodable: UndecodablePolicy | None
     window_records: int
     window_bytes: int

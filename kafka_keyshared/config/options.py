@@ -20,6 +20,7 @@ from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SlotFunction
 
 POOLS = ("thread", "split")
 PULL = "pull"
@@ -156,6 +157,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "order (one-lane), or undecodable (reject)."
         ),
     ] = "any"
+    slot_function: Annotated[
+        SlotFunction,
+        Meta(
+            description="Which 16 bits of a key's hash are its slot: the layer's own (mmh3), or "
+            "those of Danube's dispatcher (fnv1a) or Pulsar's (pulsar). See `keyshared ring where`."
+        ),
+    ] = "mmh3"
     undecodable: Annotated[
         UndecodablePolicy | None,
         Meta(
@@ -281,6 +289,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             order_scope=self.order_scope,
             key_of=self._key_of(),
             null_keys=self.null_keys,
+            slot_function=self.slot_function,
             undecodable=self.undecodable,
             retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
             poison=self.poison or ("dead_letter" if has_dlq else "block"),

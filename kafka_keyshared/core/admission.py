@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.events import Command
-from kafka_keyshared.core.pressure import Pressure, Reason
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import About, Record, name_of, partition_of
 
@@ -18,9 +18,7 @@ READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, where the key function does not say."""
 
 
-def routed(
-    sub: Subscription, pressure: Pressure, now: float, wall_offset: float | None
-) -> list[Command]:
+def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | None) -> list[Command]:
     """Act on what the routing of a chunk has left over.
 
     ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
@@ -38,13 +36,13 @@ def routed(
         asked = unread.cause.delay()
         after = READ_AGAIN_AFTER if asked is None else asked
         unread.due = now + after
-        commands += pressure.hold(partition, Reason.UNREAD, sub)
+        holds.hold(Reason.UNREAD, [partition], sub.name)
         commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
     return commands
 
 
 def read_again(
-    sub: Subscription, pressure: Pressure, now: float, wall_offset: float | None
+    sub: Subscription, holds: Holds, now: float, wall_offset: float | None
 ) -> list[Command]:
     """Route what could not be routed and is due."""
     due = [
@@ -54,10 +52,9 @@ def read_again(
     ]
     for partition in due:
         sub.read_again(partition)
-    commands = routed(sub, pressure, now, wall_offset)
-    for partition in due:
-        if partition not in sub.keys.unread:
-            commands += pressure.let_go(partition, Reason.UNREAD, sub)
+    commands = routed(sub, holds, now, wall_offset)
+    read = [partition for partition in due if partition not in sub.keys.unread]
+    holds.let_go(Reason.UNREAD, read, sub.name)
     return commands
 
 

@@ -11,20 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core import failures, metadata
-from kafka_keyshared.core.events import (
-    AssignAt,
-    Command,
-    CommitEntry,
-    Level,
-    Notice,
-    Slice,
-    StartPoint,
-)
+from kafka_keyshared.core.commands import AssignAt, Command, CommitEntry, Lapse, Level, Notice
+from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.runs import MAX_OFFSET
+from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
@@ -72,8 +65,6 @@ def assign(
     known: list[str],
 ) -> list[Command]:
     """Take over partitions."""
-    if held := [str(partition) for partition in starts if partition in partitions]:
-        raise InvariantError(f"{', '.join(held)} assigned twice without being revoked")
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
     for partition, point in starts.items():
@@ -141,7 +132,7 @@ def not_settled_before(
 def pending(
     subscriptions: Iterable[Subscription],
     partitions: set[TopicPartition],
-    progress: Mapping[Slice, int],
+    progress: Progress,
 ) -> tuple[list[Record], int]:
     """Return the running records of the partitions and how many dead letters are on the way."""
     found: list[Record] = []
@@ -152,19 +143,17 @@ def pending(
     return found, dead_letters
 
 
-def running(
-    sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
-) -> list[Record]:
-    """Return the records of the partitions that are running, one per worker at most."""
+def running(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Record]:
+    """Return the records of the partitions that are running, or that may be.
+
+    Of a worker that has not answered its recall that is whatever it has not ended.
+    """
     found = []
-    for worker in sub.workers:
-        for share in worker.slices:
-            started = len(share.records) - progress.get(share, len(share.records))
-            if started <= 0:
-                continue
-            record = share.came[started - 1]
-            if partition_of(record) in partitions:
-                found.append(record)
+    for worker in sub.workers.values():
+        for leased in worker.slices.values():
+            came = leased.slice.came
+            may = leased.outstanding(progress) if worker.recalls else leased.running(progress)
+            found += [came[index] for index in may if came.partition_of(index) in partitions]
     return found
 
 
@@ -178,52 +167,57 @@ def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
     )
 
 
-def forget(
-    sub: Subscription, partitions: set[TopicPartition], progress: Mapping[Slice, int]
-) -> int:
-    """Drop everything of the partitions without settling it; return how many records that was.
+def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progress) -> list[Command]:
+    """Drop everything of the partitions without settling it; say which leases are over for it.
 
-    Their unstarted leases must have been recalled. A record that still runs is marked stale in its
-    slice; a key of which it is the one running is waited for by its serial worker. What had ended
-    by ``progress`` has settled although the slice still runs, and will count so.
+    What of it has not started must have been recalled, or comes back too late. What still runs is
+    of an earlier epoch from here on; a key of which it is the one running is waited for by its
+    serial worker. What had ended by ``progress`` has settled although the slice still runs, and
+    will count so.
     """
     before = sum(1 for _ in sub.waiting())
-    for worker in sub.workers:
-        for record in worker.granted:
+    commands: list[Command] = []
+    for worker in sub.workers.values():
+        for _, record in worker.granted:
             if partition_of(record) in partitions:
                 sub.give_back(record)
-        for share in worker.slices:
-            _mark_stale(share, partitions, progress)
+        lapsed = tuple(
+            id_
+            for id_, leased in worker.slices.items()
+            if _note_in_time(sub, leased, partitions, progress)
+        )
+        if lapsed:
+            commands.append(Lapse(sub.name, worker.id, lapsed))
     for place in sub.places:
         place.forget(partitions)
     _open_without_head(sub)
-    sub.closing -= partitions
     sub.blocked.clear()
     for closed in sub.closed.lanes.values():
         sub.count_blocked(closed, closed.records())
     dropped = before - sum(1 for _ in sub.waiting())
     sub.window.settle(dropped)
-    return dropped
+    return commands
 
 
-def _mark_stale(
-    share: Slice, partitions: set[TopicPartition], progress: Mapping[Slice, int]
-) -> None:
-    """Note which records of the slice belong to an earlier epoch now, and which had ended."""
-    places = [
-        (index, share.came.place_of(index))
-        for index in range(len(share.records))
-        if share.came.partition_of(index) in partitions
+def _note_in_time(
+    sub: Subscription, leased: Leased, partitions: set[TopicPartition], progress: Progress
+) -> bool:
+    """Note which records of the partitions had ended; say whether the slice has any of them."""
+    came = leased.slice.came
+    these = [
+        index
+        for index in leased.indices()
+        if came.partition_of(index) in partitions and not failures.is_over(sub, leased, index)
     ]
-    ended = share.ended(progress)
-    share.in_time |= {each for index, each in places if index < ended and each not in share.stale}
-    share.stale.update(each for _, each in places)
+    if these:
+        leased.in_time |= frozenset(these).difference(leased.outstanding(progress))
+    return bool(these)
 
 
 def _open_without_head(sub: Subscription) -> None:
     """Let lanes go on whose head is forgotten; none of them is to run it again."""
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
-            for worker in sub.workers:
+            for worker in sub.workers.values():
                 worker.retries.pop(closed, None)
             failures.advance(sub, closed)

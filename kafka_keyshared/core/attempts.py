@@ -11,8 +11,9 @@ from collections import Counter
 from typing import TypeAlias
 
 from kafka_keyshared.core.burst import Burst, Line
-from kafka_keyshared.core.events import Failure, Level, Notice
+from kafka_keyshared.core.commands import Level, Notice
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.burst import Burst, Line, as_it_is
-from kafka_keyshared.core.events import Level, Notice
+from kafka_keyshared.core.commands import Level, Notice
 
 
 def _lines(level: Level, plural: str) -> Burst[Line]:

@@ -18,15 +18,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core.events import Slice
 from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
 from kafka_keyshared.core.runs import bitmap_span, runs_size, settled_runs
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 LOOK_SHARE = 20
 """Walking over all that is held may take one part in this many of the owner's time."""
+
+LOOK_SHARE_IDLE = 2
+"""And one part in this many where nothing else is left to do."""
 
 LOOK_SECONDS = 1e-4
 LOOK_SECONDS_PER_RECORD = 6e-7
@@ -56,7 +59,7 @@ class Ceilings:
         self._marks: list[Mapping[TopicPartition, int]] | None = None
         # Whether anything has ended since the last look: if not, another one would show nothing.
         self.stirred = True
-        self._look_at = float("-inf")
+        self._look_at = self._look_soon = float("-inf")
 
     def of(self, partition: TopicPartition) -> dict[str, int]:
         """Return the ceilings of a partition, by subscription."""
@@ -117,7 +120,7 @@ class Ceilings:
         reach. What is below them then is no longer parked.
         """
         self._raise_by_marks()
-        if self.stirred and now >= self._look_at and self.passed(ends or {}):
+        if self.stirred and now >= self._next() and self.passed(ends or {}):
             self.look({}, now)
         for sub in self._subs.values():
             if sub.parking:
@@ -125,7 +128,14 @@ class Ceilings:
 
     def next_look(self) -> float | None:
         """Return when to look again for the sake of what is parked; None while nothing stirs."""
-        return self._look_at if self.stirred and self.parked() else None
+        return self._next() if self.stirred and self.parked() else None
+
+    def _next(self) -> float:
+        """Return when to look again: sooner while nothing runs, as everybody waits for it then."""
+        for sub in self._subs.values():
+            if sub.leased or sub.startable():
+                return self._look_at
+        return self._look_soon
 
     def parked(self) -> bool:
         """Say whether anything waits for its ceiling to be raised."""
@@ -162,7 +172,7 @@ class Ceilings:
 
     # --- a look at all that is held ---
 
-    def look(self, progress: Mapping[Slice, int], now: float) -> dict[str, Unsettled]:
+    def look(self, progress: Progress, now: float) -> dict[str, Unsettled]:
         """Walk over all that is held; raise the ceilings by it, and return it.
 
         ``progress`` is what :meth:`Subscription.unsettled` takes; without it more counts as held
@@ -184,7 +194,9 @@ class Ceilings:
                 self._raise(sub, partition, position, end, held_of[name])
         count = sum(len(each) for held in found.values() for each in held.values())
         self.stirred = False
-        self._look_at = now + LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
+        cost = LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count
+        self._look_at = now + LOOK_SHARE * cost
+        self._look_soon = now + LOOK_SHARE_IDLE * cost
         return found
 
     def _raise(

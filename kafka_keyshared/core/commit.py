@@ -14,20 +14,12 @@ while after a failure what is accepted is in *doubt*; what was accepted last is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.events import (
-    Command,
-    Commit,
-    CommitAnswered,
-    CommitEntry,
-    CommitResult,
-    Halt,
-    Level,
-    Notice,
-)
+from kafka_keyshared.core.commands import Command, Commit, CommitEntry, Halt, Level, Notice
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.core.metadata import Encoded
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.errors import ConfigError
@@ -69,6 +61,34 @@ def encode(
         encoded[partition] = text
         entries[partition] = CommitEntry(position, text.text, leader_epoch)
     return entries, encoded
+
+
+class CutSets:
+    """The partitions whose settled set was cut when it was written, so that each is told of once.
+
+    It was written under a larger budget then, by another release or another configuration.
+    """
+
+    def __init__(self) -> None:
+        self._cut: set[TopicPartition] = set()
+
+    def note(self, encoded: Mapping[TopicPartition, Encoded]) -> list[Notice]:
+        """Take note of how sets were written; name those of which only the lowest part was."""
+        self.forget(each for each, text in encoded.items() if not text.truncated)
+        new = [each for each, text in encoded.items() if text.truncated and each not in self._cut]
+        self._cut.update(new)
+        return [
+            Notice(
+                Level.WARNING,
+                f"{partition}: the settled set does not fit in the commit metadata; its lowest "
+                "part is written, the rest would run again at the next start",
+            )
+            for partition in new
+        ]
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that are no longer assigned, or whose sets fit again."""
+        self._cut.difference_update(partitions)
 
 
 DOUBT = 10.0
@@ -114,6 +134,7 @@ class Commits:
         # partition meets that epoch's state, which nobody looks at any more, and changes nothing.
         self.in_flight: dict[Commit, dict[TopicPartition, _Committed]] = {}
         self._partitions: dict[TopicPartition, _Committed] = {}
+        self.cut_sets = CutSets()
         self._last_sent = float("-inf")
         self._retry_at = float("-inf")
         # When the first of the doubts is over.
@@ -122,7 +143,6 @@ class Commits:
         self.sent_count = 0
         self.accepted_count = 0
         self.failed_count = 0
-        self.refused_count = 0
 
     def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
         """Say whether a snapshot should be taken now.
@@ -191,10 +211,11 @@ class Commits:
             highest = -1 if entry is None else entry.position
             self._partitions[partition] = _Committed(accepted=entry, highest=highest)
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned."""
         for partition in partitions:
             self._partitions.pop(partition, None)
+        self.cut_sets.forget(partitions)
 
     def committed(self, partition: TopicPartition) -> int | None:
         """Return the position that the broker accepted, None when none is known."""
@@ -219,7 +240,6 @@ class Commits:
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None
-        self.refused_count += answer.result in (CommitResult.DENIED, CommitResult.LOST)
         entries = answer.commit.entries
         where = ", ".join(str(partition) for partition in sorted(entries)[:5])
         if answer.result is CommitResult.DENIED:

@@ -7,22 +7,38 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka_keyshared.core import admission, assignment, failures, heartbeat, metadata, returns
+from kafka_keyshared.core import (
+    admission,
+    assignment,
+    failures,
+    heartbeat,
+    metadata,
+    partitions,
+    returns,
+    roster,
+)
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings
-from kafka_keyshared.core.commit import CommitPolicy, Commits, encode
-from kafka_keyshared.core.events import Command, Event, Slice
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.commit import CommitPolicy, Commits
+from kafka_keyshared.core.events import Event
+from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
+from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.meters import Meters
-from kafka_keyshared.core.offsets import Derived, PartitionState, Snapshot, derive, look
-from kafka_keyshared.core.pressure import Pressure
+from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.partitions import Ownership, PartitionEvent
+from kafka_keyshared.core.pressure import release, stop_overfull, weigh_parked
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
+from kafka_keyshared.core.snapshots import Snapshots
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
 
@@ -45,23 +61,24 @@ class Dispatcher:
         names = [settings.name for settings in subscriptions]
         if not names or len(set(names)) != len(names):
             raise ConfigError(f"subscriptions {names}: give at least one, each with its own name")
-        self.subscriptions = {settings.name: Subscription(settings) for settings in subscriptions}
+        self.holds = Holds()
+        self._epochs, self._book = Epochs(), Book()
+        closing = self.holds.held(Reason.CLOSING)
+        self.subscriptions = {
+            settings.name: Subscription(settings, closing, self._epochs, self._book)
+            for settings in subscriptions
+        }
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
         self.ceilings = Ceilings(self.subscriptions, self.partitions, set_budget)
-        self.pressure = Pressure()
         self.regained = Regained()
         self.meters = Meters()
         self._check_invariants = check_invariants
-        # What the last snapshot said, for whoever looks on; nothing is decided by it.
-        self.derived: dict[TopicPartition, Derived] = {}
-        self.derived_at = float("-inf")
+        self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
         self._topic: str | None = None
-        self._beat_at: float | None = None
         self.watches = {name: heartbeat.Watch() for name in names}
-        self._epoch = 0
         self._changed = False
-        self._unstarted = 0
+        self._progress: Progress = {}
         self._restored = False
         self._leased = 0  # after the last event; nothing else changes it
         self._idle_since: float | None = None
@@ -78,6 +95,7 @@ class Dispatcher:
             ev.CommitDue: self._commit_due,
             ev.CommitAnswered: self._commit_answered,
             ev.Beat: self._beat,
+            ev.Join: self._join,
             ev.Flush: self._flush,
         }
 
@@ -86,7 +104,7 @@ class Dispatcher:
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event and return what is to be done, in order."""
         commands = self._handlers[type(event)](event, now)
-        self._leased = sum([sub.leased() for sub in self.subscriptions.values()])
+        self._leased = sum([sub.leased for sub in self.subscriptions.values()])
         if self._leased:
             self._idle_since = None
         elif self._idle_since is None:
@@ -112,10 +130,21 @@ class Dispatcher:
         """Say whether a :class:`CommitDue` should be sent now."""
         return self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
 
+    def leased(self, id_: int) -> Leased:
+        """Return what is noted of a slice that is out."""
+        return self._book.find(id_)
+
+    def lanes(self, subscription: str) -> Callable[[Record], Lane]:
+        """Return what says which lane a record of the subscription is in; from any thread."""
+        return self.subscriptions[subscription].keys.lane
+
     def pending(
-        self, partitions: Sequence[TopicPartition] | None, progress: Mapping[Slice, int]
+        self, partitions: Sequence[TopicPartition] | None, progress: Progress
     ) -> tuple[list[Record], int]:
-        """Return the running records of the partitions and how many dead letters are on the way."""
+        """Return the running records of the partitions and how many dead letters are on the way.
+
+        While a recall is not answered, whatever it may find started counts as running.
+        """
         wanted = set(self.partitions if partitions is None else partitions)
         return assignment.pending(self.subscriptions.values(), wanted, progress)
 
@@ -126,15 +155,14 @@ class Dispatcher:
     def check(self) -> None:
         """Raise :class:`InvariantError` when any rule of the contract does not hold."""
         for sub in self.subscriptions.values():
-            check_subscription(sub, self.partitions)
+            check_subscription(sub, self.partitions, self.holds)
 
     # --- records ---
 
     def _fetched(self, event: ev.Fetched, now: float) -> list[Command]:
         ends = event.received_ends
+        self._follow(PartitionEvent.RECEIVED, ends)
         self.meters.arrivals.note(ends, now)
-        if strangers := ends.keys() - self.partitions.keys():
-            raise InvariantError(f"{min(strangers)} delivered records without being assigned")
         # Before the ends count as received: what is held is looked at without this chunk.
         park = self.ceilings.passed(ends)
         if park:
@@ -160,7 +188,7 @@ class Dispatcher:
                 state.drop_passed(self.ceilings.of(partition))
             self._restored = any(state.restored for state in self.partitions.values())
         if client_events:
-            commands.append(ev.ClientEvents(client_events))
+            commands.append(cmd.ClientEvents(client_events))
         self.meters.took_in(event.records, len(client_events), self._topic)
         return commands
 
@@ -176,11 +204,10 @@ class Dispatcher:
 
     def _go_on(self, sub: Subscription, now: float) -> list[Command]:
         """Deal with what routing has left over, weigh what is parked, lease what may start."""
-        commands = (
-            self.pressure.weigh_parked(sub, now) if sub.parking or self.pressure.holds else []
-        )
+        weigh = sub.parking or self.holds.held(Reason.SET_FULL)
+        commands = weigh_parked(self.holds, sub, now) if weigh else []
         if sub.keys.refused or sub.keys.unread:
-            commands += admission.routed(sub, self.pressure, now, self.meters.wall_offset)
+            commands += admission.routed(sub, self.holds, now, self.meters.wall_offset)
         return commands + self._flush_one(sub)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
@@ -189,22 +216,14 @@ class Dispatcher:
         due = sub.keys.next_due()
         if due is not None and due <= now:
             self._changed = True
-            commands += admission.read_again(sub, self.pressure, now, self.meters.wall_offset)
+            commands += admission.read_again(sub, self.holds, now, self.meters.wall_offset)
         return commands
 
     def _flush_one(self, sub: Subscription) -> list[Command]:
         commands = list(sub.flush())
         if sub.blocked.grown:
-            commands += self.pressure.stop_overfull(sub, len(self.partitions))
+            commands += stop_overfull(self.holds, sub, len(self.partitions))
         return commands
-
-    def _flush_unless_recalling(
-        self, sub: Subscription, commands: Sequence[Command]
-    ) -> list[Command]:
-        """Lease nothing between a recall and its answer: it would overtake what comes back."""
-        if any(isinstance(command, ev.Recall) for command in commands):
-            return []
-        return self._flush_one(sub)
 
     # --- reports ---
 
@@ -212,18 +231,23 @@ class Dispatcher:
         commands: list[Command] = []
         touched: dict[str, Subscription] = {}
         for report in event.reports:
-            if isinstance(report, ev.FencePassed):
+            if isinstance(report, ev.Ended):
+                leased = self._book.find(report.slice)
+                sub = self.subscriptions[leased.slice.subscription]
+                self.meters.slice_ended(sub.counts, leased, report.seconds, now)
+                failures.ended(sub, leased, report)
+                if sub.changing:
+                    roster.slice_ended(sub, leased.slice.worker)
+            elif isinstance(report, ev.FencePassed):
                 sub = self.subscriptions[report.subscription]
                 failures.fence_passed(sub, report)
             else:
-                sub = self.subscriptions[report.slice.subscription]
-                if isinstance(report, ev.Ended):
-                    self.meters.slice_ended(sub.counts, report, now)
-                    failures.ended(sub, report)
-                elif isinstance(report, ev.Failed):
-                    commands += failures.failed(sub, report, now)
+                leased = self._book.find(report.slice, report.index)
+                sub = self.subscriptions[leased.slice.subscription]
+                if isinstance(report, ev.Failed):
+                    commands += failures.failed(sub, leased, report, now)
                 else:
-                    failures.set_aside(sub, report)
+                    failures.set_aside(sub, leased, report)
             touched[sub.name] = sub
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
@@ -236,11 +260,14 @@ class Dispatcher:
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         del now
-        commands: list[Command] = []
-        for name, slices in returns.by_subscription(event.slices).items():
-            returns.recalled(self.subscriptions[name], slices)
-            commands += self._flush_one(self.subscriptions[name])
-        return commands
+        sub = self.subscriptions[event.subscription]
+        worker = returns.recalled(sub, event)
+        return [*roster.recall_answered(sub, worker), *self._flush_one(sub)]
+
+    def _join(self, event: ev.Join, now: float) -> list[Command]:
+        del now
+        sub = self.subscriptions[event.subscription]
+        return [*roster.join(sub, event.name), *self._flush_one(sub)]
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
@@ -251,12 +278,13 @@ class Dispatcher:
     # --- partitions ---
 
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
+        self._follow(PartitionEvent.ASSIGNED, event.starts)
         self.meters.assigned(event.starts)
-        self._epoch += 1
         known = list(self.subscriptions)
         stored = assignment.stored(event.starts)
         starts, said = self.regained.starts(event.starts, stored, now)
-        commands = said + assignment.assign(self.partitions, starts, self._epoch, known)
+        epoch = self._epochs.come(event.starts)
+        commands = said + assignment.assign(self.partitions, starts, epoch, known)
         self.commits.restart(stored)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
@@ -266,29 +294,37 @@ class Dispatcher:
         return commands
 
     def _revoking(self, event: ev.Revoking, now: float) -> list[Command]:
+        self._follow(PartitionEvent.REVOKING, event.partitions)
         self.meters.revoking(now)
-        commands: list[Command] = []
-        for sub in self.subscriptions.values():
-            sub.closing.update(event.partitions)
-            commands += returns.recall_all(sub)
-        return commands
+        self.holds.hold(Reason.CLOSING, event.partitions)
+        theirs = returns.of_partitions(event.partitions)
+        subs = self.subscriptions.values()
+        return [each for sub in subs for each in returns.recall(sub, sub.workers.values(), theirs)]
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
-        gone = set(event.partitions)
+        gone = set(self._follow(PartitionEvent.FORGOTTEN, event.partitions))
         if event.lost:
-            left, _ = self._entries(event.progress, gone, now)
+            left, _ = self.snapshots.entries(event.progress, gone, now)
             self.regained.keep(left, self.commits.ours(gone), now)
+        commands: list[Command] = []
         for sub in self.subscriptions.values():
-            assignment.forget(sub, gone, event.progress)
+            commands += assignment.forget(sub, gone, event.progress)
+        self._epochs.go(gone)
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
         self.ceilings.unsettle()
-        self.pressure.forget(gone)
+        self.holds.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
         self._restored = any(state.restored for state in self.partitions.values())
         self._note_topics()
-        return [] if self._stopping else self._flush(ev.Flush(), now)
+        return commands if self._stopping else commands + self._flush(ev.Flush(), now)
+
+    def _follow(
+        self, event: PartitionEvent, those: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Ownership]:
+        closing = self.holds.held(Reason.CLOSING)
+        return partitions.follow(self.partitions, closing, event, those)
 
     def _note_topics(self) -> None:
         """Remember the only topic: with one there is nothing to ask each record for."""
@@ -296,53 +332,24 @@ class Dispatcher:
         self._topic = topics.pop() if len(topics) == 1 else None
         for sub in self.subscriptions.values():
             sub.counts.topic = self._topic
-        self.derived = {
-            each: kept for each, kept in self.derived.items() if each in self.partitions
-        }
+        self.snapshots.keep(self.partitions)
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
         del event
         self._stopping = True
+        self.holds.hold_all(Reason.STOPPING)
         commands: list[Command] = []
         for sub in self.subscriptions.values():
             sub.stopped = True
             commands += sub.bursts.hurry(now)
-            commands += returns.recall_all(sub)
+            commands += returns.recall(sub, sub.workers.values())
         return commands
 
     # --- positions ---
 
-    def snapshot(self, progress: Mapping[Slice, int], now: float) -> dict[TopicPartition, Snapshot]:
-        """Return position and settled sets of every partition that has received anything."""
-        by_sub = self.ceilings.look(progress, now)
-        snapshots: dict[TopicPartition, Snapshot] = {}
-        for partition, state in self.partitions.items():
-            if state.received_end is None:
-                continue
-            held = {name: found.get(partition, {}) for name, found in by_sub.items()}
-            ceilings = self.ceilings.of(partition)
-            snapshot = derive(state.received_end, held, state.restored, ceilings)
-            snapshots[partition] = snapshot
-            self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
-            self.meters.arrivals.settled(partition, snapshot.position)
-        self.derived_at = now
-        return snapshots
-
-    def _entries(
-        self,
-        progress: Mapping[Slice, int],
-        only: Collection[TopicPartition] | None,
-        now: float,
-    ) -> tuple[dict[TopicPartition, ev.CommitEntry], list[Command]]:
-        """Return what would be committed now, of these partitions or of all, and what to say."""
-        found = self.snapshot(progress, now)
-        found = {each: found[each] for each in found if only is None or each in only}
-        entries, encoded = encode(found, self.partitions, self.ceilings.set_budget)
-        said = [self.pressure.note_encoded(each, text) for each, text in encoded.items()]
-        return entries, [command for commands in said for command in commands]
-
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
-        entries, commands = self._entries(event.progress, event.partitions, now)
+        entries, encoded = self.snapshots.entries(event.progress, event.partitions, now)
+        commands: list[Command] = [*self.commits.cut_sets.note(encoded)]
         commits = self.commits.plan(entries, now, final=event.final)
         self.meters.sent(commits, now)
         commands += commits
@@ -350,7 +357,7 @@ class Dispatcher:
             self._changed = False
         if not event.final:
             for sub in self.subscriptions.values():
-                commands += self.pressure.release(sub, len(self.partitions))
+                release(self.holds, sub, len(self.partitions))
                 if sub.parking and sub.unpark():
                     commands += self._go_on(sub, now)
         return commands
@@ -358,8 +365,7 @@ class Dispatcher:
     def _commit_answered(self, event: ev.CommitAnswered, now: float) -> list[Command]:
         self.meters.answered(event.commit, event.result, now)
         commands = self.commits.answered(event, now)
-        if event.result is not ev.CommitResult.ACCEPTED:
-            self._changed = True
+        self._changed = self._changed or event.result is not ev.CommitResult.ACCEPTED
         return commands
 
     # --- time ---
@@ -373,26 +379,22 @@ class Dispatcher:
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
             commands += heartbeat.tell(sub, now)
-            evicted = heartbeat.eviction(sub, dead)
-            evicted += heartbeat.departures(sub, [i for each, i in event.left if each == name])
-            commands += evicted
+            commands += roster.eviction(sub, dead)
+            commands += roster.departures(sub, [i for each, i in event.departed if each == name])
             if heartbeat.fetch(sub):
-                commands += self.pressure.release(sub, len(self.partitions))
-            commands += self._flush_unless_recalling(sub, evicted)
+                release(self.holds, sub, len(self.partitions))
+            commands += self._flush_one(sub)
         if self._check_invariants:
             self.check()
         return commands
 
     def _sample(self, event: ev.Beat, now: float) -> None:
         """Take what is counted by looking at it from time to time."""
-        seconds = 0.0 if self._beat_at is None else now - self._beat_at
-        self._beat_at = now
-        if event.wall is not None:
-            self.meters.wall_offset = event.wall - now
+        seconds = self.meters.beat(now, event.wall)
         # Records end long before a slow slice does, and nobody reports them until then.
-        unstarted = sum(event.progress.values())
-        self._changed = self._changed or unstarted != self._unstarted
-        self._unstarted = unstarted
-        self.meters.paused_seconds += seconds * len(self.pressure.paused())
+        self._changed = self._changed or event.progress != self._progress
+        self._progress = event.progress
+        assigned = self.holds.assigned(self.partitions)
+        self.meters.paused_seconds += seconds * len(self.holds.paused(assigned))
         for sub in self.subscriptions.values():
             heartbeat.starve(sub, seconds)

@@ -13,31 +13,19 @@ PIP-379 leaves order under negative acknowledgement out of its scope; this is ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kafka_keyshared.core.attempts import Attempt, in_short
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.events import (
-    Command,
-    DeadLettered,
-    Ended,
-    Failed,
-    Failure,
-    Fence,
-    FencePassed,
-    Outcome,
-    Publish,
-    SetAside,
-    Slice,
-)
+from kafka_keyshared.core.commands import Command, Fence, Publish
+from kafka_keyshared.core.events import DeadLettered, Ended, Failed, FencePassed, SetAside
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState, is_keyless
-from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import LetterAnswer, Processed
-from kafka_keyshared.core.originals import place_of
-from kafka_keyshared.core.returns import remove
-from kafka_keyshared.core.settle import Next, decide
+from kafka_keyshared.core.settle import decide
+from kafka_keyshared.core.slices import Leased, Slice
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, counted, name_of, named_key, partition_of
 
@@ -48,60 +36,70 @@ FIRED_AT_ONCE = 1_000
 """So many lanes wake in one step of the owner, which has to poll and to commit in between."""
 
 
-def ended(sub: Subscription, report: Ended) -> None:
+def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     """End the leases of a slice; what did not come back as unsettled is settled."""
-    share = report.slice
-    worker = sub.workers[share.worker]
-    worker.release(share, report.seconds)
-    sub.window.settle(len(share.records) - len(share.unsettled))
-    _count(sub, share)
-    sub.unclaim(share)
-    for lane in share.retries:
+    worker, count = sub.workers[leased.slice.worker], len(leased)
+    worker.release(leased, count, report.seconds)
+    sub.book.strike(leased)
+    sub.leased -= count
+    sub.window.settle(count - len(leased.unsettled))
+    _count(sub, leased, report.dropped)
+    if leased.claimed:
+        # What was taken back has left its lane to others.
+        sub.unclaim(leased, leased.indices())
+    for lane in leased.retries:
         closed = sub.closed.get(lane)
         # A head that failed or was recalled may run in another slice by now: that one decides.
-        if closed is not None and closed.attempt is share:
+        if closed is not None and closed.attempt == leased.slice.id:
             closed.on(LaneEvent.SETTLED)
             closed.attempt = None
             closed.head = None
             advance(sub, closed)
-    if worker.gone and not worker.slices:
-        leave(sub, worker)
 
 
-def _count(sub: Subscription, share: Slice) -> None:
+def _count(sub: Subscription, leased: Leased, dropped: Collection[int]) -> None:
     """Count how the slice's records ended. What came back too late has settled nothing.
 
     None is asked for anything: one that failed may run again by now, and its handler write into it.
     """
-    unsettled, dropped = share.unsettled, share.dropped
-    if share.stale:
-        places = share.stale - share.in_time
-        late = [r for at, r in enumerate(share.records) if share.came.place_of(at) in places]
-        these = set(map(id, late))
+    unsettled: Collection[int] = leased.unsettled
+    if leased.slice.epoch != sub.epochs.now:
+        late = {
+            index
+            for index in leased.indices()
+            if index not in leased.in_time and is_over(sub, leased, index)
+        }
         sub.counts.stale += len(late)
-        unsettled = late + [each for each in unsettled if id(each) not in these]
-        dropped = [each for each in dropped if id(each) not in these]
-    sub.counts.settled(share.came, unsettled, dropped)
+        unsettled = late.union(unsettled)
+        dropped = [index for index in dropped if index not in late]
+    sub.counts.settled(leased, unsettled, dropped)
 
 
-def _is_stale(share: Slice, record: Record) -> bool:
-    return bool(share.stale) and place_of(record) in share.stale
+def is_over(sub: Subscription, leased: Leased, index: int) -> bool:
+    """Say whether the lease of a record is over, because its partition has come or gone since."""
+    slice_ = leased.slice
+    return slice_.epoch != sub.epochs.now and sub.epochs.over(
+        slice_.epoch, slice_.came.partition_of(index)
+    )
 
 
-def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
+def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:
     """Close the record's lane, or keep it closed, and decide what becomes of the record."""
-    share, record, failure = report.slice, report.record, report.failure
+    slice_, failure = leased.slice, report.failure
+    record = slice_.records[report.index]
     lane = sub.keys.lane(record)
-    share.unsettled.append(record)
-    if _is_stale(share, record):
-        return _failed_stale(sub, share, record, lane)
-    closed = sub.closed.get(lane) or _close(sub, lane, record)
-    if closed.head is not record:
+    if is_over(sub, leased, report.index):
+        leased.came_back(report.index)
+        return _failed_late(sub, slice_, record, lane)
+    closed = sub.closed.get(lane)
+    if closed is not None and closed.head is not record:
         raise InvariantError(
             f"{name_of(record)} failed while its lane {lane} is closed by another record"
         )
+    leased.came_back(report.index)
+    closed = closed or _close(sub, lane, record)
     closed.attempt = None
-    tried = failure.outcome is not Outcome.GIVEN_BACK
+    tried = failure.verdict is not Verdict.GIVEN_BACK
     if tried:
         closed.failures += 1
         closed.first = closed.first or failure
@@ -110,11 +108,11 @@ def failed(sub: Subscription, report: Failed, now: float) -> list[Command]:
         sub.counts.processed.add(record.topic(), Processed.FAILED)
     commands: list[Command] = []
     if not is_keyless(lane):
-        closed.fence_at = share.worker
-        commands.append(Fence(sub.name, share.worker, (lane,)))
+        closed.fence_at = slice_.worker
+        commands.append(Fence(sub.name, slice_.worker, (lane,)))
     judged = judge(sub, closed, failure, now)
     if tried:
-        asked = failure.outcome is Outcome.RETRY and closed.due is not None
+        asked = failure.verdict is Verdict.RETRY and closed.due is not None
         told = sub.bursts.asked if asked else sub.bursts.attempts
         if not told.only_counted_as(failure, now):
             commands += told.note(_attempt(sub, closed, record, failure, now), now)
@@ -141,14 +139,14 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
     """Act on what follows the latest failure of a lane's head."""
     settings = sub.settings
     decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
-    if decision.next is Next.RETRY:
+    if decision.verdict is Verdict.RETRY:
         closed.on(LaneEvent.RETRY)
         sub.closed.wake_at(closed, now + decision.delay)
         return []
-    if decision.next is Next.DEAD_LETTER:
+    if decision.verdict is Verdict.DEAD_LETTER:
         closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
-    if decision.next is Next.BLOCK:
+    if decision.verdict is Verdict.BLOCK:
         return _block(sub, closed, now)
     sub.counts.dropped += 1
     if closed.head is not None:
@@ -176,7 +174,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.window.settle(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = _close(sub, sub.keys.lane(record), record)
-    closed.first = closed.last = Failure(Outcome.DEAD_LETTER, "Undecodable", reason, "", at_ms)
+    closed.first = closed.last = Failure(Verdict.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
@@ -190,18 +188,18 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     return [*sub.bursts.blocks.add(Line(text, about), now)]
 
 
-def set_aside(sub: Subscription, report: SetAside) -> None:
+def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
-    share, record = report.slice, report.record
-    share.unsettled.append(record)
-    share.aside += 1
-    if _is_stale(share, record):
+    record = leased.slice.records[report.index]
+    over = is_over(sub, leased, report.index)
+    closed = None if over else sub.closed.get(sub.keys.lane(record))
+    if closed is None and not over:
+        raise InvariantError(f"{name_of(record)} was set aside although its lane is open")
+    leased.came_back(report.index)
+    leased.aside += 1
+    if closed is None:
         sub.window.settle(1)
         return
-    lane = sub.keys.lane(record)
-    closed = sub.closed.get(lane)
-    if closed is None:
-        raise InvariantError(f"{name_of(record)} was set aside although its lane is open")
     closed.aside.append(record)
     sub.count_blocked(closed, (record,))
 
@@ -213,19 +211,6 @@ def fence_passed(sub: Subscription, report: FencePassed) -> None:
         if closed is not None and closed.fence_at == report.worker:
             closed.fence_at = None
             advance(sub, closed)
-
-
-def leave(sub: Subscription, worker: WorkerLeases) -> None:
-    """Give the slots of an evicted worker to the others, now that all its leases have ended.
-
-    Not sooner: what it was running has failed and must close its lane before the next one starts.
-    """
-    # Lanes first: what waits in them is older than what their keys have in the worker's backlog.
-    for closed in list(sub.closed.lanes.values()):
-        if closed.fence_at == worker.index:
-            closed.fence_at = None
-            advance(sub, closed)
-    remove(sub, worker)
 
 
 def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Command]:
@@ -292,9 +277,9 @@ def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
     ]
 
 
-def _close(sub: Subscription, lane: Lane, record: Record, *, stale: bool = False) -> ClosedLane:
+def _close(sub: Subscription, lane: Lane, record: Record, *, late: bool = False) -> ClosedLane:
     """Close the lane of a failed record; one of an earlier epoch is not its head."""
-    state, head = (LaneState.OPENING, None) if stale else (LaneState.WAITING, record)
+    state, head = (LaneState.OPENING, None) if late else (LaneState.WAITING, record)
     closed = ClosedLane(lane, sub.keys.key(record), state, head, partition_of(record))
     sub.closed.close(closed)
     if sub.one_lease is not None:
@@ -325,7 +310,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     sub.count_blocked(closed, closed.records())
     why = (
         "its handler asked for a dead letter"
-        if last.outcome is Outcome.DEAD_LETTER
+        if last.verdict is Verdict.DEAD_LETTER
         else "it failed"
     )
     trace = sub.bursts.attempts.first_block(last, now)
@@ -346,7 +331,7 @@ def _failures(closed: ClosedLane) -> str:
     return f"{counted(closed.failures, 'attempt')}{error}"
 
 
-def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -> list[Command]:
+def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -> list[Command]:
     """Clear the worker's memory of a lane whose failed record belongs to an earlier epoch."""
     sub.window.settle(1)
     if is_keyless(lane):
@@ -354,9 +339,9 @@ def _failed_stale(sub: Subscription, share: Slice, record: Record, lane: Lane) -
     closed = sub.closed.get(lane)
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
-        closed = _close(sub, lane, record, stale=True)
+        closed = _close(sub, lane, record, late=True)
     elif closed.head is None:
         closed.on(LaneEvent.FORGOTTEN)
         closed.attempt = None
-    closed.fence_at = share.worker
-    return [Fence(sub.name, share.worker, (lane,))]
+    closed.fence_at = slice_.worker
+    return [Fence(sub.name, slice_.worker, (lane,))]

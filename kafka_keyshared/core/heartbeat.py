@@ -7,26 +7,16 @@ for has been dealt with when it happened; the heartbeat is the backstop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core import failures
-from kafka_keyshared.core.events import (
-    AbandonWorker,
-    Command,
-    Halt,
-    Level,
-    Notice,
-    Recall,
-    ReplaceWorker,
-    Slice,
-)
-from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.commands import Command, Halt, Level, Notice
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import (
     About,
     Record,
-    counted,
     in_words,
     name_of,
     named_key,
@@ -34,22 +24,24 @@ from kafka_keyshared.model import (
 )
 
 BEAT_SECONDS = 0.5
+NAMED_AT_ONCE = 3
+"""Records of one worker that one beat names."""
+
 AGAIN_AFTER = (60.0, 120.0, 300.0)
 AGAIN_EVERY = 600.0
 """Seconds of running at which a record that was named is named again, and then each so many."""
 
-EVICT_AFTER = 6
-"""Beats without a live thread or process after which a worker's keys go to the others."""
-
 
 @dataclass(slots=True)
 class RunningSince:
-    """Since when the same record of a slice has been seen running, in monotonic seconds.
+    """Since when a record has been seen running, in monotonic seconds.
 
-    ``told_at`` is how long that was when it was named last, 0 before it is.
+    ``place`` is its worker, by subscription and id. ``told_at`` is how long it had been running
+    when it was named last, 0 before it is.
     """
 
-    started: int
+    record: Record
+    place: tuple[str, int]
     since: float
     told_at: float = 0.0
     stuck: bool = False
@@ -64,42 +56,37 @@ class RunningSince:
 
 @dataclass(slots=True)
 class Watch:
-    """What the heartbeat remembers from beat to beat."""
+    """What the heartbeat remembers from beat to beat: what runs, by slice and index."""
 
-    running: dict[Slice, RunningSince] = field(default_factory=dict)
+    running: dict[tuple[int, int], RunningSince] = field(default_factory=dict)
 
 
-def ack_timeouts(
-    sub: Subscription, watch: Watch, progress: Mapping[Slice, int], now: float
-) -> list[Command]:
+def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float) -> list[Command]:
     """Phase 1: name records that run for long, and count as stuck those past the time-out.
 
-    How long a record has been running comes from the same position of its slice at two beats, so it
-    is exact to one beat and costs nothing per record. A thread cannot be killed: its record is
-    stuck, not a failed attempt; its lane stays closed and a late result is accepted once.
+    How long a record has been running comes from its running at two beats, so it is exact to one
+    beat and costs nothing per record. A thread cannot be killed: its record is stuck, not a failed
+    attempt; its lane stays closed and a late result is accepted once.
     """
     commands: list[Command] = []
-    seen: dict[Slice, RunningSince] = {}
-    for worker in sub.workers:
-        if not worker.slices:
-            continue
-        share = worker.slices[0]
-        unstarted = progress.get(share, len(share.records))
-        if unstarted >= len(share.records):
-            continue
-        known = watch.running.get(share)
-        started = len(share.records) - unstarted
-        # Counted from the front: a recall takes from the back and does not end the running one.
-        if known is None or known.started != started:
-            known = RunningSince(started, now)
-        seen[share] = known
-        record = share.came[started - 1]
-        commands += _judge_age(sub, known, record, worker, now - known.since)
-    for share, known in watch.running.items():
-        if (known.told_at or known.stuck) and seen.get(share) is not known:
-            record = share.came[known.started - 1]
-            text = f"{_where(record)} ended after {in_words(now - known.since)}"
-            commands.append(Notice(Level.INFO, text, about=_about(record)))
+    seen: dict[tuple[int, int], RunningSince] = {}
+    for worker in sub.workers.values():
+        named = 0
+        for id_, leased in worker.slices.items():
+            for index in leased.running(progress):
+                known = watch.running.get((id_, index))
+                if known is None:
+                    known = RunningSince(leased.slice.came[index], (sub.name, worker.id), now)
+                seen[id_, index] = known
+                # Of many that one worker runs at once a few are named at a time, the oldest first.
+                if named < NAMED_AT_ONCE:
+                    told = _judge_age(sub, known, worker, now - known.since)
+                    named += len(told)
+                    commands += told
+    for place, known in watch.running.items():
+        if (known.told_at or known.stuck) and place not in seen:
+            text = f"{_where(known.record)} ended after {in_words(now - known.since)}"
+            commands.append(Notice(Level.INFO, text, about=_about(known.record)))
     watch.running = seen
     return commands
 
@@ -112,10 +99,8 @@ def _about(record: Record) -> About:
     return About(partition_of(record), record.offset(), record.key())
 
 
-def _judge_age(
-    sub: Subscription, known: RunningSince, record: Record, worker: WorkerLeases, age: float
-) -> list[Command]:
-    settings, place = sub.settings, (sub.name, worker.index)
+def _judge_age(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
+    settings, place, record = sub.settings, known.place, known.record
     what, who = _where(record), worker.name
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
         known.stuck = True
@@ -161,77 +146,6 @@ def tell(sub: Subscription, now: float) -> list[Notice]:
     return [*sub.bursts.due(now), *sub.blocked.remind(sub.closed.lanes.values(), now)]
 
 
-def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
-    """Phase 4: replace workers that are gone under the same name; evict after six beats.
-
-    Eviction redelivers: what the worker held runs again elsewhere. (Danube's dispatcher settles it
-    instead, which loses it.)
-    """
-    commands: list[Command] = []
-    for worker in sub.workers:
-        if worker.index not in dead:
-            worker.idle_beats = 0
-            continue
-        worker.idle_beats += 1
-        if worker.idle_beats < EVICT_AFTER:
-            worker.restarts += 1
-            commands.append(ReplaceWorker(sub.name, worker.index))
-        elif not worker.gone:
-            commands += evict(sub, worker.index)
-    return commands
-
-
-def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
-    """Phase 4, too: give the keys of members that have left to the others."""
-    commands: list[Command] = []
-    for index in left:
-        worker = sub.workers[index]
-        if not worker.gone and any(
-            not each.gone and each.index not in left for each in sub.workers
-        ):
-            commands += give_up(
-                sub,
-                worker,
-                Notice(
-                    Level.INFO,
-                    f"{worker.name} has left; its keys go to the others, what it had not settled "
-                    "runs again",
-                ),
-            )
-    return commands
-
-
-def evict(sub: Subscription, index: int) -> list[Command]:
-    """Give up a worker that could not be restarted."""
-    worker = sub.workers[index]
-    others = [other for other in sub.workers if not other.gone and other is not worker]
-    if not others:
-        return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
-    return give_up(
-        sub,
-        worker,
-        Notice(
-            Level.ERROR,
-            f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
-            f"{counted(len(others), 'worker')} left, what it held runs again",
-        ),
-    )
-
-
-def give_up(sub: Subscription, worker: WorkerLeases, notice: Notice) -> list[Command]:
-    """Give up a worker. Its slots move when its last lease has ended, and only its slots."""
-    index = worker.index
-    worker.gone = True
-    recall = [Recall(sub.name, index)] if worker.slices else []
-    if not worker.slices:
-        failures.leave(sub, worker)
-    return [
-        *recall,
-        AbandonWorker(sub.name, index),
-        notice,
-    ]
-
-
 def fetch(sub: Subscription) -> int:
     """Phase 5: return how many records may be fetched now."""
     return sub.window.room()
@@ -239,6 +153,6 @@ def fetch(sub: Subscription) -> int:
 
 def starve(sub: Subscription, seconds: float) -> None:
     """Count the time for workers that have nothing."""
-    for worker in sub.workers:
-        if not worker.slices and not worker.gone:
+    for worker in sub.workers.values():
+        if not worker.slices and worker.present:
             worker.starved_seconds += seconds

@@ -7,18 +7,21 @@ walk over everything held.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from kafka_keyshared.core.failures import is_over
+from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import WorkerState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
 
 
 def check_subscription(
-    sub: Subscription, partitions: Mapping[TopicPartition, PartitionState]
+    sub: Subscription, partitions: Mapping[TopicPartition, PartitionState], holds: Holds
 ) -> None:
     """Raise :class:`InvariantError` for the first rule that does not hold."""
     waiting = list(sub.waiting())
@@ -29,6 +32,8 @@ def check_subscription(
     _below_ceilings(sub)
     _closed_lanes_lease_only_their_head(sub)
     _remembered(sub)
+    _keys_at_one_worker(sub)
+    _held_back_for_a_cause(sub, partitions, holds)
 
 
 def _each_once(sub: Subscription, waiting: list[Record]) -> None:
@@ -41,14 +46,17 @@ def _each_once(sub: Subscription, waiting: list[Record]) -> None:
 
 
 def _counted(sub: Subscription, waiting: int) -> None:
-    for worker in sub.workers:
-        leased = sum(len(share.records) for share in worker.slices)
+    for worker in sub.workers.values():
+        leased = sum(map(len, worker.slices.values()))
         if worker.leased != leased:
             raise InvariantError(
                 f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
             )
-    back = sum(len(share.unsettled) for worker in sub.workers for share in worker.slices)
-    held = waiting + sub.leased() - back
+    out = sum(worker.leased for worker in sub.workers.values())
+    if sub.leased != out:
+        raise InvariantError(f"{sub.name}: {sub.leased} leases are counted, {out} are out")
+    back = sum(len(leased.unsettled) for leased in sub.leases())
+    held = waiting + sub.leased - back
     # Records that failed and were settled at once have left the window before their slice ended.
     if sub.window.records != held:
         raise InvariantError(
@@ -85,11 +93,10 @@ def _below_ceilings(sub: Subscription) -> None:
     places = [
         *(place_of(record) for record in sub.waiting() if id(record) not in parked),
         *(
-            place
-            for worker in sub.workers
-            for share in worker.slices
-            for index in range(len(share.records))
-            if (place := share.came.place_of(index)) not in share.stale
+            leased.slice.came.place_of(index)
+            for leased in sub.leases()
+            for index in leased.indices()
+            if not is_over(sub, leased, index)
         ),
     ]
     for partition, offset in places:
@@ -102,12 +109,30 @@ def _below_ceilings(sub: Subscription) -> None:
 
 def _remembered(sub: Subscription) -> None:
     """Of each record that waits or is leased it is known what it was when it came."""
-    for backlog in (sub.keyless, *(worker.backlog for worker in sub.workers)):
+    for backlog in (sub.keyless, *(worker.row.backlog for worker in sub.workers.values())):
         backlog.check()
-    for worker in sub.workers:
-        for share in worker.slices:
-            for record in share.records:
-                share.came.find(record)
+    for leased in sub.leases():
+        for record in leased.records():
+            leased.slice.came.find(record)
+
+
+def _held_back_for_a_cause(
+    sub: Subscription, partitions: Mapping[TopicPartition, PartitionState], holds: Holds
+) -> None:
+    """Nothing is held back for a cause that is over, or it would never be fetched from again."""
+    causes: dict[Reason, Collection[TopicPartition]] = {
+        Reason.SET_FULL: sub.parking.parked,
+        Reason.UNREAD: sub.keys.unread,
+        Reason.BLOCKED: partitions,  # let go of at the next heartbeat only
+    }
+    for reason, cause in causes.items():
+        for partition in holds.held_by(reason, sub.name):
+            if partition not in cause or partition not in partitions:
+                raise InvariantError(f"{sub.name}: {partition} is held back ({reason}): it is not")
+    if free := sub.keys.unread.keys() - holds.held(Reason.UNREAD):
+        raise InvariantError(f"{sub.name}: {min(free)} is fetched from: {Reason.UNREAD}")
+    if gone := sub.closing - partitions.keys():
+        raise InvariantError(f"{sub.name}: {min(gone)} has gone and is still being given up")
 
 
 def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
@@ -120,10 +145,9 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
     if not closed_now:
         return
     leased = Counter(
-        sub.keys.lane(share.came[index])
-        for worker in sub.workers
-        for share in worker.slices
-        for index in range(len(share.records))
+        sub.keys.lane(leased.slice.came[index])
+        for leased in sub.leases()
+        for index in leased.indices()
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state is LaneState.RUNNING else 0
@@ -131,3 +155,27 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
             raise InvariantError(
                 f"{sub.name}: lane {lane} is {closed.state.value} and has {leased[lane]} leases"
             )
+
+
+def _keys_at_one_worker(sub: Subscription) -> None:
+    """No key is leased to two workers, and what waits in a row is of its slots."""
+    at: dict[bytes, str] = {}
+    for worker in sub.workers.values():
+        keys = {
+            key
+            for leased in worker.slices.values()
+            for index in leased.indices()
+            if not is_over(sub, leased, index)
+            and (key := sub.keys.key(leased.slice.came[index])) is not None
+        }
+        for key in keys:
+            if (other := at.setdefault(key, worker.name)) != worker.name:
+                raise InvariantError(f"{sub.name}: {key!r} is leased to {other} and {worker.name}")
+        for record in worker.waiting():
+            if sub.owner(record) is not worker:
+                raise InvariantError(
+                    f"{sub.name}: {name_of(record)} waits at {worker.name}, which does not have "
+                    "its slot"
+                )
+        if worker.leased and worker.state is WorkerState.JOINING:
+            raise InvariantError(f"{sub.name}: {worker.name} joins and has leases already")

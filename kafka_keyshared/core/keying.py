@@ -7,6 +7,7 @@ ask too, from their threads, about records that they hold.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -75,7 +76,10 @@ class OwnKeys:
     ``refused`` are undecodable records on their way to their policy.
     """
 
-    def __init__(self, scope: OrderScope, nulls: NullKeys) -> None:
+    def __init__(
+        self, scope: OrderScope, nulls: NullKeys, slot: Callable[[bytes], int] = slot_of
+    ) -> None:
+        self.slot = slot
         self._scope = scope
         self._nulls = nulls
         self.refused: list[Refused] = []
@@ -99,39 +103,40 @@ class OwnKeys:
 
         ``alone`` takes the records that go to no particular worker. Hashing a missing key raises
         TypeError, which stands for the tests for a null key and for an error event, neither of
-        which is then made per record.
+        which is then made per record. All this is the common case of :meth:`_route_plainly`.
         """
+        if self.slot is not slot_of:
+            return self._route_plainly(iter(records), rows, alone)
         hash_key, seed, mask = mmh3.hash, SLOT_SEED, SLOT_MASK
         stream = iter(records)
         try:
             for record in stream:
                 rows[hash_key(record.key(), seed) & mask].append(record)
         except TypeError:
-            return self._route_checked(record, stream, rows, alone)
+            return self._route_plainly(itertools.chain((record,), stream), rows, alone)
         return []
 
-    def _route_checked(
-        self, first: Record, rest: Iterator[Record], rows: Rows, alone: list[Record]
+    def _route_plainly(
+        self, records: Iterator[Record], rows: Rows, alone: list[Record]
     ) -> list[Record]:
-        hash_key, nulls = mmh3.hash, self._nulls
+        """Do the same as it is meant: record, key, slot, row."""
+        slot, nulls = self.slot, self._nulls
         events: list[Record] = []
-        record: Record | None = first
-        while record is not None:
+        for record in records:
             key = record.key()
             if key is not None:
-                rows[hash_key(key, SLOT_SEED) & SLOT_MASK].append(record)
+                rows[slot(key)].append(record)
             elif record.error() is not None:
                 events.append(record)
             elif nulls == "any":
                 alone.append(record)
             else:
                 self._route_null(record, rows)
-            record = next(rest, None)
         return events
 
     def _route_null(self, record: Record, rows: Rows) -> None:
         if self._nulls == "one-lane":
-            rows[slot_of(NULL_KEY)].append(record)
+            rows[self.slot(NULL_KEY)].append(record)
         else:
             self.refused.append(Refused(record, "its key is null"))
 
@@ -193,8 +198,9 @@ class DerivedKeys(OwnKeys):
         *,
         undecodable_is_null: bool,
         window_records: int,
+        slot: Callable[[bytes], int] = slot_of,
     ) -> None:
-        super().__init__(scope, nulls)
+        super().__init__(scope, nulls, slot)
         self._key_of = key_of
         # Of a key function that can tell the keys of a whole chunk, without a call for each record.
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
@@ -218,13 +224,16 @@ class DerivedKeys(OwnKeys):
         except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
             return self._route_each(records, rows, alone)
         self._keys.update(zip(map(id, records), found, strict=True))
-        hash_key, seed, mask = mmh3.hash, SLOT_SEED, SLOT_MASK
+        hash_key, seed, mask, slot = mmh3.hash, SLOT_SEED, SLOT_MASK, self.slot
         events: list[Record] = []
         keyed = zip(records, found, strict=True)
         while True:
             try:
+                if slot is slot_of:  # the same without a call for each
+                    for record, key in keyed:
+                        rows[hash_key(key, seed) & mask].append(record)  # type: ignore[arg-type]
                 for record, key in keyed:
-                    rows[hash_key(key, seed) & mask].append(record)  # type: ignore[arg-type]
+                    rows[slot(key)].append(record)  # type: ignore[arg-type]
             except TypeError:  # the hash of None
                 self._keyless(record, rows, alone, events)
             else:
@@ -233,8 +242,7 @@ class DerivedKeys(OwnKeys):
     def _route_each(
         self, records: Sequence[Record], rows: Rows, alone: list[Record]
     ) -> list[Record]:
-        key_of, keys, hash_key = self._key_of, self._keys, mmh3.hash
-        seed, mask = SLOT_SEED, SLOT_MASK
+        key_of, keys, slot = self._key_of, self._keys, self.slot
         events: list[Record] = []
         stream = iter(self._not_behind_unread(records) if self.unread else records)
         while True:
@@ -244,7 +252,7 @@ class DerivedKeys(OwnKeys):
                     if key is None:
                         self._keyless(record, rows, alone, events)
                     else:
-                        rows[hash_key(key, seed) & mask].append(record)
+                        rows[slot(key)].append(record)
                         keys[id(record)] = key
             except Retry as error:
                 try:

@@ -11,17 +11,15 @@ import enum
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
 from kafka_keyshared.core.places import without
-from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.core.tables import follow
+from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
-
-if TYPE_CHECKING:
-    from kafka_keyshared.core.events import Failure, Slice
 
 OrderScope: TypeAlias = Literal["topic", "partition", "subscription"]
 Lane: TypeAlias = tuple[str, int, bytes, int]
@@ -132,7 +130,7 @@ class ClosedLane:
 
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
-    whose fence is not passed yet, ``attempt`` the slice in which the head runs again, and
+    whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, and
     ``blocked_at`` since when it is blocked.
     """
 
@@ -142,7 +140,7 @@ class ClosedLane:
     head: Record | None
     partition: TopicPartition
     fence_at: int | None = None
-    attempt: Slice | None = None
+    attempt: int | None = None
     due: float | None = None
     failures: int = 0
     first: Failure | None = None
@@ -157,13 +155,7 @@ class ClosedLane:
 
         Raises :class:`InvariantError`, and changes nothing, where :data:`LANE_TABLE` has none.
         """
-        following = LANE_TABLE[self.state].get(event)
-        if following is None:
-            raise InvariantError(
-                f"lane {self.lane} is {self.state.value}; of its head it cannot be that "
-                f"{event.value}"
-            )
-        self.state = following
+        self.state = follow(LANE_TABLE, self.state, event, f"the head of lane {self.lane}")
 
     def waiting(self) -> Iterator[Record]:
         """Every record that waits behind the head, in order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kafka_keyshared.model import Record, Retry, TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_keyshared.core.events import Commit, CommitResult, Ended, Failure
-    from kafka_keyshared.core.originals import Originals
+    from kafka_keyshared.core.commands import Commit
+    from kafka_keyshared.core.events import CommitResult
+    from kafka_keyshared.core.slices import Leased
+    from kafka_keyshared.core.verdicts import Failure
 
 # Those of OpenTelemetry's messaging conventions, and finer ones below: handlers may be quick.
 DURATIONS = (
@@ -197,11 +199,9 @@ class Counts:
     wait_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
 
-    def settled(
-        self, came: Originals, unsettled: Sequence[Record], dropped: Sequence[Record]
-    ) -> None:
+    def settled(self, leased: Leased, unsettled: Collection[int], dropped: Collection[int]) -> None:
         """Count a slice of which some records came back unsettled and some were dropped."""
-        ok = len(came) - len(unsettled) - len(dropped)
+        ok = len(leased) - len(unsettled) - len(dropped)
         self.ok += ok
         self.dropped += len(dropped)
         if self.topic is not None:
@@ -209,9 +209,10 @@ class Counts:
             if dropped:
                 self.processed.add(self.topic, Processed.DROPPED, len(dropped))
             return
-        oks = Counter(came.topics())
-        oks.subtract(came.topics_of(unsettled))
-        gone = Counter(came.topics_of(dropped))
+        topic_of = leased.slice.came.topic_of
+        oks = Counter(map(topic_of, leased.indices()))
+        oks.subtract(map(topic_of, unsettled))
+        gone = Counter(map(topic_of, dropped))
         oks.subtract(gone)
         for topic, times in oks.items():
             self.processed.add(topic, Processed.OK, times)
@@ -252,9 +253,18 @@ class Meters:
         self.paused_seconds = 0.0
         # What has to be added to a monotonic time to make it seconds since 1970; with the beats.
         self.wall_offset: float | None = None
+        self._beat_at: float | None = None
         self._sample_at = float("-inf")
         self._sent_at: dict[Commit, float] = {}
         self._revoking_since: float | None = None
+
+    def beat(self, now: float, wall: float | None) -> float:
+        """Take note of a heartbeat; return the seconds since the last one."""
+        seconds = 0.0 if self._beat_at is None else now - self._beat_at
+        self._beat_at = now
+        if wall is not None:
+            self.wall_offset = wall - now
+        return seconds
 
     def took_in(self, records: Sequence[Record], events: int, topic: str | None) -> None:
         """Count a chunk, of which some are ``events``; ``topic`` is given where all have one."""
@@ -263,19 +273,20 @@ class Meters:
         elif records:
             self.fetched += topics_of(each for each in records if not each.error())
 
-    def slice_ended(self, counts: Counts, report: Ended, now: float) -> None:
-        """Take the times of a slice that has just ended."""
-        records = report.slice.records
-        ran = len(records) - report.slice.aside
+    def slice_ended(self, counts: Counts, leased: Leased, seconds: float, now: float) -> None:
+        """Take the times of a slice that has just ended; it took so many ``seconds``."""
+        records = leased.records()
+        ran = len(records) - leased.aside
         if ran <= 0:
             return
-        counts.process_seconds.observe(report.seconds / ran, ran)
+        counts.process_seconds.observe(seconds / ran, ran)
         if now < self._sample_at:
             return
         self._sample_at = now + SAMPLE_EVERY
-        arrived = self.arrivals.at(*report.slice.came.place_of(0))
+        first = next(iter(leased.indices()))
+        arrived = self.arrivals.at(*leased.slice.came.place_of(first))
         if arrived is not None:
-            counts.wait_seconds.observe(now - report.seconds - arrived)
+            counts.wait_seconds.observe(now - seconds - arrived)
         kind, at_ms = records[-1].timestamp()
         if kind != NO_TIMESTAMP and self.wall_offset is not None:
             counts.age_seconds.observe(now + self.wall_offset - at_ms / 1000)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeAlias
 
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.places import without
 from kafka_keyshared.model import Record, TopicPartition
+
+Grant: TypeAlias = tuple[Lane, Record]
+"""A lane and the record that has its lease, although it is not leased yet."""
 
 
 class OneLease:
@@ -20,17 +24,17 @@ class OneLease:
         self._lane_of = lane_of
         self._lanes: dict[Lane, deque[Record]] = {}
 
-    def claim(self, record: Record) -> bool:
-        """Take the lane for this record, or let it wait for the end of the lane's lease."""
+    def claim(self, record: Record) -> Lane | None:
+        """Take the lane for this record and return it, or let it wait for the end of its lease."""
         lane = self._lane_of(record)
         waiting = self._lanes.get(lane)
         if waiting is not None:
             waiting.append(record)
-            return False
+            return None
         self._lanes[lane] = deque()
-        return True
+        return lane
 
-    def ended(self, lanes: Iterable[Lane]) -> Iterator[Record]:
+    def ended(self, lanes: Iterable[Lane]) -> Iterator[Grant]:
         """Yield the record of each lane that is granted the lease now that the last one has ended.
 
         Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
@@ -38,7 +42,7 @@ class OneLease:
         for lane in lanes:
             waiting = self._lanes.get(lane)
             if waiting:
-                yield waiting.popleft()
+                yield lane, waiting.popleft()
             elif waiting is not None:
                 del self._lanes[lane]
 

@@ -70,15 +70,14 @@ class Chunk:
 class Originals:
     """What the records of a slice were.
 
-    ``records`` is the slice's own list, which may lose records at its end; each of them is in one
-    of the ``chunks``. ``topic`` is the topic of all of them where that is known; else each is asked
-    now, before its handler has it.
+    Each of the ``records`` is in one of the ``chunks``. ``topic`` is the topic of all of them where
+    that is known; else each is asked now, before its handler has it.
     """
 
     __slots__ = ("_chunks", "_records", "_topics", "topic")
 
     def __init__(
-        self, records: list[Record], topic: str | None, chunks: Sequence[Chunk] = ()
+        self, records: Sequence[Record], topic: str | None, chunks: Sequence[Chunk] = ()
     ) -> None:
         self.topic = topic
         self._records = records
@@ -108,21 +107,6 @@ class Originals:
         """Return where a record of the slice stands."""
         return self.partition_of(index), self._records[index].offset()
 
-    def topics(self) -> Sequence[str]:
-        """Return the topic of every record of the slice."""
-        if self._topics is None:
-            return [str(self.topic)] * len(self._records)
-        return self._topics[: len(self._records)]
-
-    def topics_of(self, records: Iterable[Record]) -> Iterator[str]:
-        """Yield the topics of these records of the slice."""
-        known = dict(zip(map(id, self._records), self.topics(), strict=True))
-        return (known[id(each)] for each in records)
-
-    def index(self, record: Record) -> int | None:
-        """Return the record's place in the slice, None if it is no longer there."""
-        return next((at for at, each in enumerate(self._records) if each is record), None)
-
     def find(self, record: Record) -> tuple[Chunk, int]:
         """Return the chunk that a record of the slice came in, and its place there."""
         for chunk in self._chunks:
@@ -131,11 +115,10 @@ class Originals:
                 return chunk, at
         raise InvariantError(f"nobody remembers what {record} was when it came")
 
-    def restore(self, record: Any) -> None:
-        """Make the record what it was, now that its handler is through with it."""
-        topic = self.topic
-        if topic is None:
-            topic = self.topic_of(self.index(record) or 0)
+    def restore(self, index: int) -> None:
+        """Make a record of the slice what it was, now that its handler is through with it."""
+        record: Any = self._records[index]
+        topic = self.topic_of(index)
         chunk, at = self.find(record)
         key, value = chunk.keys[at], chunk.values[at]
         if record.key() is not key:

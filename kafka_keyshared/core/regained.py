@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from kafka_keyshared.core.events import Command, CommitEntry, Level, Notice, StartPoint
+from kafka_keyshared.core.commands import Command, CommitEntry, Level, Notice
+from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0

@@ -1,38 +1,93 @@
-"""What comes back from workers: leases that were not started, and all that one held who is gone."""
+"""What comes back from workers without having started: leases that were recalled.
+
+Recall is one operation whoever asks: a revoke, a stop, a worker that leaves or one that joins. The
+core names the records; a pool answers when it can, with these or more, and the worker is given
+nothing until then, because what it got would overtake what comes back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
 
-from kafka_keyshared.core.events import Command, Recall, Slice
+from kafka_keyshared.core.commands import Command, Recall
+from kafka_keyshared.core.events import Recalled
+from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.lanes import Lane, LaneEvent
-from kafka_keyshared.core.leases import WorkerLeases
+from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record
+from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition
+
+Selector: TypeAlias = Callable[[Leased, int], bool]
+"""Says of a record that is leased, by its index, whether it is to come back."""
 
 
-def recall_all(sub: Subscription) -> list[Command]:
-    """Return the commands that take back every unstarted lease."""
-    return [Recall(sub.name, worker.index) for worker in sub.workers if worker.slices]
+def of_partitions(partitions: Collection[TopicPartition]) -> Selector:
+    """Select what is of these partitions."""
+    return lambda leased, index: leased.slice.came.partition_of(index) in partitions
 
 
-def by_subscription(
-    slices: Iterable[tuple[Slice, list[Record]]],
-) -> dict[str, list[tuple[Slice, list[Record]]]]:
-    """Return what came back by the name of the subscription that it is of."""
-    found: dict[str, list[tuple[Slice, list[Record]]]] = {}
-    for share, unstarted in slices:
-        found.setdefault(share.subscription, []).append((share, unstarted))
-    return found
+def of_slots(sub: Subscription, slots: Collection[int]) -> Selector:
+    """Select what is in these slots; what has no key is in none."""
+    keys = sub.keys
+
+    def selected(leased: Leased, index: int) -> bool:
+        key = keys.key(leased.slice.came[index])
+        return key is not None and keys.slot(key) in slots
+
+    return selected
 
 
-def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) -> None:
-    """Put unstarted leases back, in order, to where they came from."""
+def recall(
+    sub: Subscription, workers: Iterable[Worker], selector: Selector | None = None
+) -> list[Command]:
+    """Return the commands that take unstarted leases back: all, or those selected."""
+    commands: list[Command] = []
+    for worker in workers:
+        only = None if selector is None else _selected(worker, selector)
+        if worker.slices and only != {}:
+            worker.recalls += 1
+            commands.append(Recall(sub.name, worker.id, only))
+    return commands
+
+
+def _selected(worker: Worker, selector: Selector) -> dict[int, list[int]]:
+    """Return what is selected of the worker's leases, and what would overtake it if it stayed.
+
+    At a serial worker that is all behind the first one: what comes back is leased again behind it.
+    """
+    only: dict[int, list[int]] = {}
+    for id_, leased in worker.slices.items():
+        if only and not worker.individually:
+            only[id_] = list(leased.indices())
+            continue
+        found = [index for index in leased.indices() if selector(leased, index)]
+        if found and not worker.individually:
+            found = [index for index in leased.indices() if index >= found[0]]
+        if found:
+            only[id_] = found
+    return only
+
+
+def recalled(sub: Subscription, event: Recalled) -> Worker:
+    """Put unstarted leases back, in order, to where they came from; return whose they were."""
+    worker = sub.workers.get(event.worker)
+    if worker is None or not worker.recalls:
+        name = f"worker {event.worker}" if worker is None else worker.name
+        raise InvariantError(f"{name} answers a recall that it was not asked for, or twice")
+    _refuse_untrue(worker, event)
+    worker.recalls -= 1
     behind: dict[Lane, list[Record]] = {}
     back: list[Record] = []
-    for share, unstarted in slices:
-        sub.workers[share.worker].take_back(share, unstarted)
-        for record in unstarted:
+    for id_, unstarted in event.slices:
+        leased = worker.slices.get(id_)
+        if leased is None:
+            continue
+        worker.take_back(leased, unstarted)
+        sub.leased -= len(unstarted)
+        for record in _present(sub, leased, unstarted):
             lane = sub.keys.lane(record)
             closed = sub.closed.get(lane)
             if closed is None:
@@ -51,22 +106,33 @@ def recalled(sub: Subscription, slices: Iterable[tuple[Slice, list[Record]]]) ->
         closed = sub.closed.lanes[lane]
         closed.queue.extendleft(reversed(records))
         sub.count_blocked(closed, records)
+    return worker
 
 
-def remove(sub: Subscription, worker: WorkerLeases) -> None:
-    """Take a worker that is gone and holds nothing off the ring; move what waits at it."""
-    sub.mixed = True
-    worker.removed = True
-    sub.project()
-    worker.merge_front()
-    granted, heads = worker.granted[:], list(worker.retries)
-    waiting, _ = worker.backlog.take(len(worker.backlog))
-    worker.granted.clear()
-    worker.retries.clear()
-    for record in granted:
-        sub.put_back([record])
-        sub.give_back(record)
-    sub.put_back(waiting)
-    for closed in heads:
-        if closed.head is not None:
-            sub.owner(closed.head).ready(closed)
+def _refuse_untrue(worker: Worker, event: Recalled) -> None:
+    """Raise :class:`InvariantError` where the answer names a lease that there is not, or twice.
+
+    Before any of it is believed, or the half of it would be lost.
+    """
+    seen: set[tuple[int, int]] = set()
+    for id_, unstarted in event.slices:
+        leased = worker.slices.get(id_)
+        if leased is None and unstarted:
+            raise InvariantError(f"{worker.name} gives back of slice {id_}, which has ended")
+        for index in unstarted:
+            if (id_, index) in seen or leased is None or not leased.has(index):
+                raise InvariantError(
+                    f"{worker.name} gave back twice, or after their end, leases of slice {id_}"
+                )
+            seen.add((id_, index))
+
+
+def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> list[Record]:
+    """Return the records whose partitions are still there; the others settle nothing and go."""
+    records = leased.slice.records
+    if leased.slice.epoch == sub.epochs.now:
+        return [records[index] for index in unstarted]
+    over = [index for index in unstarted if is_over(sub, leased, index)]
+    sub.window.settle(len(over))
+    sub.unclaim(leased, over)
+    return [records[index] for index in unstarted if index not in over]

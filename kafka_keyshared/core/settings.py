@@ -9,6 +9,7 @@ from kafka_keyshared.core.lanes import OrderScope
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
 
 
 def worker_names(count: int) -> tuple[str, ...]:
@@ -25,8 +26,9 @@ class SubscriptionSettings:
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do; otherwise a worker is serial.
 
-    ``key_of`` is None for the record's own key. ``undecodable`` None means ``dead_letter`` where
-    there is a dead-letter topic, else ``block``.
+    ``key_of`` is None for the record's own key; ``slot_function`` is a name of
+    :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
+    where there is a dead-letter topic, else ``block``.
     """
 
     name: str = "default"
@@ -34,6 +36,7 @@ class SubscriptionSettings:
     order_scope: OrderScope = "topic"
     key_of: KeyOf | None = None
     null_keys: NullKeys = "any"
+    slot_function: SlotFunction = "mmh3"
     undecodable: UndecodablePolicy | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: PoisonPolicy = "block"
@@ -50,13 +53,14 @@ class SubscriptionSettings:
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""
         if self.key_of is None:
-            return OwnKeys(self.order_scope, self.null_keys)
+            return OwnKeys(self.order_scope, self.null_keys, SLOT_FUNCTIONS[self.slot_function])
         return DerivedKeys(
             self.key_of,
             self.order_scope,
             self.null_keys,
             undecodable_is_null=self.undecodable == "null_key",
             window_records=self.window_records,
+            slot=SLOT_FUNCTIONS[self.slot_function],
         )
 
     def when_undecodable(self) -> UndecodablePolicy:
@@ -66,6 +70,11 @@ class SubscriptionSettings:
     def check(self) -> None:
         """Raise :class:`ConfigError` for the first setting that cannot work."""
         self.retry.check()
+        if self.slot_function not in SLOT_FUNCTIONS:
+            raise ConfigError(
+                f"subscription {self.name!r}: slot_function={self.slot_function!r}: give one of "
+                f"{', '.join(map(repr, SLOT_FUNCTIONS))}"
+            )
         Window(self.window_records, self.window_bytes)  # refuses a window that holds nothing
         if self.poison == "dead_letter" and not self.dlq:
             raise ConfigError(

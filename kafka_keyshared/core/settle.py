@@ -6,22 +6,12 @@ backstop. The policies are those of Danube's Key-Shared dispatcher (Drop, DeadLe
 
 from __future__ import annotations
 
-import enum
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.errors import ConfigError
 
 PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block"]
-
-
-class Next(enum.Enum):
-    """What happens to the record now."""
-
-    RETRY = "retry"
-    DROP = "drop"
-    DEAD_LETTER = "dead_letter"
-    BLOCK = "block"
 
 
 class RetryPolicy(NamedTuple):
@@ -62,11 +52,11 @@ class RetryPolicy(NamedTuple):
 class Decision(NamedTuple):
     """The decision, and for RETRY the delay in seconds."""
 
-    next: Next
+    verdict: Verdict
     delay: float = 0.0
 
 
-_POISON = {"drop": Next.DROP, "dead_letter": Next.DEAD_LETTER, "block": Next.BLOCK}
+_POISON = {"drop": Verdict.DROP, "dead_letter": Verdict.DEAD_LETTER, "block": Verdict.BLOCK}
 
 
 def decide(
@@ -78,12 +68,12 @@ def decide(
     lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
     of attempts.
     """
-    if failure.outcome is Outcome.GIVEN_BACK:
-        return Decision(Next.RETRY)
-    if failure.outcome is Outcome.DEAD_LETTER:
-        return Decision(Next.DEAD_LETTER if dlq else Next.BLOCK)
+    if failure.verdict is Verdict.GIVEN_BACK:
+        return Decision(Verdict.RETRY)
+    if failure.verdict is Verdict.DEAD_LETTER:
+        return Decision(Verdict.DEAD_LETTER if dlq else Verdict.BLOCK)
     if failures >= retry.attempts:
         return Decision(_POISON[poison])
     if failure.after is not None:
-        return Decision(Next.RETRY, failure.after)
-    return Decision(Next.RETRY, retry.delay(failures, failure.jitter))
+        return Decision(Verdict.RETRY, failure.after)
+    return Decision(Verdict.RETRY, retry.delay(failures, failure.jitter))

@@ -1,59 +1,227 @@
-"""A worker's share of records."""
+"""A worker's share of records, as a value; what the core notes of it; and how far it has got.
+
+A slice says everything that a pool needs in order to run it, and nothing in it changes: it could
+cross a pipe. What becomes of its records the core notes for itself, in a :class:`Leased`, and a
+pool reports by the slice's id. How far a worker has got nobody is told per record: whoever wants
+to know asks the pool for its :data:`Progress`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
 
-from kafka_keyshared.core.lanes import Lane, lane_of
-from kafka_keyshared.core.originals import Chunk, Originals, Place
-from kafka_keyshared.model import Record
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.originals import Originals, Place
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition
+
+
+class Slice(NamedTuple):
+    """A worker's share of records: one lease for each, handed over together.
+
+    ``id`` is used once in the life of a process. ``records`` are in the order in which they will
+    start, and everybody names one of them by its index there. ``epoch`` is the number of partitions
+    coming and going before they were leased: of a partition that has come or gone since, the lease
+    is over, and whatever is said of it settles nothing. ``came`` is what the records were.
+    """
+
+    id: int
+    subscription: str
+    worker: int
+    epoch: int
+    records: Sequence[Record]
+    came: Originals
+
+    def __hash__(self) -> int:
+        return self.id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slice) and other.id == self.id
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+class Running(Protocol):
+    """How far one slice has got, of so many records as it has."""
+
+    def outstanding(self, count: int) -> Iterable[int]:
+        """Return the records, by index and in order, that had not ended."""
+
+    def running(self) -> Sequence[int]:
+        """Return the records, by index, that had started and not ended."""
+
+
+class Serial(NamedTuple):
+    """One after the other: so many have started, and of these only the last may still run."""
+
+    started: int
+
+    def outstanding(self, count: int) -> range:
+        """Return all from the last one that has started."""
+        return range(max(0, self.started - 1), count)
+
+    def running(self) -> range:
+        """Return the last one that has started."""
+        return range(max(0, self.started - 1), self.started)
+
+
+class Scattered(NamedTuple):
+    """In any order, or many at once: those that run, and those that have ended."""
+
+    runs: tuple[int, ...]
+    ended: frozenset[int]
+
+    def outstanding(self, count: int) -> Iterator[int]:
+        """Return all that have not ended."""
+        return (index for index in range(count) if index not in self.ended)
+
+    def running(self) -> tuple[int, ...]:
+        """Return those that run."""
+        return self.runs
+
+
+UNSTARTED = Serial(0)
+
+Progress: TypeAlias = Mapping[int, Running]
+"""By the ids of slices; of one that is not there nothing has started."""
+
+
+NONE: frozenset[int] = frozenset()
+"""No record: mostly nothing out of the ordinary happens to a slice."""
 
 
 @dataclass(slots=True, eq=False)
-class Slice:
-    """A worker's share of records: one lease for each, handed over together.
+class Leased:
+    """What the core has noted of a slice that is not reported as ended. Records are indices.
 
-    ``records`` are in the order in which they will start. ``unsettled`` are those of them that came
-    back without being settled (failed, set aside); ``aside`` counts those that were not run for it.
-    ``dropped`` is written by the worker. ``stale`` are the places of those whose partition has
-    gone, ``in_time`` those of them that had ended by its last commit. ``lane_of`` names the lane of
-    each of them, ``topic`` the topic of them all where that is known, and ``came`` is what they
-    were. ``first`` are a few of them of which one arrived before all others. ``chunks`` are what
-    they came in; without them nobody has had them yet. ``claimed`` are their lanes where each may
-    have one lease only: those that wait for the end of these.
+    ``table`` is the version of the slot table that it was leased by. ``retries`` are the closed
+    lanes whose heads run again in it; ``claimed`` the lanes of its records where each may have one
+    lease only; ``first`` are a few of its records of which one arrived before all others. ``back``
+    were taken back before they had started. ``unsettled`` came back failed or set aside; ``aside``
+    counts the latter. ``in_time`` are those that had ended by the last commit of their partition,
+    which has gone since.
     """
 
-    subscription: str
-    worker: int
-    records: list[Record]
+    slice: Slice
+    table: int = 0
     retries: tuple[Lane, ...] = ()
-    lane_of: Callable[[Record], Lane] = lane_of
-    topic: str | None = None
-    first: tuple[Record, ...] = ()
     claimed: Sequence[Lane] = ()
-    unsettled: list[Record] = field(default_factory=list)
+    first: tuple[Record, ...] = ()
+    back: frozenset[int] = NONE
+    unsettled: set[int] | frozenset[int] = NONE
     aside: int = 0
-    dropped: list[Record] = field(default_factory=list)
-    stale: set[Place] = field(default_factory=set)
-    in_time: frozenset[Place] = frozenset()
-    chunks: InitVar[Sequence[Chunk]] = ()
-    came: Originals = field(init=False, repr=False)
+    in_time: frozenset[int] = NONE
 
-    def __post_init__(self, chunks: Sequence[Chunk]) -> None:
-        self.came = Originals(self.records, self.topic, chunks)
+    def came_back(self, index: int) -> None:
+        """Note that a record has come back failed or set aside."""
+        if isinstance(self.unsettled, set):
+            self.unsettled.add(index)
+        else:
+            self.unsettled = {index}
+
+    def __len__(self) -> int:
+        """Return how many leases there are."""
+        return len(self.slice.records) - len(self.back)
+
+    def has(self, index: int) -> bool:
+        """Say whether the record is leased and has not come back."""
+        return (
+            0 <= index < len(self.slice.records)
+            and index not in self.back
+            and index not in self.unsettled
+        )
+
+    def indices(self) -> Iterable[int]:
+        """Return the records that are leased."""
+        every = range(len(self.slice.records))
+        return [index for index in every if index not in self.back] if self.back else every
+
+    def records(self) -> Sequence[Record]:
+        """Return the records that are leased."""
+        records = self.slice.records
+        return [records[index] for index in self.indices()] if self.back else records
+
+    def outstanding(self, progress: Progress) -> Iterable[int]:
+        """Return the records that are leased and had not ended when progress was read."""
+        every = progress.get(self.slice.id, UNSTARTED).outstanding(len(self.slice.records))
+        return [index for index in every if index not in self.back] if self.back else every
+
+    def running(self, progress: Progress) -> Sequence[int]:
+        """Return the records that were running when progress was read."""
+        return progress.get(self.slice.id, UNSTARTED).running()
 
     def oldest(self) -> Iterator[Place]:
         """Yield where the records are of which one arrived before all others."""
+        came, records = self.slice.came, self.slice.records
         for record in self.first:
-            index = self.came.index(record)
-            if index is not None:  # one that was taken back is held elsewhere
-                yield self.came.place_of(index)
+            for index, each in enumerate(records):
+                if each is record:
+                    if index not in self.back:  # one that was taken back is held elsewhere
+                        yield came.place_of(index)
+                    break
 
-    def ended(self, progress: Mapping[Slice, int]) -> int:
-        """Return how many of its records, the first ones, had ended when progress was read.
 
-        ``progress`` says for each outstanding slice how many of its records had not started; the
-        one before them counts as running.
+class Book:
+    """Every slice that is leased and not reported as ended, by its id."""
+
+    def __init__(self) -> None:
+        self.next_id: Callable[[], int] = itertools.count().__next__
+        """Returns an id that no slice has had."""
+        self._leased: dict[int, Leased] = {}
+
+    def enter(self, leased: Leased) -> None:
+        """Note a slice that is leased."""
+        self._leased[leased.slice.id] = leased
+
+    def strike(self, leased: Leased) -> None:
+        """Forget a slice that has ended."""
+        del self._leased[leased.slice.id]
+
+    def find(self, id_: int, index: int | None = None) -> Leased:
+        """Return what is noted of a slice on which a pool reports, on one of its records or all.
+
+        Raises :class:`InvariantError` where there is no such lease, or none any more.
         """
-        return max(0, len(self.records) - progress.get(self, len(self.records)) - 1)
+        leased = self._leased.get(id_)
+        if leased is None:
+            raise InvariantError(f"slice {id_} is reported on, and is not leased or has ended")
+        if index is not None and not leased.has(index):
+            raise InvariantError(
+                f"slice {id_}: record {index} is reported on, and has come back already"
+            )
+        return leased
+
+
+class Epochs:
+    """Which leases are over because their partition has come or gone since.
+
+    ``now`` is the number of times that partitions have come or gone; ``since`` says at which of
+    them each partition came that is there.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.since: dict[TopicPartition, int] = {}
+
+    def come(self, partitions: Iterable[TopicPartition]) -> int:
+        """Note partitions that have come; return their epoch."""
+        self.now += 1
+        self.since.update(dict.fromkeys(partitions, self.now))
+        return self.now
+
+    def go(self, partitions: Collection[TopicPartition]) -> None:
+        """Note partitions that have gone."""
+        self.now += 1
+        for partition in partitions:
+            self.since.pop(partition, None)
+
+    def over(self, epoch: int, partition: TopicPartition) -> bool:
+        """Say whether a lease of that epoch is over, of a record of that partition."""
+        if epoch == self.now:
+            return False
+        since = self.since.get(partition)
+        return since is None or since > epoch

@@ -8,7 +8,6 @@ are exclusive: the next one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -16,12 +15,13 @@ import msgspec
 from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import CommitResult, Slice
+from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
-from kafka_keyshared.core.leases import WorkerLeases
 from kafka_keyshared.core.meters import Histogram, Rebalance
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import TopicPartition, partition_of
 
 VERSION = 1
@@ -48,7 +48,8 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
     the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
     ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
-    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now.
+    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now,
+    ``paused`` whether the client was told so.
     """
 
     topic: str
@@ -77,13 +78,17 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker. ``share`` is the part of all slots that it owns; times in seconds."""
+    """One worker. ``share`` is the part of all slots that it owns; times in seconds.
+
+    ``runs`` is how many of its records run, and ``running`` the one of them that it got first.
+    """
 
     name: str
     state: WorkerState
     leased: int
     queued: int
     running: RunningRecord | None
+    runs: int = 0
     busy_seconds: float
     starved_seconds: float
     restarts: int
@@ -146,7 +151,8 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core does not know and the status shows: times in seconds since 1970.
 
-    ``topics`` are those that are subscribed to, as far as they go by their names.
+    ``topics`` are those that are subscribed to, as far as they go by their names. ``paused`` are
+    the partitions of which the client was told to fetch nothing.
     """
 
     wall: float
@@ -160,7 +166,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     log_ends: dict[TopicPartition, int]
     topics: tuple[str, ...] = ()
     paused: frozenset[TopicPartition] = frozenset()
-    held_back: dict[TopicPartition, tuple[str, ...]] = {}
     stalls: dict[str, int] = {}
     client: ClientStatus | None = None
 
@@ -197,9 +202,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientStatus | None
 
 
-def take(
-    core: Dispatcher, progress: Mapping[Slice, int], now: float, around: Surroundings
-) -> Status:
+def take(core: Dispatcher, progress: Progress, now: float, around: Surroundings) -> Status:
     """Return the status; ``progress`` and ``now`` as for a commit."""
     meters = core.meters
     topics = _topics(core, around)
@@ -211,7 +214,8 @@ def take(
         joined=around.joined,
         group=around.group,
         partitions=tuple(
-            _partition(core, partition, now, around) for partition in sorted(core.partitions)
+            _partition(core, partition, now, around)
+            for partition in sorted(core.holds.assigned(core.partitions))
         ),
         subscriptions=tuple(
             _subscription(core, sub, progress, now, around) for sub in core.subscriptions.values()
@@ -237,7 +241,8 @@ def _topics(core: Dispatcher, around: Surroundings) -> list[str]:
 def _partition(
     core: Dispatcher, partition: TopicPartition, now: float, around: Surroundings
 ) -> PartitionStatus:
-    seen = core.derived.get(partition)
+    state = core.partitions.get(partition)
+    seen = core.snapshots.derived.get(partition)
     end = around.log_ends.get(partition)
     committed = core.commits.committed(partition)
     lag = backlog = lag_seconds = None
@@ -251,7 +256,7 @@ def _partition(
     return PartitionStatus(
         topic=partition.topic,
         partition=partition.partition,
-        fetched=core.partitions[partition].received_end,
+        fetched=None if state is None else state.received_end,
         safe=seen.position if seen else None,
         completed=seen.completed if seen else None,
         committed=committed,
@@ -262,14 +267,14 @@ def _partition(
         backlog=backlog,
         lag_seconds=lag_seconds,
         paused=partition in around.paused,
-        held_back=around.held_back.get(partition, ()),
+        held_back=tuple(map(str, core.holds.reasons(partition))),
     )
 
 
 def _subscription(
     core: Dispatcher,
     sub: Subscription,
-    progress: Mapping[Slice, int],
+    progress: Progress,
     now: float,
     around: Surroundings,
 ) -> SubscriptionStatus:
@@ -287,8 +292,8 @@ def _subscription(
         name=sub.name,
         pool=around.pool,
         workers=tuple(
-            _worker(worker, sub.shares[worker.index], progress, watch, now)
-            for worker in sub.workers
+            _worker(worker, sub.table.shares.get(worker.id, 0.0), progress, watch, now)
+            for worker in sorted((*sub.workers.values(), *sub.gone.values()), key=_id)
         ),
         records=sub.window.records,
         bytes=int(sub.window.bytes),
@@ -323,27 +328,29 @@ def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
 
 
 def _worker(
-    worker: WorkerLeases,
+    worker: Worker,
     share: float,
-    progress: Mapping[Slice, int],
+    progress: Progress,
     watch: Watch,
     now: float,
 ) -> WorkerStatus:
     running = None
     stuck = False
-    for each in worker.slices:
-        started = len(each.records) - progress.get(each, len(each.records))
-        if started > 0 and running is None:
-            record = each.came[started - 1]
-            known = watch.running.get(each)
-            since = known.since if known is not None and known.started == started else now
-            stuck = known is not None and known.stuck
-            topic, partition = partition_of(record)
-            running = RunningRecord(
-                topic=topic, partition=partition, offset=record.offset(), seconds=now - since
-            )
+    runs = 0
+    for id_, leased in worker.slices.items():
+        for index in leased.running(progress):
+            runs += 1
+            known = watch.running.get((id_, index))
+            stuck = stuck or (known is not None and known.stuck)
+            if running is None:
+                record = leased.slice.came[index]
+                since = now if known is None else known.since
+                topic, partition = partition_of(record)
+                running = RunningRecord(
+                    topic=topic, partition=partition, offset=record.offset(), seconds=now - since
+                )
     state: WorkerState = "idle"
-    if worker.gone:
+    if not worker.present:
         state = "gone"
     elif running is not None:
         state = "stuck" if stuck else "running"
@@ -351,13 +358,18 @@ def _worker(
         name=worker.name,
         state=state,
         leased=worker.leased,
-        queued=len(worker.backlog) + len(worker.front) + len(worker.granted) + len(worker.retries),
+        queued=len(worker.row) + len(worker.granted) + len(worker.retries),
         running=running,
+        runs=runs,
         busy_seconds=worker.busy_seconds,
         starved_seconds=worker.starved_seconds,
         restarts=worker.restarts,
         share=share,
     )
+
+
+def _id(worker: Worker) -> int:
+    return worker.id
 
 
 def _distribution(histogram: Histogram) -> Distribution:

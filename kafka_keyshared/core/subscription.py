@@ -7,71 +7,92 @@ stands in :mod:`kafka_keyshared.core.failures`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.blocked import Blocked
 from kafka_keyshared.core.bursts import Bursts
-from kafka_keyshared.core.events import Command, Lease, Slice
+from kafka_keyshared.core.commands import Command, Lease
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
-from kafka_keyshared.core.leases import WorkerLeases, merged
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.originals import Chunk, Originals, Place, kept_from, place_of
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.places import WaitingPlace
-from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
+from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress, Slice
 from kafka_keyshared.core.window import Window
-from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.core.workers import Worker, WorkerState, merged
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class Subscription:
     """The state of one subscription. Only the dispatcher calls it."""
 
-    def __init__(self, settings: SubscriptionSettings) -> None:
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        closing: AbstractSet[TopicPartition] = frozenset(),
+        epochs: Epochs | None = None,
+        book: Book | None = None,
+    ) -> None:
         settings.check()
         self.settings = settings
         self.name = settings.name
+        self.epochs = Epochs() if epochs is None else epochs
+        self.book = Book() if book is None else book
         self.keys = settings.keys()
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
         self.bursts = Bursts()
         self.closed = ClosedLanes()
-        # Partitions about to be given up: nothing of them starts any more.
-        self.closing: set[TopicPartition] = set()
+        # Partitions about to be given up, as the ledger of holds has them: nothing of them starts.
+        self.closing = closing
         self.parking = Parking()
         self.keyless = Backlog()
-        self.workers = [
-            WorkerLeases(
-                name, index, settings.leases_per_worker, individually=settings.individually
-            )
-            for index, name in enumerate(settings.workers)
-        ]
-        self._owners: list[int] = []
-        self._rows: list[list[Record]] = []
-        self.shares: list[float] = []
-        self.project()
-        self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
+        self._worker_ids = itertools.count()
+        self.workers: dict[int, Worker] = {}
+        # Those that join or leave.
+        self.changing: list[Worker] = []
+        # The last one of each name that is gone, for whoever looks on.
+        self.gone: dict[str, Worker] = {}
         # Whatever can hold a record that is not leased: what is held is what waits in these.
-        self.places: list[WaitingPlace] = [*self.workers, self.keyless, self.closed, self.keys]
-        self.places += [self.parking, *([self.one_lease] if self.one_lease is not None else [])]
+        self.places: list[WaitingPlace] = []
+        for name in settings.workers:
+            self.add(name, WorkerState.ACTIVE)
+        self.table = SlotTable(self.workers.values())
+        self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
+        self.places += [self.keyless, self.closed, self.keys, self.parking]
+        self.places += [self.one_lease] if self.one_lease is not None else []
         self.stopped = False
+        self.leased = 0  # records, at all workers
         self.blocked = Blocked(settings.window_records)
         # Whether a backlog may have got older records behind newer ones.
         self.mixed = False
         self._tidy_at = 0
 
-    def project(self) -> None:
-        """Project the ring to the slot table. Who is gone keeps its slots until it is removed."""
-        able = [worker for worker in self.workers if not worker.removed]
-        table = VnodeRing([worker.name for worker in able], ROUTING_VNODES).table()
-        self._owners = [able[place].index for place in table]
-        owned = Counter(self._owners)
-        self.shares = [owned[worker.index] / SLOTS for worker in self.workers]
-        self._rows = [self.workers[index].backlog.records for index in self._owners]
+    def add(self, name: str, state: WorkerState) -> Worker:
+        """Add a worker; whoever calls this projects the table anew."""
+        settings = self.settings
+        worker = Worker(
+            name,
+            next(self._worker_ids),
+            settings.leases_per_worker,
+            individually=settings.individually,
+            state=state,
+        )
+        self.workers[worker.id] = worker
+        self.places.append(worker)
+        return worker
+
+    def drop(self, worker: Worker) -> None:
+        """Forget a worker that is gone and at which nothing waits."""
+        del self.workers[worker.id]
+        self.places.remove(worker)
+        self.gone[worker.name] = worker
 
     # --- in ---
 
@@ -104,9 +125,9 @@ class Subscription:
         """Route records to their owners' backlogs; return those that are client events."""
         if self.keys.crowded():
             self.keys.keep(self.held())
-        events = self.keys.route(chunk.records, self._rows, self.keyless.records)
-        for worker in self.workers:
-            worker.backlog.came_in(chunk)
+        events = self.keys.route(chunk.records, self.table.rows, self.keyless.records)
+        for worker in self.workers.values():
+            worker.row.backlog.came_in(chunk)
         self.keyless.came_in(chunk)
         return events
 
@@ -116,8 +137,8 @@ class Subscription:
         spare = window.spare()
         self._tidy_at = window.received + (spare + 1) // 2
         keepers: list[Backlog | Originals] = [self.keyless]
-        for worker in self.workers:
-            keepers += [worker.backlog, *(share.came for share in worker.slices)]
+        for worker in self.workers.values():
+            keepers += [worker.row.backlog, *(each.slice.came for each in worker.slices.values())]
         young = kept_from((of for each in keepers for of in each.chunks()), spare)
         if young:
             for each in keepers:
@@ -128,13 +149,13 @@ class Subscription:
         self.mixed = True
         self._route(Chunk(self.keys.unread.pop(partition).records))
 
-    def owner(self, record: Record) -> WorkerLeases:
+    def owner(self, record: Record) -> Worker:
         """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
         key = self.keys.key(record)
         if key is None:
-            able = [worker for worker in self.workers if not worker.gone]
-            return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.index))
-        return self.workers[self._owners[slot_of(key)]]
+            able = [worker for worker in self.workers.values() if worker.present]
+            return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.id))
+        return self.workers[self.table.owners[self.keys.slot(key)]]
 
     # --- out ---
 
@@ -142,46 +163,44 @@ class Subscription:
         """Lease whatever may start now."""
         if self.stopped:
             return
-        for worker in self.workers:
-            if worker.front:
-                worker.merge_front()
+        workers = self.workers.values()
+        for worker in workers:
+            if worker.row.front:
+                worker.row.merge()
             if worker.retries:
                 yield from self._lease_heads(worker)
         if self.keyless.records:
             yield from self._flush_keyless()
-        for worker in self.workers:
-            while (worker.backlog.records or worker.granted) and (room := worker.room()):
-                taken, chunks = self._take(worker, room)
+        for worker in workers:
+            while (worker.routed or worker.granted) and (room := worker.room()):
+                taken, chunks, lanes = self._take(worker, room)
                 if not taken:
                     break
-                yield self._lease(worker, taken, chunks)
+                yield self._lease(worker, taken, chunks, lanes)
 
     def _lease(
         self,
-        worker: WorkerLeases,
+        worker: Worker,
         records: list[Record],
         chunks: Sequence[Chunk],
+        claimed: Sequence[Lane] = (),
         retries: tuple[Lane, ...] = (),
         *,
         also: Sequence[Record] = (),
     ) -> Lease:
-        """Lease records as one slice; ``also`` are those of them that came another way."""
-        lane_of = self.keys.lane
-        share = Slice(
-            self.name,
-            worker.index,
-            records,
-            retries,
-            lane_of,
-            topic=self.counts.topic,
-            first=(records[0], *also[:1]),
-            claimed=() if self.one_lease is None else [*map(lane_of, records)],
-            chunks=chunks,
-        )
-        worker.hold(share)
-        return Lease(share)
+        """Lease records as one slice; ``also`` are those of them that came another way.
 
-    def _lease_heads(self, worker: WorkerLeases) -> Iterator[Command]:
+        ``claimed`` are their lanes where each may have one lease only.
+        """
+        came = Originals(records, self.counts.topic, chunks)
+        slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
+        leased = Leased(slice_, self.table.version, retries, claimed, (records[0], *also[:1]))
+        self.book.enter(leased)
+        worker.hold(leased)
+        self.leased += len(records)
+        return Lease(slice_)
+
+    def _lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.closing
         while worker.retries and (room := worker.room()):
@@ -194,42 +213,50 @@ class Subscription:
             if not heads:
                 continue
             lanes = tuple(closed.lane for closed, _ in heads)
-            lease = self._lease(worker, [head for _, head in heads], (), lanes)
+            claimed = () if self.one_lease is None else lanes
+            lease = self._lease(worker, [head for _, head in heads], (), claimed, lanes)
             for closed, head in heads:
                 closed.on(LaneEvent.LEASED)
-                closed.attempt = lease.slice
+                closed.attempt = lease.slice.id
                 self.counts.retry(head, closed.last)
             yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [worker for worker in self.workers if worker.room()]
+        able = [worker for worker in self.workers.values() if worker.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()
-            share = min(-(-len(self.keyless) // left), room)
-            part, chunks = self.keyless.take(share)
-            keyed, came_in = self._take(worker, room - len(part))
-            part = self._startable(part)
+            slice_ = min(-(-len(self.keyless) // left), room)
+            part, chunks = self.keyless.take(slice_)
+            keyed, came_in, _ = self._take(worker, room - len(part))
+            part, _ = self._startable(part)
             records = merged(keyed, part) if worker.individually else keyed + part
+            claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
             if records:
-                yield self._lease(worker, records, chunks + came_in, also=part)
+                yield self._lease(worker, records, chunks + came_in, claimed, also=part)
 
-    def _take(self, worker: WorkerLeases, room: int) -> tuple[list[Record], list[Chunk]]:
-        """Take up to so many records that may start from the backlog, and what they came in."""
-        backlog = worker.backlog
+    def _take(self, worker: Worker, room: int) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
+        """Take up to so many records that may start: these, what they came in, claimed lanes."""
+        backlog = worker.row.backlog
         if not self.closed.keys and not self.closing and self.one_lease is None:
-            return backlog.take(room)
-        taken = self._take_granted(worker, room) if worker.granted else []
+            return (*backlog.take(room), ())
+        taken, lanes = self._take_granted(worker, room) if worker.granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
-        worker.merge_front()  # a grant given up puts what waited behind it before the backlog
+        if worker.row.front:  # a grant given up puts what waited behind it before the backlog
+            worker.row.merge()
         while backlog.records and len(taken) < room:
             part, came_in = backlog.take(room - len(taken))
             chunks += came_in
-            taken += self._startable(part)
-        return taken, chunks
+            startable, claimed = self._startable(part)
+            taken += startable
+            lanes += claimed
+        return taken, chunks, lanes
 
-    def _startable(self, records: list[Record]) -> list[Record]:
-        """Return the records that may start; put the others where they have to wait."""
+    def _startable(self, records: list[Record]) -> tuple[list[Record], list[Lane]]:
+        """Return the records that may start; put the others where they have to wait.
+
+        Behind them, where each lane may have one lease only, the lanes that they have claimed.
+        """
         if self.closing:
             records = self._staying(records)
         if closed_keys := self.closed.keys:
@@ -243,8 +270,10 @@ class Subscription:
                     passed.append(record)
             records = passed
         if self.one_lease is None:
-            return records
-        return [record for record in records if self.one_lease.claim(record)]
+            return records, []
+        claim = self.one_lease.claim
+        grants = [(lane, record) for record in records if (lane := claim(record)) is not None]
+        return [record for _, record in grants], [lane for lane, _ in grants]
 
     def count_blocked(self, closed: ClosedLane, records: Iterable[Record]) -> None:
         """Count what a lane has come to hold, if it is blocked."""
@@ -260,23 +289,29 @@ class Subscription:
                 passed.append(record)
         return passed
 
-    def unclaim(self, share: Slice) -> None:
-        """With one lease per key: they have ended, the next record of each lane is granted one."""
+    def unclaim(self, leased: Leased, indices: Iterable[int]) -> None:
+        """With one lease per key: these have ended, the next record of each lane is granted one."""
         if self.one_lease is None:
             return
-        # What was taken back had stood at the end, and has left its lane to others.
-        for following in self.one_lease.ended(share.claimed[: len(share.records)]):
-            self.owner(following).granted.append(following)
+        # While no slot has moved, the lane stays where it was.
+        same = leased.table == self.table.version
+        stays = self.workers.get(leased.slice.worker) if same else None
+        claimed = leased.claimed
+        for grant in self.one_lease.ended([claimed[at] for at in indices]):
+            (stays or self.owner(grant[1])).granted.append(grant)
 
-    def _take_granted(self, worker: WorkerLeases, room: int) -> list[Record]:
-        granted, worker.granted[:] = worker.granted[:room], worker.granted[room:]
+    def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
+        granted, worker.granted = worker.granted, []
+        if len(granted) > room:
+            granted, worker.granted = granted[:room], granted[room:]
+        lanes, records = [lane for lane, _ in granted], [record for _, record in granted]
         if not self.closing:
-            return granted
-        passed = self._staying(granted)
-        for record in granted:
+            return records, lanes
+        passed = self._staying(records)
+        for record in records:
             if not any(record is each for each in passed):
                 self.give_back(record)
-        return passed
+        return passed, [*map(self.keys.lane, passed)]
 
     def give_back(self, record: Record) -> None:
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
@@ -296,7 +331,7 @@ class Subscription:
             if self.keys.key(record) is None:
                 keyless.append(record)
             else:
-                self.owner(record).front.append(record)
+                self.owner(record).row.front.append(record)
         self.keyless.extend(keyless)
 
     # --- what is held ---
@@ -305,34 +340,44 @@ class Subscription:
         """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
         if self.mixed or self.one_lease is not None or self.settings.individually:
             return False
-        return all(each.empty() for each in self.places[len(self.workers) + 1 :])
+        return all(
+            each.empty() or each is self.keyless or isinstance(each, Worker) for each in self.places
+        )
 
     def oldest(self) -> Iterator[Place]:
         """Yield where records are of which one arrived before all others that are held."""
-        for worker in self.workers:
-            for share in worker.slices:
-                yield from share.oldest()
-            yield from map(place_of, worker.backlog.records[:1])
+        for worker in self.workers.values():
+            for leased in worker.slices.values():
+                yield from leased.oldest()
+            yield from map(place_of, worker.row.backlog.records[:1])
         yield from map(place_of, self.keyless.records[:1])
 
-    def unsettled(self, progress: Mapping[Slice, int]) -> Iterator[tuple[TopicPartition, Record]]:
+    def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
         """Yield every record that is not settled with its partition, in no particular order.
 
-        ``progress`` says for each outstanding slice how many of its records had not started when it
-        was read; the one before them counts as running. It must have been read before the last
-        reports were handled: a failure among the started ones is then known here already. A record
-        that has started since may be written into meanwhile: of those that are leased only the
-        partition is sure.
+        Progress must have been read before the last reports were handled: a failure among the
+        started ones is then known here already. A record that has started since may be written into
+        meanwhile: of those that are leased only the partition is sure.
         """
         for record in self.waiting():
             yield partition_of(record), record
-        for worker in self.workers:
-            for share in worker.slices:
-                for index in range(share.ended(progress), len(share.records)):
-                    partition, record = share.came.partition_of(index), share.records[index]
-                    if share.stale and (partition, record.offset()) in share.stale:
-                        continue
-                    yield partition, record
+        epochs = self.epochs
+        for leased in self.leases():
+            slice_ = leased.slice
+            came, records, old = slice_.came, slice_.records, slice_.epoch != epochs.now
+            for index in leased.outstanding(progress):
+                partition = came.partition_of(index)
+                if not (old and epochs.over(slice_.epoch, partition)):
+                    yield partition, records[index]
+
+    def ended_early(self, progress: Progress) -> int:
+        """Return how many records have settled in slices that are not reported as ended."""
+        count = 0
+        for leased in self.leases():
+            if leased.slice.epoch == self.epochs.now:
+                rest = sum(1 for _ in leased.outstanding(progress))
+                count += max(0, len(leased) - rest - len(leased.unsettled))
+        return count
 
     def waiting(self) -> Iterator[Record]:
         """Yield every record that is held and not leased."""
@@ -342,10 +387,14 @@ class Subscription:
     def held(self) -> Iterator[Record]:
         """Yield every record that is held, leased or not; one may come twice."""
         yield from self.waiting()
-        for worker in self.workers:
-            for share in worker.slices:
-                yield from share.records
+        for leased in self.leases():
+            yield from leased.records()
 
-    def leased(self) -> int:
-        """Return how many records are leased."""
-        return sum([worker.leased for worker in self.workers])
+    def leases(self) -> Iterator[Leased]:
+        """Yield every slice that is out."""
+        for worker in self.workers.values():
+            yield from worker.slices.values()
+
+    def startable(self) -> bool:
+        """Say whether anything is routed and waits for a worker alone."""
+        return bool(self.keyless.records) or not all(each.empty() for each in self.workers.values())

@@ -8,7 +8,8 @@ from typing import Any
 from kafka_keyshared.audit.ledger import Ledger, Ranges
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.events import Commit, CommitAnswered, CommitResult, DeadLettered
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, DeadLettered
 from kafka_keyshared.model import TopicPartition
 
 

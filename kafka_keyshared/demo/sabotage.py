@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
-from kafka_keyshared.core.events import Commit, CommitAnswered, Slice
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.core.originals import Originals
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.demo.ledgers import AuditedClient
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import Record
 from kafka_keyshared.pools.threads import ThreadPool
 
 Sabotage = Literal["reorder", "drop", "duplicate", "commit-early"]
@@ -34,13 +37,15 @@ class ReorderingPool(ThreadPool):
 
     _submitted = 0
 
-    def submit(self, share: Slice) -> None:
+    def submit(self, slice_: Slice) -> None:
         """Hand the slice over, now and then in the wrong order."""
         self._submitted += 1
         if self._submitted % EVERY_SLICE == 0:
-            share.records.reverse()
-            share.came = Originals(share.records, share.topic)  # in the same wrong order
-        super().submit(share)
+            # In place, so that the core takes the wrong order for its own: it would else stop.
+            records = cast("list[Record]", slice_.records)
+            records.reverse()
+            Originals.__init__(slice_.came, records, slice_.came.topic)
+        super().submit(slice_)
 
 
 class HastyClient(AuditedClient):

@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.config import connection_conf
-from kafka_keyshared.core.events import DeadLettered, Publish
+from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq import envelope
 from kafka_keyshared.logs import quietly
 from kafka_keyshared.model import name_of

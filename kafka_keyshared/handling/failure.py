@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import random
-import time
 import traceback
 from types import FrameType
 from typing import Any, NamedTuple
 
-from kafka_keyshared.core.events import Failure, Outcome
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.model import DeadLetter, Retry
 from kafka_keyshared.process.whose import is_ours, is_users, shown
 
@@ -110,19 +109,21 @@ def text_of(error: BaseException) -> str:
         return f"(no text: {type(broken).__name__})"
 
 
-def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ...] = ()) -> Failure:
-    """Return what a dead letter and the log will say about a failed attempt."""
-    outcome, after = Outcome.ERROR, None
+def describe(
+    error: BaseException, clock: Clock, dead_letter_on: tuple[type[BaseException], ...] = ()
+) -> Failure:
+    """Return what a dead letter and the log will say about an attempt that has failed just now."""
+    outcome, after = Verdict.ERROR, None
     if isinstance(error, Retry):
         try:
-            outcome, after = Outcome.RETRY, error.delay()
+            outcome, after = Verdict.RETRY, error.delay()
         except ValueError as broken:
             error = broken
     # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
     # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
     # headers, it returns what ends the process as soon as it is unpacked.
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
-        outcome = Outcome.DEAD_LETTER
+        outcome = Verdict.DEAD_LETTER
     message = text_of(error)
     place, stack = _place_and_stack(_frames_of(error))
     return Failure(
@@ -130,8 +131,8 @@ def describe(error: BaseException, dead_letter_on: tuple[type[BaseException], ..
         type(error).__qualname__,
         message,
         stack + _causes_of(error),
-        at_ms=time.time_ns() // 1_000_000,
-        jitter=random.uniform(-1, 1),
+        at_ms=clock.wall_ms(),
+        jitter=clock.jitter(),
         after=after,
         place=place,
     )

@@ -9,7 +9,6 @@ a callback of the user's) is named and left behind, and ``run()`` returns.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,12 +17,11 @@ from typing import Any
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.stopping import (
     TELL_EVERY,
     TELL_FIRST,
     StopReport,
-    stop,
     tell_wait,
     unfinished,
 )
@@ -67,7 +65,7 @@ class Ending:
     def __init__(
         self,
         timeout: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         before: Aside[int] | None = None,
     ) -> None:
         self._timeout = timeout
@@ -84,8 +82,8 @@ class Ending:
         self._tell_at: float | None = None
         self.asked = 0
         self.given_up = False
-        # What the owner has to say so far: its loop, how the stop went, what it failed with.
-        self.loop: Loop | None = None
+        # What the owner has to say so far: its instance, how the stop went, what it failed with.
+        self.instance: Instance | None = None
         self.report: StopReport | None = None
         self.error: BaseException | None = None
 
@@ -116,18 +114,18 @@ class Ending:
             return self._timeout
         return max(self._began, self._started) + self._timeout - self._clock()
 
-    def finish(self, loop: Loop) -> int:
-        """Stop the loop and its pool; return the exit status."""
+    def finish(self, instance: Instance) -> int:
+        """Stop the instance and its pool; return the exit status."""
         self.begin()
-        ports = loop.ports
-        self.report = report = stop(loop, self.left(), lambda: self.asked > 1)
+        ports = instance.ports
+        self.report = report = instance.stop(self.left(), lambda: self.asked > 1)
         if ports.publisher is not None:
             ports.publisher.close(0.0)
         patience = HANDLER_CLOSE_TIMEOUT if report.clean else HANDLER_CLOSE_LEAST
         running = ports.pool.stop(min(patience, max(HANDLER_CLOSE_LEAST, self.left())))
         if running:
             log.error("handlers still running at exit: %s", ", ".join(running))
-        return 0 if report.clean and loop.halted is None and not running else 1
+        return 0 if report.clean and instance.halted is None and not running else 1
 
     def leaving(self, error: BaseException | None = None) -> None:
         """Note that the client is closed now; ``error`` is what the run has failed with."""
@@ -251,6 +249,6 @@ class Ending:
         if self.report is not None:
             self.report = replace(self.report, seconds=seconds, stuck=stuck)
         elif stuck:
-            self.report = unfinished(self.loop, seconds, stuck)
+            self.report = unfinished(self.instance.loop if self.instance else None, seconds, stuck)
         if self.report is not None:
             log.log(logging.ERROR if stuck else logging.INFO, "%s", self.report.line())

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty
-from typing import Any
 
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event, told
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.owner.holds import Hold, Holds
 from kafka_keyshared.owner.loopstats import LoopStats
 from kafka_keyshared.owner.notices import tell
-from kafka_keyshared.owner.ports import ANSWERS, Ports
+from kafka_keyshared.owner.orders import Orders
+from kafka_keyshared.owner.pauses import Pauses
+from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.owner.seeking import Reseek
 from kafka_keyshared.owner.shares import Shares
 from kafka_keyshared.owner.watchdog import Watchdog
+from kafka_keyshared.pools.acting import Actor
 
 log = log_of("kafka_keyshared.loop")
 
@@ -51,68 +55,46 @@ CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 """What poll and consume may raise; records that they had taken off the queue are then gone."""
 
 
-class Loop:
+class Loop(Actor):
     """The owner's steps and what they remember."""
 
     def __init__(self, dispatcher: Dispatcher, ports: Ports) -> None:
-        self.core = dispatcher
+        super().__init__(dispatcher, ports.pool, ports.clock.monotonic)
         self.ports = ports
         self.stats = LoopStats()
         self.halted: str | None = None
         self.commits_stopped = False
-        self.reseek = Reseek()
+        self.reseek = Reseek(dispatcher.holds)
+        self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
-        # Assigned, but where they start is not known yet: nothing of them is admitted.
-        self.withheld: set[TopicPartition] = set()
-        self.stopping = False
-        self.holds = Holds()
-        self.watchdog = Watchdog(ports.client, self.holds, self.reseek)
-        self.shares = Shares(ports.client, self.holds, self.core.subscriptions.values())
+        # Told of each answer to a commit, behind the core; by a stop, which reads its own.
+        self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
+        self.pauses = Pauses(ports.client, dispatcher.holds)
+        self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
+        self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
         # For the next commit: the progress, and how much of the mail before it is not taken yet.
-        self._progress: Mapping[ev.Slice, int] | None = None
+        self._progress: Progress | None = None
         self._behind = 0
         self._full_since: float | None = None
         self._full_polled = 0.0
-        self._hold_full = False
         self._mail_turns = 0
-        self._acts: dict[type[Any], Callable[[Any], None]] = {
-            ev.Lease: lambda command: ports.pool.submit(command.slice),
-            ev.Fence: ports.pool.fence,
-            ev.Recall: lambda c: self.tell(ports.pool.recall(c.subscription, c.worker)),
-            ev.Publish: self._publish,
-            ev.Commit: self._commit,
-            ev.ClientEvents: lambda command: self._client_events(command.events),
-            # What the core wants held back is one reason among others; its command says "look".
-            ev.Pause: lambda _command: self.hold(),
-            ev.Resume: lambda _command: self.hold(),
-            ev.ReplaceWorker: lambda c: ports.pool.replace(c.subscription, c.worker),
-            ev.AbandonWorker: lambda c: ports.pool.abandon(c.subscription, c.worker),
-            ev.Notice: lambda notice: tell(notice, ports.pool),
-            ev.Halt: self._halt,
-        }
-
-    # --- events in, commands out ---
-
-    def tell(self, event: ev.Event) -> None:
-        """Give an event to the core and do what it answers."""
-        acts = self._acts
-        for command in self.core.handle(event, self.ports.clock()):
-            acts[type(command)](command)
+        # Where the core wants partitions read that it has just been told of.
+        self._places: Mapping[TopicPartition, int | None] = {}
 
     def start(
         self, starts: Mapping[TopicPartition, ev.StartPoint]
     ) -> Mapping[TopicPartition, int | None]:
-        """Tell the core of partitions that start; return where the client has to read each."""
-        places: Mapping[TopicPartition, int | None] = {}
-        for command in self.core.handle(ev.Assigned(starts), self.ports.clock()):
-            if isinstance(command, ev.AssignAt):
-                places = command.positions
-            else:
-                self._acts[type(command)](command)
-        return places
+        """Tell the core of partitions that start; return where the client has to read each.
+
+        Whoever starts them assigns them: together with others that wait for their start, or by a
+        seek.
+        """
+        self._places = {}
+        self.tell(ev.Assigned(starts))
+        return self._places
 
     def serve(self, timeout: float, most: int | None = None) -> bool:
         """Take the mail, the oldest ``most`` of it, waiting ``timeout`` seconds; say if any."""
@@ -127,36 +109,31 @@ class Loop:
         for _ in range(left if most is None else min(left, most - 1)):
             mail.append(mailbox.get_nowait())
         self._behind -= len(mail)
-        reports: list[ev.Report] = []
-        for item in mail:
-            if isinstance(item, ANSWERS):
-                self._report(reports)
-                reports = []
-                self.tell(item)
-            elif item is not None:
-                reports.append(item)
-        self._report(reports)
+        self.hear(mail)
+        if self.on_answer is not None:
+            for item in mail:
+                if isinstance(item, ev.CommitAnswered):
+                    self.on_answer(item)
         return True
-
-    def _report(self, reports: list[ev.Report]) -> None:
-        if reports:
-            self.tell(ev.Reported(reports))
 
     # --- a step ---
 
     def step(self) -> None:
-        """Do one round: mailbox, fetch, delays, commit, heartbeat."""
+        """Do one round: mailbox, orders, fetch, delays, commit, heartbeat."""
         if self._full_since is not None and self._mail_alone():
             return
-        now = self.ports.clock()
+        now = self._clock()
         core = self.core
         due = core.next_due()
         busy = (
             core.outstanding() > 0
             or (due is not None and due - now <= IDLE_WAIT)
             or (self.ports.publisher is not None and self.ports.publisher.pending() > 0)
+            or bool(self.orders.line)
         )
         self.serve(BUSY_WAIT if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
+        if self.orders.line:
+            self.orders.serve()
         count = self._room.fetch(hungry=not busy)
         if count and not (busy and self.shares.wait_and_see(core.partitions)):
             self._window_has_room()
@@ -166,18 +143,18 @@ class Loop:
                 # Everything held waits for something far off; nothing but time will change that.
                 self.serve(IDLE_WAIT)
             self._window_is_full()
-        now = self.ports.clock()
-        if self.shares.changed(core.partitions, self.stats.fetched, now):
-            self.hold()
+        now = self._clock()
+        self.shares.look(core.partitions, self.stats.fetched, now)
         if due is not None and due <= now:
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
+        self._follow()
         if self.commits_stopped:
             self._progress = None
         elif self._progress is not None or core.commit_wanted(now):
             self._commit_in_turn()
-        before, now = now, self.ports.clock()
+        before, now = now, self._clock()
         # Like a commit it looks at all that is held: after a long one the client is asked first.
         if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
             self._next_beat = now + BEAT_SECONDS
@@ -185,8 +162,10 @@ class Loop:
             self.watchdog.beat(self.core.partitions, now)
             self.hold()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
-            pool.tend()
-            self.tell(ev.Beat(pool.progress(), pool.dead(), self.ports.wall(), pool.left()))
+            pool.expire_leases()
+            self.tell(
+                ev.Beat(pool.progress(), pool.dead(), self.ports.clock.wall(), pool.departed())
+            )
 
     def _mail_alone(self) -> bool:
         """Take the mail and leave it at that; say whether there was any. A few times in a row.
@@ -210,28 +189,16 @@ class Loop:
                 self.serve(0.0, MAIL_AT_ONCE)
         if self._behind <= 0:
             progress, self._progress = self._progress, None
-            # Nothing of a partition whose place is not found yet; the others do not wait for it.
-            placed = [each for each in self.core.partitions if each not in self.reseek.partitions]
+            placed = self.placed()
             if placed:
                 self.tell(ev.CommitDue(progress, placed if self.reseek else None))
 
-    def commit(
-        self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
-    ) -> Mapping[ev.Slice, int]:
-        """Commit what is settled; return the progress that it was taken from."""
-        progress = self.progress()
-        self.tell(ev.CommitDue(progress, partitions, final))
-        return progress
+    def placed(self) -> list[TopicPartition]:
+        """Return the partitions that may be committed.
 
-    def progress(self) -> Mapping[ev.Slice, int]:
-        """Return the progress of every slice, with nothing before it that the core does not know.
-
-        It is read first and the mailbox served after it: a failure among the records that progress
-        calls started is then known to the core. In the other order it could count as settled.
+        Not one whose place is not found yet; the others do not wait for it.
         """
-        progress = self.ports.pool.progress()
-        self.serve(0.0)
-        return progress
+        return [each for each in self.core.partitions if each not in self.reseek.partitions]
 
     def pending(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
         """Return the running records of the partitions and how many dead letters are on the way.
@@ -249,7 +216,7 @@ class Loop:
     def _fetch(self, count: int, wait: float) -> None:
         client = self.ports.client
         self.released_in_call.clear()
-        self.stats.polled(self.ports.clock())
+        self.stats.polled(self._clock())
         try:
             if wait:
                 first = client.poll(wait)
@@ -268,10 +235,12 @@ class Loop:
 
     def admit(self, chunk: list[Record]) -> None:
         """Give a chunk to the core with the positions after it."""
-        if self.released_in_call or self.reseek or self.withheld:
-            released = self.released_in_call
-            chunk = self.reseek.wanted(chunk, released, self.core.partitions, self.withheld)
-        self.stats.took_in(len(chunk), self.ports.clock())
+        released = self.released_in_call
+        if released:
+            self.reseek.again(released & self.core.partitions.keys())
+        if released or self.reseek or self.core.holds.held(Reason.UNSTARTED):
+            chunk = self.reseek.wanted(chunk, released)
+        self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
         self.tell(ev.Fetched(chunk, self._received_ends()))
         self._room.took_in(len(chunk), values, held)
@@ -287,7 +256,7 @@ class Loop:
     def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""
         log.error("the client raised %r; reading again from the last positions", error)
-        self.reseek.partitions.update(self.core.partitions)
+        self.reseek.again(self.core.partitions)
 
     def _read_again(self) -> None:
         reseek = self.reseek
@@ -295,14 +264,13 @@ class Loop:
         reseek.seek(self)
         if len(reseek.out_of_range) < misplaced:
             # It was assigned anew, and in an eager group all others with it.
-            self.holds.forget(self.core.partitions)
+            self.pauses.forget(self.core.partitions)
             self.hold()
 
     def _window_has_room(self) -> None:
         self._full_since = None
-        if self._hold_full:
-            self._hold_full = False
-            self.hold()
+        self.core.holds.let_go_all(Reason.WINDOW)
+        self._follow()
 
     def _window_is_full(self) -> None:
         """Keep the group membership alive while there is little room or none.
@@ -311,23 +279,24 @@ class Loop:
         poll may return one record, for which room was left; when that is used up, it pauses. What
         the client would go on fetching without a bound is not worth that: it is refused at once.
         """
-        now = self.ports.clock()
+        now = self._clock()
         self._plenty = False
         self.watchdog.full = True
         if self._full_since is None:
             self._full_since = self._full_polled = now
-        if not self._hold_full and self._room.floods():
-            self._hold_full = True
-            self.hold()
-        wait = FULL_POLL_EVERY if self._hold_full else self._room.poll_every()
+        holds = self.core.holds
+        if self._room.floods():
+            holds.hold_all(Reason.WINDOW)
+        held = Reason.WINDOW in holds.everywhere
+        wait = FULL_POLL_EVERY if held else self._room.poll_every()
         if now - self._full_polled < wait:
             return
         self._full_polled = now
         self.stats.polled(now)
         lasts = now - self._full_since >= FULL_PAUSE_AFTER
-        if not self._hold_full and (lasts or self._room.used_up()):
-            self._hold_full = True
-            self.hold()
+        if lasts or self._room.used_up():
+            holds.hold_all(Reason.WINDOW)
+        self._follow()
         self.released_in_call.clear()
         try:
             record = self.ports.client.poll(0)
@@ -342,40 +311,46 @@ class Loop:
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Let the client read there, and hold back of it what is to be held back."""
         self.ports.client.assign(positions)
-        self.holds.forget(positions)
+        self.pauses.forget(positions)
         self.hold()
 
     def hold(self) -> None:
-        """Pause and resume whatever has to be, after a change of any reason to hold back."""
-        assigned = {*self.core.partitions, *self.withheld}
-        self.holds.bring(
-            self.ports.client,
-            assigned,
-            {
-                Hold.UNSTARTED: self.withheld,
-                Hold.PRESSURE: self.core.pressure.paused(),
-                Hold.WINDOW: assigned if self._hold_full else (),
-                Hold.SHARE: self.shares.held_back,
-                Hold.STOPPING: assigned if self.stopping else (),
-            },
-        )
+        """Tell the client of the holds what is new to it, and again what it has refused."""
+        self.pauses.bring(self.core.holds.assigned(self.core.partitions))
+
+    def _follow(self) -> None:
+        if self.pauses.behind():
+            self.hold()
 
     def paused(self) -> set[TopicPartition]:
-        """Return the assigned partitions that are not fetched from just now."""
-        return self.holds.paused()
+        """Return the assigned partitions that the client was told to fetch nothing of."""
+        return self.pauses.paused()
 
     # --- acting on commands ---
 
-    def _publish(self, command: ev.Publish) -> None:
+    def publish(self, publish: cmd.Publish) -> None:
+        """Hand a dead letter to the publisher; without one nobody is asked to write any."""
         if self.ports.publisher is not None:
-            self.ports.publisher.publish(command)
+            self.ports.publisher.publish(publish)
 
-    def _commit(self, command: ev.Commit) -> None:
-        answer = self.ports.client.commit(command)
+    def send(self, commit: cmd.Commit) -> None:
+        """Send a commit; what the client answers at once is mail like any other answer."""
+        answer = self.ports.client.commit(commit)
         if answer is not None:
             self.ports.mailbox.put(answer)
 
-    def _client_events(self, messages: Sequence[Record]) -> None:
+    def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Note where the core wants them read, for :meth:`start`."""
+        self._places = positions
+
+    # What the core wants held back is one reason among others; its command says "look".
+
+    def notice(self, notice: cmd.Notice) -> None:
+        """Log it, with where its worker stands."""
+        tell(notice, self.pool)
+
+    def client_events(self, messages: Sequence[Record]) -> None:
+        """Act on what the client said: ends of partitions, lost places, what is fatal."""
         for message in messages:
             error = message.error()
             kind = classify_event(error)
@@ -384,16 +359,17 @@ class Loop:
                 if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
             elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
-                self.reseek.misplaced(partition_of(message), self.ports.clock())
+                self.reseek.misplaced(partition_of(message), self._clock())
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
-                self._halt(ev.Halt(error.str()))
+                self.halt(error.str())
             else:
                 log.warning("%s", told(error))
 
-    def _halt(self, command: ev.Halt) -> None:
+    def halt(self, reason: str) -> None:
+        """Note why the instance has to end; its turn is the last."""
         if self.halted is None:
-            self.halted = command.reason
-            log.error("stopping: %s", command.reason)
+            self.halted = reason
+            log.error("stopping: %s", reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.core.events import Notice
+from kafka_keyshared.core.commands import Notice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import About
 from kafka_keyshared.pools.port import Pool

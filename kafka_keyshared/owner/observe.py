@@ -7,7 +7,6 @@ may touch. So an instance that nobody looks at pays nothing, and any number of r
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 from kafka_keyshared.core.status import Phase, Status, Surroundings, take
@@ -25,14 +24,18 @@ SILENT_MAX = 30.0
 
 
 class Board:
-    """The latest status, and how the instance is. Any thread may read it."""
+    """The latest status, and how the instance is. Any thread may read it.
 
-    def __init__(self) -> None:
+    ``clock`` is monotonic, in seconds, and that of the loop whose status it is.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._changed = threading.Condition()
         self._status: Status | None = None
         self._made_at = float("-inf")
         self._read_at = float("-inf")
-        self.beat_at = time.monotonic()
+        self.beat_at = self._clock()
         self.phase: Phase = "starting"
         self.joined = False
         self.stalled = ""
@@ -44,14 +47,14 @@ class Board:
         brings it, unless the owner is inside a rebalance.
         """
         with self._changed:
-            self._read_at = asked = time.monotonic()
+            self._read_at = asked = self._clock()
             if asked - self._made_at > FRESH and self.phase == "running":
                 self._changed.wait_for(lambda: self._made_at >= asked, wait)
             return self._status
 
     def live(self) -> Health:
         """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
-        silent = time.monotonic() - self.beat_at
+        silent = self._clock() - self.beat_at
         if self.phase == "running" and silent > SILENT_MAX:
             return Health(False, f"the control loop has not beaten for {silent:.0f} s")
         if self.phase == "running" and self.stalled:
@@ -68,13 +71,13 @@ class Board:
 
     def wanted(self) -> bool:
         """Say whether somebody has read lately."""
-        return time.monotonic() - self._read_at < READ_LATELY
+        return self._clock() - self._read_at < READ_LATELY
 
     def put(self, status: Status) -> None:
         """Show a status."""
         with self._changed:
             self._status = status
-            self._made_at = time.monotonic()
+            self._made_at = self._clock()
             self._changed.notify_all()
 
 
@@ -100,7 +103,7 @@ class Observer:
         self._pool = pool
         self._topics = tuple(topics)
         self._interval = interval_ms / 1000
-        self._started_at = loop.ports.wall()
+        self._started_at = loop.ports.clock.wall()
         self._beats = -1
 
     def step(self) -> None:
@@ -109,7 +112,7 @@ class Observer:
         if beats == self._beats:
             return
         self._beats = beats
-        self._board.beat_at = time.monotonic()
+        self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
         if self._board.wanted():
             self.show()
@@ -122,7 +125,7 @@ class Observer:
     def enter(self, phase: Phase) -> None:
         """Show that the instance is in another phase of its life."""
         self._board.phase = phase
-        self._board.beat_at = time.monotonic()
+        self._board.beat_at = self._loop.ports.clock()
         self.show()
 
     def show(self) -> None:
@@ -130,13 +133,13 @@ class Observer:
         loop = self._loop
         progress = loop.ports.pool.progress()
         now = loop.ports.clock()
-        if now - loop.core.derived_at > DERIVE_AFTER:
+        if now - loop.core.snapshots.derived_at > DERIVE_AFTER:
             # Nothing is committed just now, but whoever looks wants to see what holds it up.
             loop.serve(0.0)
-            loop.core.snapshot(progress, now)
+            loop.core.snapshots.take(progress, now)
         stats = loop.stats
         gap, stats.poll_gap = stats.poll_gap, 0.0
-        wall = loop.ports.wall()
+        wall = loop.ports.clock.wall()
         self._board.put(
             take(
                 loop.core,
@@ -154,10 +157,6 @@ class Observer:
                     log_ends=loop.ports.client.log_ends(),
                     topics=self._topics,
                     paused=frozenset(loop.paused()),
-                    held_back={
-                        partition: tuple(map(str, reasons))
-                        for partition, reasons in loop.holds.reasons.items()
-                    },
                     stalls=dict(loop.watchdog.stalls),
                     client=loop.ports.client.statistics(),
                 ),

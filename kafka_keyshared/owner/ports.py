@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from kafka_keyshared.client.port import Client
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.pools.acting import Mail
 from kafka_keyshared.pools.port import Pool
-
-Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered | None
-"""What is posted to the owner; None only wakes it."""
-
-ANSWERS = (ev.DeadLettered, ev.CommitAnswered)
-"""The mail that comes from the broker; all other is the pool's."""
 
 
 class Publisher(Protocol):
     """The port through which the loop writes dead letters."""
 
-    def publish(self, publish: ev.Publish) -> None:
+    def publish(self, publish: cmd.Publish) -> None:
         """Send a dead letter; the broker's answer is posted to the mailbox."""
 
     def serve(self) -> None:
@@ -37,14 +31,10 @@ class Publisher(Protocol):
 
 @dataclass
 class Ports:
-    """The world, as far as the loop may touch it.
-
-    ``clock`` is monotonic, in seconds; ``wall`` gives the seconds since 1970, for metrics only.
-    """
+    """The world, as far as the loop may touch it. ``clock`` is what its pool has, too."""
 
     client: Client
     pool: Pool
     mailbox: SimpleQueue[Mail]
-    clock: Callable[[], float]
+    clock: Clock
     publisher: Publisher | None = None
-    wall: Callable[[], float] = time.time

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
@@ -97,7 +98,7 @@ class Rebalancer:
         starts = self._starts(asked, BOUNDS_TIMEOUT)
         waiting = [partition for partition in partitions if partition not in starts]
         # Reading without the set could run settled records again; so these are held back.
-        loop.withheld.update(waiting)
+        loop.core.holds.hold(Reason.UNSTARTED, waiting)
         loop.assign({**dict.fromkeys(waiting), **loop.start(starts)})
         if waiting:
             self._unstarted.update((partition, asked[partition]) for partition in waiting)
@@ -130,10 +131,10 @@ class Rebalancer:
             return
         for partition in starts:
             del self._unstarted[partition]
-        loop.withheld.difference_update(starts)
+        loop.core.holds.let_go(Reason.UNSTARTED, starts)
         # Not a seek here: it may fail for now, and what comes before it must be dropped.
         places = loop.start(starts)
-        loop.reseek.partitions.update(each for each, at in places.items() if at is not None)
+        loop.reseek.again(each for each, at in places.items() if at is not None)
         loop.hold()
         log.info("started %s after asking again", _names(list(starts)))
 
@@ -227,7 +228,7 @@ class Rebalancer:
         clock = loop.ports.clock
         started = clock()
         loop.tell(ev.Revoking(mine))
-        left = drain(loop, mine, started + self._revoke_deadline, self.hurried)
+        left = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
         progress = {} if loop.commits_stopped else loop.commit(mine, final=True)
         self._release(partitions, ev.Forget(mine, progress=progress))
         self._observe("revoked", partitions)  # nothing is committed for them from here on
@@ -266,7 +267,7 @@ class Rebalancer:
         self._nothing_since = None
         for partition in partitions:
             self._unstarted.pop(partition, None)
-        self._loop.withheld.difference_update(partitions)
+        self._loop.core.holds.let_go(Reason.UNSTARTED, partitions)
 
     def _release(self, partitions: Sequence[TopicPartition], forget: ev.Forget) -> None:
         loop = self._loop
@@ -280,7 +281,7 @@ class Rebalancer:
             self.observer(what, partitions)
 
 
-def drain(
+def await_running(
     loop: Loop,
     partitions: Sequence[TopicPartition] | None,
     deadline: float,

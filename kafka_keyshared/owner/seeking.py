@@ -11,8 +11,7 @@ those of before may be committed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaException
@@ -21,6 +20,7 @@ from kafka_keyshared.client.port import Client, LogBounds
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
@@ -74,9 +74,6 @@ class Owner(Protocol):
     ) -> Mapping[TopicPartition, int | None]:
         """Tell the core of partitions that start."""
 
-    def hold(self) -> None:
-        """Pause and resume whatever has to be."""
-
 
 class Place(NamedTuple):
     """Where to read on.
@@ -89,37 +86,35 @@ class Place(NamedTuple):
     remade: bool = False
 
 
-@dataclass
 class Reseek:
     """Partitions that have to be read again from the received end; nothing else of them counts.
 
-    ``out_of_range`` says from when on (monotonic seconds) one may be that the broker found to be
-    out of range.
+    They are those that the ledger holds back for it. ``out_of_range`` says from when on (monotonic
+    seconds) one may be that the broker found to be out of range.
     """
 
-    partitions: set[TopicPartition] = field(default_factory=set)
-    out_of_range: dict[TopicPartition, float] = field(default_factory=dict)
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self.partitions = holds.held(Reason.RESEEK)
+        self.out_of_range: dict[TopicPartition, float] = {}
 
     def __bool__(self) -> bool:
         return bool(self.partitions)
 
-    def wanted(
-        self,
-        chunk: list[Record],
-        released: Collection[TopicPartition],
-        assigned: Collection[TopicPartition],
-        withheld: Collection[TopicPartition],
-    ) -> list[Record]:
+    def again(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these again: records were lost, or were taken off the queue for what came before."""
+        self._holds.hold(Reason.RESEEK, partitions)
+
+    def wanted(self, chunk: list[Record], released: Collection[TopicPartition]) -> list[Record]:
         """Return what may be used of a chunk that a call of the client has brought.
 
         Without what was taken off the queue before its partition was ``released`` in the same call,
-        what is ``withheld``, and what is going to be read again: after a loss, whatever comes
+        what has not started, and what is going to be read again: after a loss, whatever comes
         before the seek stands behind the lost records, and neither it nor its position may count as
-        received. A partition that was released and came back in the call is read again from where
-        its assignment said.
+        received. One that was released and came back in the call is read again too, from where its
+        assignment said.
         """
-        self.partitions.update(each for each in released if each in assigned)
-        unwanted = {*released, *self.partitions, *withheld}
+        unwanted = {*released, *self.partitions, *self._holds.held(Reason.UNSTARTED)}
         return [
             record
             for record in chunk
@@ -128,12 +123,12 @@ class Reseek:
 
     def misplaced(self, partition: TopicPartition, now: float) -> None:
         """The broker has nothing at the place that was fetched from."""
-        self.partitions.add(partition)
+        self.again([partition])
         self.out_of_range[partition] = now + OUT_OF_RANGE_WAIT
 
     def gone(self, partitions: set[TopicPartition]) -> None:
         """Partitions that are no longer assigned, or are where they should be."""
-        self.partitions -= partitions
+        self._holds.let_go(Reason.RESEEK, partitions)
         for partition in partitions:
             self.out_of_range.pop(partition, None)
 
@@ -165,6 +160,7 @@ class Reseek:
         anew = {each: place for each, place in found.items() if place.another}
         if anew:
             begin_anew(loop, anew, bounds)
+            self.again(anew)  # that it is not found yet is not over with the old log
         # The others too: an eager assignment is given as a whole.
         places = {each: state.received_end for each, state in states.items()}
         places |= {each: place.position for each, place in found.items() if each not in anew}
@@ -245,7 +241,7 @@ def begin_anew(
     """
     progress = loop.ports.pool.progress()
     loop.serve(0.0)  # as before every snapshot: a failure must not be taken for progress
-    snapshots = loop.core.snapshot(progress, loop.ports.clock())
+    snapshots = loop.core.snapshots.take(progress, loop.ports.clock())
     budget = loop.core.ceilings.set_budget
     starts = {
         each: anew(place, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
@@ -254,7 +250,6 @@ def begin_anew(
     loop.tell(ev.Revoking(list(starts)))
     loop.tell(ev.Forget(list(starts)))
     loop.start(starts)
-    loop.hold()  # what held the old log back is over
 
 
 def anew(

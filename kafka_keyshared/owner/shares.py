@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.ceilings import LOOK_SECONDS_PER_RECORD
+from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.owner.holds import Hold, Holds
 
 LOOK_EVERY = 0.25
 LOOK_FIRST = 0.05
@@ -85,7 +85,7 @@ class Shares:
         self._client = client
         self._holds = holds
         self._subs = list(subs)
-        self.held_back: set[TopicPartition] = set()
+        self._held_back = holds.held(Reason.SHARE)
         # The most records of one fetch; None: as many as there is room for.
         self.most: int | None = None
         self._paused_at: dict[TopicPartition, float] = {}
@@ -98,28 +98,25 @@ class Shares:
         self._sampled_at = 0.0
         self._fetched = self._settled = 0
 
-    def changed(
+    def look(
         self, states: Mapping[TopicPartition, PartitionState], fetched: int, now: float
-    ) -> bool:
-        """Look, if it is time to; say whether others than before are to be held back.
+    ) -> None:
+        """Look, if it is time to, and hold back who is to be, and nobody else.
 
         ``fetched`` are the records that all fetches have brought.
         """
         soon = self.most is not None and fetched - self._fetched >= self.most
         if now < self._look_at and not (soon and now >= self._rested_at):
-            return False
-        before = frozenset(self.held_back)
-        self.held_back &= states.keys()
+            return
         self._note(states, fetched, now)
         if len(states) < 2 or not self._filled(LOW):
             # Whatever is still waited for has had its chance.
-            if before:
+            if self._held_back:
                 for partition in self._without:
                     self._seen[partition].in_vain(now)
-            self.held_back.clear()
+            self._holds.only(Reason.SHARE, frozenset())
         elif self._filled(ENOUGH):
-            self._share_out(states, now)
-        return before != self.held_back
+            self._holds.only(Reason.SHARE, self._share_out(states, now))
 
     def wait_and_see(self, states: Mapping[TopicPartition, PartitionState]) -> bool:
         """Say whether to fetch no more yet: the first to fill a slow window would have it all."""
@@ -173,7 +170,11 @@ class Shares:
             for sub in self._subs
         )
 
-    def _share_out(self, states: Mapping[TopicPartition, PartitionState], now: float) -> None:
+    def _share_out(
+        self, states: Mapping[TopicPartition, PartitionState], now: float
+    ) -> set[TopicPartition]:
+        """Return the partitions that are to be held back from now on."""
+        held_back = set(self._held_back)
         patience = 0.0 if self._slow else PATIENCE
         behind = self._behind(states)
         waiting = {
@@ -183,9 +184,9 @@ class Shares:
             and now - seen.passed_over >= PASSED_OVER
         }
         # Of a single one that has something to read nobody takes anything away.
-        if not (waiting and len(behind) > 1) and not self.held_back:
+        if not (waiting and len(behind) > 1) and not held_back:
             self._without.clear()
-            return
+            return held_back
         held = self._held()
         count = sum(sub.window.records for sub in self._subs)
         self._rested_at = now + WALK_SHARE * LOOK_SECONDS_PER_RECORD * count
@@ -200,23 +201,24 @@ class Shares:
             partition
             for partition in waiting
             if held.get(partition, 0.0) * 4 < share
-            and self._holds.reasons.get(partition, []) in ([], [Hold.WINDOW])
+            and set(self._holds.reasons(partition)) <= {Reason.WINDOW}
         }
-        for partition in [*self.held_back]:
+        for partition in [*held_back]:
             waited = now - self._paused_at[partition]
             little = held.get(partition, 0.0) * 2 < share and not self._without
             if little or waited >= HELD_MOST:
-                self.held_back.discard(partition)
+                held_back.discard(partition)
                 if waited >= HELD_MOST:
                     self._paused_at[partition] = now
-        if not behind - self.held_back:
-            self.held_back.clear()
+        if not behind - held_back:
+            held_back.clear()
         elif self._without:
             for partition, part in held.items():
                 rested = now - self._paused_at.get(partition, float("-inf")) >= REST
                 if part + step > share and rested and partition in states:
-                    self.held_back.add(partition)
+                    held_back.add(partition)
                     self._paused_at[partition] = now
+        return held_back
 
     def _behind(self, states: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
         """Return the partitions of which there is something to read, as far as is known."""

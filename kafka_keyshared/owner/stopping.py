@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
     Record,
@@ -45,6 +47,9 @@ TELL_EVERY = 10.0
 """Seconds after which a stop says what it waits for, and says it again."""
 
 NAMED_MAX = 5
+
+REFUSALS = (ev.CommitResult.LOST, ev.CommitResult.DENIED)
+"""Answers after which the same commit is not sent again."""
 
 RETRY_AFTER = 0.05
 """Seconds until the last commit is sent again that failed; twice as long after each failure."""
@@ -104,9 +109,8 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     started = clock()
     deadline = started + timeout
     loop.tell(ev.Stopping())
-    loop.stopping = True
     loop.hold()
-    running, dead_letters = _drain(loop, deadline, hurried)
+    running, dead_letters = _await_running(loop, deadline, hurried)
     if loop.commits_stopped:
         accepted, heard = False, loop.ports.client.answers(ASK_WAIT)
     else:
@@ -127,7 +131,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     )
 
 
-def _undone(loop: Loop, progress: Mapping[ev.Slice, int]) -> int:
+def _undone(loop: Loop, progress: Progress) -> int:
     """Return how many records are not settled; of a slice that still runs, those that are not."""
     return sum(1 for sub in loop.core.subscriptions.values() for _ in sub.unsettled(progress))
 
@@ -173,10 +177,10 @@ def _known(loop: Loop, now: float) -> dict[str, str]:
     """Return for how long each record has been running, and where, as far as that was seen."""
     found = {}
     for watch in loop.core.watches.values():
-        for share, known in watch.running.items():
-            where = loop.ports.pool.where(share.subscription, share.worker)
+        for known in watch.running.values():
+            where = loop.ports.pool.where(*known.place)
             words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
-            found[name_of(share.came[known.started - 1])] = words
+            found[name_of(known.record)] = words
     return found
 
 
@@ -185,7 +189,9 @@ def _told(record: Record, known: Mapping[str, str]) -> str:
     return ", ".join(filter(None, [name, named_key(record.key()), known.get(name)]))
 
 
-def _drain(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[list[str], int]:
+def _await_running(
+    loop: Loop, deadline: float, hurried: Callable[[], bool]
+) -> tuple[list[str], int]:
     polled = 0.0
     talk = _Talk(loop, deadline)
     while True:
@@ -205,11 +211,10 @@ def _in_hand(loop: Loop) -> list[TopicPartition]:
     """Return the partitions of all that a worker has, also those that were revoked meanwhile."""
     return list(
         {
-            share.came.partition_of(index)
+            leased.slice.came.partition_of(index)
             for sub in loop.core.subscriptions.values()
-            for worker in sub.workers
-            for share in worker.slices
-            for index in range(len(share.records))
+            for leased in sub.leases()
+            for index in leased.indices()
         }
     )
 
@@ -259,20 +264,52 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
     generation before. Refused so, it is sent once more.
     """
     held = set(loop.core.partitions)
-    refused_before = loop.core.commits.refused_count
-    accepted, heard = _send(loop, deadline, hurried)
-    if accepted or loop.core.commits.refused_count == refused_before:
-        return accepted, heard
-    if loop.halted is None and held <= set(loop.core.partitions):
-        return _send(loop, deadline, hurried)
-    return False, heard
+    last = _LastCommit(loop)
+    loop.on_answer = last.hear
+    accepted, heard = _send(loop, last, deadline, hurried)
+    if last.refused and loop.halted is None and held <= set(loop.core.partitions):
+        last = _LastCommit(loop)
+        loop.on_answer = last.hear
+        accepted, heard = _send(loop, last, deadline, hurried)
+    loop.on_answer = None
+    return accepted, heard
 
 
-def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[bool, bool]:
+class _LastCommit:
+    """The last commit: what was sent of it, and whether the broker has refused any of that.
+
+    What it says to commits from before is another matter: these may be of an older generation.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._sent: set[cmd.Commit] = set()
+        self.refused = False
+
+    def send(self) -> None:
+        """Send what is settled and not yet sent; all of it again that has failed."""
+        commits = self._loop.core.commits
+        before = set(commits.in_flight)
+        self._loop.commit(final=True)
+        self._sent |= commits.in_flight.keys() - before
+
+    def hear(self, answer: ev.CommitAnswered) -> None:
+        """Take an answer."""
+        if answer.commit in self._sent and answer.result in REFUSALS:
+            self.refused = True
+
+    def accepted(self) -> bool:
+        """Say whether the broker has accepted all that was to be committed."""
+        commits = self._loop.core.commits
+        return not (self.refused or commits.in_flight or commits.retrying or commits.behind())
+
+
+def _send(
+    loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]
+) -> tuple[bool, bool]:
     clock = loop.ports.clock
     commits = loop.core.commits
-    refused_before = commits.refused_count
-    loop.commit(final=True)
+    last.send()
     patience = _Patience(loop, deadline, hurried)
     talk = _Talk(loop, deadline)
     again: float | None = None
@@ -288,9 +325,8 @@ def _send(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[boo
             again, pause = now + pause, 2 * pause
         elif now >= again:
             again = None
-            loop.commit(final=True)
-    unanswered = commits.in_flight or commits.retrying or commits.behind()
-    return not unanswered and commits.refused_count == refused_before, patience.heard
+            last.send()
+    return last.accepted(), patience.heard
 
 
 class _Patience:

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_keyshared.client.port import Client
+from kafka_keyshared.core.holds import Holds
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.holds import Holds
+from kafka_keyshared.owner.pauses import Pauses
 from kafka_keyshared.owner.seeking import Reseek
 
 log = log_of("kafka_keyshared.loop")
@@ -50,9 +51,10 @@ class Watchdog:
     when the window was full: then nothing was asked of any partition.
     """
 
-    def __init__(self, client: Client, holds: Holds, reseek: Reseek) -> None:
+    def __init__(self, client: Client, holds: Holds, pauses: Pauses, reseek: Reseek) -> None:
         self._client = client
         self._holds = holds
+        self._pauses = pauses
         self._reseek = reseek
         self.stalls: Counter[str] = Counter()
         self.full = False
@@ -90,7 +92,7 @@ class Watchdog:
                 self._wait_for_seek(partition, quiet, passed, now)
                 continue
             end = ends.get(partition, 0)
-            free = not full and partition not in self._holds.reasons
+            free = not full and not self._holds.reasons(partition)
             if not free or quiet.end is None or end <= quiet.end:
                 quiet.waited = 0.0
                 continue
@@ -171,11 +173,11 @@ class Watchdog:
                 quiet.end,
                 end,
                 self._client.positions().get(partition, "unknown"),
-                "paused" if partition in self._holds.paused() else "not paused",
+                "paused" if partition in self._pauses.paused() else "not paused",
                 self._client.last_error or "none",
                 "" if quiet.times == 1 else " did not help; once more",
             )
         if quiet.times > 1 and partition in self._delivered:
             self._failing.setdefault(partition, quiet.since)
-        self._reseek.partitions.add(partition)
-        self._holds.forget([partition])
+        self._reseek.again([partition])
+        self._pauses.forget([partition])

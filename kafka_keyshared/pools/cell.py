@@ -7,17 +7,20 @@ are locked: members call from any thread, the owner from its own.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from kafka_keyshared.core.events import Ended, Failed, Failure, Outcome, Report, SetAside, Slice
-from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.pools.failed_lanes import FailedLanes
 
 
 class LeaseTimeoutError(Exception):
@@ -36,9 +39,15 @@ class Cell:
     """
 
     def __init__(
-        self, name: str, post: Callable[[Report], None], *, ascending: bool = False
+        self,
+        name: str,
+        post: Callable[[Report], None],
+        clock: Clock,
+        *,
+        ascending: bool = False,
     ) -> None:
         self.name = name
+        self.clock = clock
         self.left = False
         self.over = False
         self.dismissed = False
@@ -55,7 +64,9 @@ class Cell:
         self._ascending = ascending
         # Per partition the highest offset received; never too low, and exact where that matters.
         self._highest: dict[TopicPartition, int] = {}
-        self._failed: set[Lane] = set()
+        self.failed = FailedLanes()
+        # Those of the received ones whose leases are over, by the ids of their slices.
+        self._lapsed: set[int] = set()
         self._late: list[Record] = []
         self._wakers: list[Callable[[], None]] = []
 
@@ -73,14 +84,14 @@ class Cell:
                 return []
             taken = self._next(count)
             self._taker = threading.current_thread()
-            self._received.update(dict.fromkeys(taken, time.monotonic()))
-            for share in taken:
-                if self._waiting[0] is share:
+            self._received.update(dict.fromkeys(taken, self.clock()))
+            for slice_ in taken:
+                if self._waiting[0] is slice_:
                     self._waiting.popleft()
                 else:
-                    self._waiting.remove(share)
+                    self._waiting.remove(slice_)
                 if self._ascending:
-                    partition, offset = _place(share)
+                    partition, offset = _place(slice_)
                     self._highest[partition] = offset
             return taken
 
@@ -88,13 +99,32 @@ class Cell:
         """Return the first records that the member may receive now, up to ``count``."""
         if not self._ascending or not self._waiting:
             return list(islice(self._waiting, count))
-        found = _ascending(self._waiting, self._highest, count)
+        found = self._first_ascending(count)
         if len(found) < min(count, len(self._waiting)):
             # Something is held back, perhaps by a record that has been settled since.
             self._highest.clear()
             for partition, offset in map(_place, self._received):
                 self._highest[partition] = max(offset, self._highest.get(partition, -1))
-            found = _ascending(self._waiting, self._highest, count)
+            found = self._first_ascending(count)
+        return found
+
+    def _first_ascending(self, count: int) -> list[Slice]:
+        """Return up to ``count`` of these whose offsets rise above the highest one received.
+
+        Behind one that is left out everything of its lane is, too.
+        """
+        found: list[Slice] = []
+        ends, lane_of = dict(self._highest), self.failed.lane_of
+        behind: set[Lane] = set()
+        for slice_ in self._waiting:
+            if len(found) >= count:
+                break
+            partition, offset = _place(slice_)
+            if offset <= ends.get(partition, -1):
+                behind.add(lane_of(slice_.records[0]))
+            elif not behind or lane_of(slice_.records[0]) not in behind:
+                ends[partition] = offset
+                found.append(slice_)
         return found
 
     def when_ready(self, wake: Callable[[], None]) -> None:
@@ -112,19 +142,19 @@ class Cell:
 
     def settle(self, shares: Iterable[Slice]) -> list[Slice]:
         """Settle received records; return those whose lease was over already."""
-        now = time.monotonic()
+        now = self.clock()
         late: list[Slice] = []
         with self._changed:
-            for share in shares:
-                received = self._received.get(share)
+            for slice_ in shares:
+                received = self._received.get(slice_)
                 if received is None:
-                    late.append(share)
+                    late.append(slice_)
                     continue
-                if share.stale or self.over:
-                    late.append(share)
+                if self._is_late(slice_):
+                    late.append(slice_)
                 # In this order: a lease that is neither held nor reported would look unstarted.
-                self._post(Ended(share, now - received))
-                del self._received[share]
+                self._post(Ended(slice_.id, now - received))
+                del self._received[slice_]
             if self._ascending and self._waiting:
                 self._wake()
         return late
@@ -132,7 +162,7 @@ class Cell:
     def note_late(self, late: Iterable[Slice]) -> None:
         """Keep what was settled too late until somebody tells of it, for all members at once."""
         with self._changed:
-            self._late += [share.records[0] for share in late]
+            self._late += [slice_.records[0] for slice_ in late]
 
     def take_late(self) -> list[Record]:
         """Return what was settled too late since this was last asked."""
@@ -140,37 +170,40 @@ class Cell:
             late, self._late = self._late, []
             return late
 
-    def fail(self, share: Slice, failure: Failure) -> bool:
+    def fail(self, slice_: Slice, failure: Failure) -> bool:
         """Report a received record as failed; False when its lease was over already."""
         with self._changed:
-            if share not in self._received:
+            if slice_ not in self._received:
                 return False
-            self._fail(share, failure)
-            return not (share.stale or self.over)
+            late = self._is_late(slice_)
+            self._fail(slice_, failure)
+            return not late
 
-    def _fail(self, share: Slice, failure: Failure) -> None:
+    def _is_late(self, slice_: Slice) -> bool:
+        late = slice_.id in self._lapsed
+        self._lapsed.discard(slice_.id)
+        return late or self.over
+
+    def _fail(self, slice_: Slice, failure: Failure) -> None:
         """Fail it, and hand back unrun what this member has behind it in its lane."""
-        record = share.records[0]
-        share.came.restore(record)
-        lane = share.lane_of(record)
-        self._post(Failed(share, record, failure))
-        self._post(Ended(share, time.monotonic() - self._received[share]))
-        del self._received[share]
-        if not is_keyless(lane):
-            self._failed.add(lane)
+        behind = self.failed.fail(slice_, 0)
+        self._post(Failed(slice_.id, 0, failure))
+        self._post(Ended(slice_.id, self.clock() - self._received[slice_]))
+        del self._received[slice_]
+        self._lapsed.discard(slice_.id)
+        if behind:
             for other in [*self._received, *self._waiting]:
                 self._set_aside(other)
 
-    def _set_aside(self, share: Slice) -> bool:
+    def _set_aside(self, slice_: Slice) -> bool:
         """Hand a record back unrun if its lane has failed; until the fence comes by."""
-        record = share.records[0]
-        if share.lane_of(share.came[0]) not in self._failed:
+        if not self.failed.holds(slice_.came[0]):
             return False
-        share.came.restore(record)
-        self._post(SetAside(share, record))
-        self._post(Ended(share, 0.0))
-        if self._received.pop(share, None) is None and share in self._waiting:
-            self._waiting.remove(share)
+        slice_.came.restore(0)
+        self._post(SetAside(slice_.id, 0))
+        self._post(Ended(slice_.id, 0.0))
+        if self._received.pop(slice_, None) is None and slice_ in self._waiting:
+            self._waiting.remove(slice_)
         return True
 
     def held(self) -> list[Slice]:
@@ -201,9 +234,9 @@ class Cell:
         From a member that is ``broken`` that counts as a failed attempt, or a record on which
         members break would go round until none is left. One that was dismissed is the last.
         """
-        failure = describe(MemberLeftError(self.name))
+        failure = describe(MemberLeftError(self.name), self.clock)
         if not broken or self.dismissed:
-            failure = replace(failure, outcome=Outcome.GIVEN_BACK)
+            failure = replace(failure, verdict=Verdict.GIVEN_BACK)
         with self._changed:
             self.left = True
             while self._received:
@@ -212,26 +245,32 @@ class Cell:
 
     # --- the owner's side ---
 
-    def put(self, share: Slice) -> None:
+    def put(self, slice_: Slice) -> None:
         """Let a record wait for the member."""
         with self._changed:
-            if not (self._failed and self._set_aside(share)):
-                self._waiting.append(share)
+            if not (self.failed.lanes and self._set_aside(slice_)):
+                self._waiting.append(slice_)
                 self._wake()
 
-    def recall(self) -> list[tuple[Slice, list[Record]]]:
-        """Take back what the member has not received."""
+    def recall(self, only: Collection[int] | None) -> list[tuple[int, range]]:
+        """Take back what the member has not received, of these slices or of all."""
         with self._changed:
-            shares = list(self._waiting)
-            self._waiting.clear()
-            for share in shares:
-                self._post(Ended(share, 0.0))
-            return [(share, list(share.records)) for share in shares]
+            back = [slice_ for slice_ in self._waiting if only is None or slice_.id in only]
+            for slice_ in back:
+                self._waiting.remove(slice_)
+                self._post(Ended(slice_.id, 0.0))
+            return [(slice_.id, range(len(slice_.records))) for slice_ in back]
 
-    def progress(self) -> dict[Slice, int]:
-        """Return 1 for each record that has not been received, 0 for each that has."""
+    def lapse(self, ids: Iterable[int]) -> None:
+        """Note that leases are over although their records are received."""
         with self._changed:
-            return {**dict.fromkeys(self._waiting, 1), **dict.fromkeys(self._received, 0)}
+            self._lapsed.update({slice_.id for slice_ in self._received}.intersection(ids))
+
+    def progress(self) -> dict[int, Serial]:
+        """Return which records have been received."""
+        with self._changed:
+            waiting = dict.fromkeys([slice_.id for slice_ in self._waiting], Serial(0))
+            return waiting | dict.fromkeys([slice_.id for slice_ in self._received], Serial(1))
 
     def expire(self, before: float) -> list[Slice]:
         """Fail what was received before then; return that."""
@@ -239,13 +278,13 @@ class Cell:
         with self._changed:
             while self._received and next(iter(self._received.values())) < before:
                 failed.append(next(iter(self._received)))
-                self._fail(failed[-1], _timed_out())
+                self._fail(failed[-1], describe(_timed_out(), self.clock))
         return failed
 
     def pass_fence(self, lanes: Collection[Lane]) -> None:
         """Take records of these lanes again: everything behind the failed one is handed back."""
         with self._changed:
-            self._failed.difference_update(lanes)
+            self.failed.passed(lanes)
 
     def end(self) -> None:
         """Tell the member that nothing comes any more."""
@@ -270,31 +309,9 @@ class Cell:
             wake()
 
 
-def _place(share: Slice) -> tuple[TopicPartition, int]:
-    return share.came.partition_of(0), share.records[0].offset()
+def _place(slice_: Slice) -> tuple[TopicPartition, int]:
+    return slice_.came.partition_of(0), slice_.records[0].offset()
 
 
-def _ascending(
-    waiting: Iterable[Slice], highest: Mapping[TopicPartition, int], count: int
-) -> list[Slice]:
-    """Return up to ``count`` of these whose offsets rise, in their partitions, above ``highest``.
-
-    Behind one that is left out everything of its lane is, too.
-    """
-    found: list[Slice] = []
-    ends = dict(highest)
-    behind: set[Lane] = set()
-    for share in waiting:
-        if len(found) >= count:
-            break
-        partition, offset = _place(share)
-        if offset <= ends.get(partition, -1):
-            behind.add(share.lane_of(share.records[0]))
-        elif not behind or share.lane_of(share.records[0]) not in behind:
-            ends[partition] = offset
-            found.append(share)
-    return found
-
-
-def _timed_out() -> Failure:
-    return describe(LeaseTimeoutError("the lease timeout passed before the record was settled"))
+def _timed_out() -> LeaseTimeoutError:
+    return LeaseTimeoutError("the lease timeout passed before the record was settled")

@@ -6,11 +6,13 @@ A pool runs the handlers. It tells the loop what happened only through its mailb
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Protocol
 
-from kafka_keyshared.core.events import Fence, Recalled, Slice
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.events import Recalled
+from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.model import Record
+from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 
 
 class _Stop:
@@ -24,27 +26,41 @@ STOP = _Stop()
 
 
 class Handover:
-    """A slice on its way through a worker: what of it has not started yet.
+    """A slice on its way through a serial worker: what of it has not started yet.
 
     Worker and owner share one deque. The worker takes from the left, one record before each handler
     start. To recall, the owner puts STOP at the left: from then on the worker takes at most that
     STOP, so whatever stands behind it is the owner's alone. Each record is thus either started or
     taken back, without a lock, without asking the worker, and also while it is busy.
+
+    ``dropped`` are the indices of the records that the handler dropped; the worker's alone.
     """
 
-    __slots__ = ("slice", "todo")
+    __slots__ = ("_back", "_seen", "dropped", "slice", "todo")
 
-    def __init__(self, share: Slice) -> None:
-        self.slice = share
-        self.todo: deque[Record | _Stop] = deque(share.records)
+    def __init__(self, slice_: Slice) -> None:
+        self.slice = slice_
+        self.todo: deque[Record | _Stop] = deque(slice_.records)
         self.todo.append(STOP)
+        self.dropped: list[int] = []
+        self._back = 0
+        self._seen = 0
 
-    def unstarted(self) -> int:
-        """Return how many records have not been started (or taken back)."""
-        return max(0, len(self.todo) - 1)
+    def progress(self) -> Serial:
+        """Return how far the worker has got."""
+        return Serial(len(self.slice.records) - self._back - max(0, len(self.todo) - 1))
 
-    def take_back(self) -> list[Record]:
-        """Take every unstarted record back, in order."""
+    def index_of(self, record: Record) -> int:
+        """Return the index of a record that has started, no earlier than the one asked for last."""
+        records = self.slice.records
+        for index in range(self._seen, len(records)):
+            if records[index] is record:
+                self._seen = index
+                return index
+        raise ValueError(f"{record} is not in the slice, or started before another one")
+
+    def take_back(self) -> range:
+        """Take every unstarted record back; return which they are."""
         self.todo.appendleft(STOP)
         # One C call, so that the worker cannot take the STOP halfway through the copy.
         rest = list(self.todo)
@@ -52,37 +68,49 @@ class Handover:
             rest = rest[1:]
         for _ in rest:
             self.todo.pop()
-        return [record for record in rest if not isinstance(record, _Stop)]
+        end = len(self.slice.records) - self._back
+        count = sum(not isinstance(record, _Stop) for record in rest)
+        self._back += count
+        return range(end - count, end)
 
 
 class Pool(Protocol):
     """The port through which the loop uses workers. Every call comes from the owner thread."""
 
-    def start(self) -> None:
+    def start(self, lanes: Lanes = own_lanes) -> None:
         """Start the workers of every subscription."""
 
-    def submit(self, share: Slice) -> None:
+    def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker, behind everything it has."""
 
     def fence(self, fence: Fence) -> None:
         """Put a fence behind everything the worker has."""
 
-    def recall(self, subscription: str, worker: int) -> Recalled:
-        """Take back every unstarted record of the worker."""
+    def recall(self, recall: Recall) -> Recalled | None:
+        """Take back what the worker has not started: what is asked for at least.
 
-    def progress(self) -> Mapping[Slice, int]:
-        """Return for each slice that was handed over and not reported how much has not started."""
+        None when the answer is posted later. Nothing is handed to the worker before it.
+        """
+
+    def lapse(self, lapse: Lapse) -> None:
+        """Take note that leases are over although their records may still run."""
+
+    def progress(self) -> Progress:
+        """Return how far each slice has got that was handed over and not reported as ended."""
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker."""
 
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers (subscription, index) whose thread or process has ended."""
 
-    def left(self) -> list[tuple[str, int]]:
+    def departed(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good: members that closed."""
 
     def where(self, subscription: str, worker: int) -> str:
         """Return where in the user's program a worker stands; nothing where that is not known."""
 
-    def tend(self) -> None:
+    def expire_leases(self) -> None:
         """Do what is due, at every heartbeat: leases that have lasted too long end."""
 
     def replace(self, subscription: str, worker: int) -> None:

@@ -5,14 +5,17 @@ A worker of it is a *member's* :class:`~.cell.Cell`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core.events import Fence, FencePassed, Recalled, Slice
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.events import FencePassed, Recalled
+from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
 from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.process import forks
 
@@ -34,13 +37,16 @@ class PullPool:
     def __init__(
         self,
         mailbox: Mailbox[Any],
+        clock: Clock,
         *,
         subscription: str = "default",
         lease_timeout: float | None = None,
         ascending: bool = False,
     ) -> None:
         self.mailbox = mailbox
+        self._clock = clock
         self._ascending = ascending
+        self._lanes: Lanes = own_lanes
         self._subscription = subscription
         self._lease_timeout = lease_timeout
         self.cells: dict[Place, Cell] = {}
@@ -50,7 +56,7 @@ class PullPool:
 
     def join(self, name: str) -> Cell:
         """Add a member; before the start only."""
-        cell = Cell(name, self.mailbox.put, ascending=self._ascending)
+        cell = Cell(name, self.mailbox.put, self._clock, ascending=self._ascending)
         self.cells[self._subscription, len(self.cells)] = cell
         return cell
 
@@ -58,40 +64,54 @@ class PullPool:
         """Return the members' names, in the order of their places."""
         return tuple(cell.name for cell in self.cells.values())
 
-    def start(self) -> None:
+    def start(self, lanes: Lanes = own_lanes) -> None:
         """Start nothing: the members run in the user's own threads."""
         forks.watch(self)
+        self._lanes = lanes
+        for cell in self.cells.values():
+            cell.failed = FailedLanes(lanes(self._subscription))
 
     def forked(self) -> None:
         """Give the members of the child nothing: they are those of the parent."""
         for cell in self.cells.values():
             cell.forked()
 
-    def submit(self, share: Slice) -> None:
+    def submit(self, slice_: Slice) -> None:
         """Let the record wait for its member."""
-        self.cells[share.subscription, share.worker].put(share)
+        self.cells[slice_.subscription, slice_.worker].put(slice_)
 
     def fence(self, fence: Fence) -> None:
         """Answer at once: a member hands back what is behind a failed record as it fails."""
         self.cells[fence.subscription, fence.worker].pass_fence(fence.lanes)
         self.mailbox.put(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
-    def recall(self, subscription: str, worker: int) -> Recalled:
+    def recall(self, recall: Recall) -> Recalled:
         """Take back what the member has not received."""
-        return Recalled(self.cells[subscription, worker].recall())
+        back = self.cells[recall.subscription, recall.worker].recall(recall.only)
+        return Recalled(recall.subscription, recall.worker, back)
 
-    def progress(self) -> Mapping[Slice, int]:
+    def lapse(self, lapse: Lapse) -> None:
+        """Let the member know, when it settles these, that it is too late."""
+        self.cells[lapse.subscription, lapse.worker].lapse(lapse.slices)
+
+    def progress(self) -> Progress:
         """Return for each lease whether it has been received."""
-        found: dict[Slice, int] = {}
+        found: dict[int, Serial] = {}
         for cell in self.cells.values():
             found.update(cell.progress())
         return found
+
+    def add(self, worker: StartWorker) -> None:
+        """Make room for one more member."""
+        cell = Cell(worker.name, self.mailbox.put, self._clock, ascending=self._ascending)
+        cell.failed = FailedLanes(self._lanes(worker.subscription))
+        self.cells[worker.subscription, worker.worker] = cell
 
     def dead(self) -> list[Place]:
         """Return nothing: a member lives until it leaves."""
         return []
 
-    def left(self) -> list[Place]:
+    def departed(self) -> list[Place]:
         """Return the members that have left others behind; who was dismissed leaves with all."""
         return [place for place, cell in self.cells.items() if cell.left and not cell.dismissed]
 
@@ -100,15 +120,15 @@ class PullPool:
         del subscription, worker
         return ""
 
-    def tend(self) -> None:
+    def expire_leases(self) -> None:
         """End the leases that have lasted too long, each a failed attempt; name lost members."""
         for cell in self.cells.values():
             self._tell_orphaned(cell)
-        if (now := time.monotonic()) >= self._tell_late_at and tell_late(self.cells.values()):
+        if (now := self._clock()) >= self._tell_late_at and tell_late(self.cells.values()):
             self._tell_late_at = now + LATE_EVERY
         if self._lease_timeout is not None:
             for cell in self.cells.values():
-                cell.expire(time.monotonic() - self._lease_timeout)
+                cell.expire(self._clock() - self._lease_timeout)
 
     def _tell_orphaned(self, cell: Cell) -> None:
         """Say, once for each thread, that nobody is there any more to settle what it received."""
@@ -119,7 +139,7 @@ class PullPool:
                 "stand still until the member is closed. split(…).run(loop) ends the program then",
                 cell.name,
                 thread,
-                some(names_of(share.records[0] for share in cell.held())),
+                some(names_of(slice_.records[0] for slice_ in cell.held())),
             )
         self._orphaned[cell] = thread
 

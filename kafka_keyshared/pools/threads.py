@@ -9,27 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from kafka_keyshared.core.events import (
-    Ended,
-    Failed,
-    Fence,
-    FencePassed,
-    Recalled,
-    Report,
-    SetAside,
-    Slice,
-)
-from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.handlers import deferred_work
+from kafka_keyshared.handling.verdicts import judge
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import STOP, Handover
 from kafka_keyshared.process import forks
 from kafka_keyshared.process.importing import handling
@@ -60,11 +54,11 @@ class WorkerCell:
 
     spec: WorkerSpec
     inbox: SimpleQueue[Handover | Fence | None] = field(default_factory=SimpleQueue)
-    given: dict[Slice, Handover] = field(default_factory=dict)
+    given: dict[int, Handover] = field(default_factory=dict)
     # What a thread leaves to its successor: the slice it is in, the lanes it sets aside, and which
     # record of the slice was the last to be reported.
     current: Handover | None = None
-    failed_lanes: set[Lane] = field(default_factory=set)
+    failed: FailedLanes = field(default_factory=FailedLanes)
     reported: Any = None
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
@@ -74,18 +68,23 @@ class WorkerCell:
 class ThreadPool:
     """Runs plain functions and handler classes on threads. See :class:`~.pool.Pool`."""
 
-    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report]) -> None:
+    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report], clock: Clock) -> None:
         self._mailbox = mailbox
+        self._clock = clock
         self._pid = os.getpid()
+        self._lanes: Lanes = own_lanes
+        self._specs = specs
         self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
 
-    def start(self) -> None:
+    def start(self, lanes: Lanes = own_lanes) -> None:
         """Start one thread per worker and wait until each has made its handler.
 
         Raises :class:`ConfigError` when a handler class cannot be made.
         """
         forks.watch(self)
+        self._lanes = lanes
         for cell in self.cells.values():
+            cell.failed = FailedLanes(lanes(cell.spec.subscription))
             self.start_worker(cell)
         for cell in self.cells.values():
             cell.made.wait()
@@ -96,32 +95,48 @@ class ThreadPool:
                     f"{type(cell.broken).__name__}: {cell.broken}"
                 ) from cell.broken
 
-    def submit(self, share: Slice) -> None:
+    def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
-        cell = self.cells[share.subscription, share.worker]
-        handover = Handover(share)
-        cell.given[share] = handover
+        cell = self.cells[slice_.subscription, slice_.worker]
+        handover = Handover(slice_)
+        cell.given[slice_.id] = handover
         cell.inbox.put(handover)
 
     def fence(self, fence: Fence) -> None:
         """Put a fence behind everything the worker has."""
         self.cells[fence.subscription, fence.worker].inbox.put(fence)
 
-    def recall(self, subscription: str, worker: int) -> Recalled:
-        """Take back every unstarted record of the worker, at once, whatever it is doing."""
-        cell = self.cells[subscription, worker]
-        return Recalled(
-            [(share, handover.take_back()) for share, handover in cell.given.copy().items()]
-        )
+    def recall(self, recall: Recall) -> Recalled:
+        """Take back every unstarted record of the slices, at once, whatever the worker is doing."""
+        cell = self.cells[recall.subscription, recall.worker]
+        back = [
+            (id_, handover.take_back())
+            for id_, handover in cell.given.copy().items()
+            if recall.only is None or id_ in recall.only
+        ]
+        return Recalled(recall.subscription, recall.worker, back)
 
-    def progress(self) -> Mapping[Slice, int]:
-        """Return how much of each outstanding slice has not started."""
+    def lapse(self, lapse: Lapse) -> None:
+        """Nothing to do: a thread goes on with what it runs, and what it says settles nothing."""
+
+    def progress(self) -> Progress:
+        """Return how far each outstanding slice has got."""
         return {
-            share: handover.unstarted()
+            id_: handover.progress()
             for cell in self.cells.values()
             # A copy in one C call: the worker removes slices meanwhile.
-            for share, handover in cell.given.copy().items()
+            for id_, handover in cell.given.copy().items()
         }
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more thread, with a handler made as those of the others are."""
+        of = next(
+            each for each in self.cells.values() if each.spec.subscription == worker.subscription
+        )
+        cell = WorkerCell(replace(of.spec, index=worker.worker, name=worker.name))
+        cell.failed = FailedLanes(self._lanes(worker.subscription))
+        self.cells[worker.subscription, worker.worker] = cell
+        self.start_worker(cell)
 
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers whose thread has ended."""
@@ -131,11 +146,11 @@ class ThreadPool:
             if cell.thread is not None and not cell.thread.is_alive()
         ]
 
-    def left(self) -> list[tuple[str, int]]:
+    def departed(self) -> list[tuple[str, int]]:
         """Return nothing: a thread that has ended is replaced."""
         return []
 
-    def tend(self) -> None:
+    def expire_leases(self) -> None:
         """Nothing is due: a thread cannot be told to end."""
 
     def where(self, subscription: str, worker: int) -> str:
@@ -157,8 +172,8 @@ class ThreadPool:
         """Report what the dead worker was running as failed, and all its slices as ended."""
         cell = self.cells[subscription, worker]
         self._fail_running(cell)
-        for share in list(cell.given):
-            self._end(cell, share, 0.0)
+        for handover in list(cell.given.values()):
+            self._end(cell, handover, 0.0)
         cell.inbox = SimpleQueue()
         cell.current = cell.thread = None
 
@@ -226,7 +241,7 @@ class ThreadPool:
         goes_on = not self._in_child()
         while goes_on and (item := cell.inbox.get()) is not None:
             if isinstance(item, Fence):
-                cell.failed_lanes.difference_update(item.lanes)
+                cell.failed.passed(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             else:
                 goes_on = self._run_slice(cell, item, handle)
@@ -244,101 +259,68 @@ class ThreadPool:
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
         """Run a slice and report its end; say whether this is still the worker, not its child."""
         cell.current = handover
-        started = time.monotonic()
-        self._run(cell, handover, handle, cell.failed_lanes)
+        now = self._clock.monotonic
+        started = now()
+        self._run(cell, handover, handle, cell.failed)
         if self._in_child():
             return False
-        self._end(cell, handover.slice, time.monotonic() - started)
+        self._end(cell, handover, now() - started)
         cell.current = cell.reported = None
         return True
 
-    def _end(self, cell: WorkerCell, share: Slice, seconds: float) -> None:
+    def _end(self, cell: WorkerCell, handover: Handover, seconds: float) -> None:
         # In this order: a slice that is neither given nor reported would look unstarted.
-        self._mailbox.put(Ended(share, seconds))
-        del cell.given[share]
+        self._mailbox.put(Ended(handover.slice.id, seconds, handover.dropped))
+        del cell.given[handover.slice.id]
 
     def _run(
-        self, cell: WorkerCell, handover: Handover, handle: Handle, failed_lanes: set[Lane]
+        self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        take, share = handover.todo.popleft, handover.slice
-        lane_of = share.lane_of
+        take, slice_, lanes = handover.todo.popleft, handover.slice, failed.lanes
         while True:
             record: Any = None
             try:
-                if not failed_lanes:
+                if not lanes:
                     while (record := take()) is not STOP:
                         if (result := handle(record)) is not None:
-                            _judge(result, record, share)
+                            judge(result)
                     break
                 while (record := take()) is not STOP:
-                    if lane_of(record) in failed_lanes:
-                        self._mailbox.put(SetAside(share, record))
+                    if failed.holds(record):
+                        self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
                         cell.reported = record
                     elif (result := handle(record)) is not None:
-                        _judge(result, record, share)
+                        judge(result)
                 break
             except BaseException as error:  # SystemExit included: a failed attempt
                 if self._in_child():
                     raise
                 if isinstance(error, Ack):
                     continue
-                share.came.restore(record)  # before anybody asks it for its lane
+                index = handover.index_of(record)
                 if isinstance(error, Drop):
-                    share.dropped.append(record)
+                    slice_.came.restore(index)
+                    handover.dropped.append(index)
                     continue
-                lane = lane_of(record)
+                failure = describe(error, self._clock, cell.spec.dead_letter_on)
+                failed.fail(slice_, index)
                 # Posted before the next record is taken: whoever reads progress first and the
                 # mailbox after it knows of every failure among the started records.
-                failure = describe(error, cell.spec.dead_letter_on)
-                self._mailbox.put(Failed(share, record, failure))
+                self._mailbox.put(Failed(slice_.id, index, failure))
                 cell.reported = record
-                if not is_keyless(lane):
-                    failed_lanes.add(lane)
 
     def _fail_running(self, cell: WorkerCell) -> None:
         """Report what a dead thread was running as failed, once, and close its lane here too."""
         handover = cell.current
-        if handover is None or handover.slice not in cell.given:
+        if handover is None or handover.slice.id not in cell.given:
             cell.current = None
             return
-        share = handover.slice
-        started = len(share.records) - handover.unstarted()
-        record = share.records[started - 1] if started > 0 else None
+        slice_, started = handover.slice, handover.progress().started
+        record = slice_.records[started - 1] if started > 0 else None
         if record is None or record is cell.reported:
             return
         cell.reported = record
-        share.came.restore(record)
-        failure = describe(RuntimeError("the worker's thread ended while it was running"))
-        self._mailbox.put(Failed(share, record, failure))
-        lane = share.lane_of(record)
-        if not is_keyless(lane):
-            cell.failed_lanes.add(lane)
-
-
-_warned_results: set[type] = set()
-
-
-def _judge(result: Any, record: Record, share: Slice) -> None:
-    """Act on a handler's return value that is not None; raise what amounts to a failed attempt."""
-    if isinstance(result, type) and issubclass(result, Verdict):
-        result = result()  # "return Retry" means what "raise Retry" means
-    if isinstance(result, Ack):
-        return
-    if isinstance(result, Drop):
-        share.came.restore(record)
-        share.dropped.append(record)
-    elif isinstance(result, Retry | DeadLetter):
-        raise result
-    elif (deferred := deferred_work(result)) is not None:
-        raise TypeError(
-            f"the handler returned {deferred}: what it stands for has not been done. "
-            "Do the work, or wait for it, before the handler returns"
-        )
-    elif type(result) not in _warned_results:
-        _warned_results.add(type(result))
-        log.warning(
-            "the handler returned %.100r (%s), which counts as done; return None, or a verdict "
-            "(Ack, Retry, DeadLetter, Drop)",
-            result,
-            type(result).__name__,
-        )
+        ended = RuntimeError("the worker's thread ended while it was running")
+        failure = describe(ended, self._clock)
+        cell.failed.fail(slice_, started - 1)
+        self._mailbox.put(Failed(slice_.id, started - 1, failure))

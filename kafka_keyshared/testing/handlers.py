@@ -8,30 +8,28 @@ there is nothing else left to run.
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Literal, Self, TypeAlias
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.dlq.envelope import headers_of
-from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import TopicPartition, partition_of
-from kafka_keyshared.testing.inline import InlinePool
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.pools.acting import Mail
+from kafka_keyshared.pools.inline import Inline, InlinePool
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
-
-log = log_of("kafka_keyshared.testing")
 
 Outcome: TypeAlias = Literal["done", "dropped", "dead_lettered", "blocked", "waiting"]
 Input: TypeAlias = "ReceivedRecord | tuple[Content, Content]"
-
-_CHUNK = 2_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Result:
     outcome: Outcome
     attempts: int
     called_at: tuple[float, ...] = ()
-    failures: tuple[ev.Failure, ...] = ()
+    failures: tuple[Failure, ...] = ()
     error: BaseException | None = field(default=None, compare=False)
     dead_letter: ReceivedRecord | None = None
 
@@ -69,10 +67,82 @@ class _Life:
 
     record: ReceivedRecord
     called_at: list[float] = field(default_factory=list)
-    failures: list[ev.Failure] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     error: BaseException | None = None
     dropped: bool = False
     dead_letter: ReceivedRecord | None = None
+
+
+class _Lives:
+    """What has become of each record of an app, by its place."""
+
+    def __init__(self, app: KeyShared) -> None:
+        self._app = app
+        self._known: dict[tuple[TopicPartition, int], _Life] = {}
+        self.interrupt: BaseException | None = None
+
+    def begin(self, given: ReceivedRecord) -> None:
+        self._known[partition_of(given), given.offset()] = _Life(given)
+
+    def of(self, given: Any) -> _Life:
+        return self._known[partition_of(given), given.offset()]
+
+    def note(self, item: Mail, record_of: Callable[[int, int], Record]) -> None:
+        if isinstance(item, ev.Failed):
+            self.of(record_of(item.slice, item.index)).failures.append(item.failure)
+        elif isinstance(item, ev.Ended):
+            for index in item.dropped:
+                self.of(record_of(item.slice, index)).dropped = True
+
+    def written(self, publish: cmd.Publish) -> None:
+        source = publish.record
+        life = self.of(source)
+        life.dead_letter = record(
+            source.key(),
+            source.value(),
+            headers=headers_of(publish, str(self._app.conf["group.id"])),
+            topic=self._app.options.dlq_topic(source.topic()),
+            timestamp=source.timestamp()[1],
+        )
+        if not life.failures:
+            life.failures.append(publish.last)  # its key could not be read
+
+
+class _Drive(Inline):
+    """Drives the core, and notes what it says of each record."""
+
+    def __init__(
+        self,
+        core: Dispatcher,
+        pool: InlinePool,
+        mailbox: SimpleQueue[Any],
+        clock: Callable[[], float],
+        wait: Callable[[float], None],
+        *,
+        lives: _Lives,
+    ) -> None:
+        super().__init__(core, pool, mailbox, clock, wait)
+        self._lives = lives
+
+    def turn(self) -> bool:
+        moved_on = super().turn()
+        interrupt, self._lives.interrupt = self._lives.interrupt, None
+        if interrupt is not None:
+            raise interrupt
+        return moved_on
+
+    def hear(self, mail: Iterable[Mail]) -> None:
+        known = list(mail)
+        for item in known:
+            self._lives.note(item, self._record_of)
+        super().hear(known)
+
+    def _record_of(self, id_: int, index: int) -> Record:
+        return self.core.leased(id_).slice.records[index]
+
+    def publish(self, publish: cmd.Publish) -> None:
+        self._lives.written(publish)
+        self.answer(ev.DeadLettered(publish))
 
 
 class HandlerTest:
@@ -103,29 +173,18 @@ class HandlerTest:
         self.calls: list[ReceivedRecord] = []
         """The records in the order in which the handler was called with them."""
         self.now = 0.0
-        self._lives: dict[tuple[TopicPartition, int], _Life] = {}
+        self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
-        self._paused: set[TopicPartition] = set()
-        self._ahead: deque[ReceivedRecord] = deque()
-        self._interrupt: BaseException | None = None
-        self._halted: str | None = None
         settings = replace(app.subscription, retry=app.subscription.retry._replace(jitter=0.0))
-        self._core = Dispatcher([settings])
-        self._mailbox: SimpleQueue[Any] = SimpleQueue()
+        mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
-        self._pool = InlinePool(specs, self._mailbox)
-        self._acts: dict[type[Any], Callable[[Any], object]] = {
-            ev.Lease: lambda command: self._pool.submit(command.slice),
-            ev.Fence: self._pool.fence,
-            ev.Recall: lambda c: self._tell(self._pool.recall(c.subscription, c.worker)),
-            ev.Publish: self._publish,
-            ev.Pause: lambda command: self._paused.update(command.partitions),
-            ev.Resume: lambda command: self._paused.difference_update(command.partitions),
-            ev.Notice: lambda command: log.log(command.level, "%s", command.text),
-            ev.Halt: self._halt,
-            ev.AssignAt: lambda _: None,
-        }
-        self._pool.start()
+        pool = InlinePool(specs, mailbox, Clock(lambda: self.now))
+        core = Dispatcher([settings])
+        self._drive = _Drive(core, pool, mailbox, lambda: self.now, self._pass, lives=self._lives)
+        pool.start(core.lanes)
+
+    def _pass(self, until: float) -> None:
+        self.now = max(self.now, until)
 
     # --- what a test says ---
 
@@ -138,17 +197,15 @@ class HandlerTest:
         offset will do. What an earlier call left blocked stays so.
         """
         given = [self._placed(each) for each in records]
-        self._ahead.extend(given)
-        self._drive()
-        unsettled = {
-            id(each) for sub in self._core.subscriptions.values() for each in sub.waiting()
-        }
-        unsettled.update(id(each) for each in self._ahead)
+        self._drive.run(given)
+        subscriptions = self._drive.core.subscriptions.values()
+        unsettled = {id(each) for sub in subscriptions for each in sub.waiting()}
+        unsettled.update(id(each) for each in self._drive.ahead)
         return [self._result(each, settled=id(each) not in unsettled) for each in given]
 
     def close(self) -> None:
         """End the workers: every handler's ``close()`` is called, where there is one."""
-        self._pool.close()
+        self._drive.workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -162,99 +219,15 @@ class HandlerTest:
         made = record(*given) if isinstance(given, tuple) else given
         partition = partition_of(made)
         if partition not in self._ends:
-            self._tell(ev.Assigned({partition: ev.StartPoint(made.offset())}))
+            self._drive.tell(ev.Assigned({partition: ev.StartPoint(made.offset())}))
         following = self._ends.get(partition, 0)
         if made.offset() < following:
             made = moved(made, following)
         self._ends[partition] = made.offset() + 1
-        self._lives[partition, made.offset()] = _Life(made)
+        self._lives.begin(made)
         return made
 
-    def _fetch(self) -> bool:
-        """Give the core what it has room for; say whether it took anything."""
-        room = min(self._core.room(), _CHUNK)
-        chunk: list[ReceivedRecord] = []
-        held: deque[ReceivedRecord] = deque()
-        while self._ahead and len(chunk) < room:
-            following = self._ahead.popleft()
-            (held if partition_of(following) in self._paused else chunk).append(following)
-        self._ahead.extendleft(reversed(held))
-        if chunk:
-            ends = {partition_of(each): each.offset() + 1 for each in chunk}
-            self._tell(ev.Fetched(chunk, ends))
-        return bool(chunk)
-
-    # --- one step after the other ---
-
-    def _drive(self) -> None:
-        while True:
-            moved_on = self._fetch()
-            self._pool.work()
-            moved_on = self._serve() or moved_on
-            if self._interrupt is not None:
-                interrupt, self._interrupt = self._interrupt, None
-                raise interrupt
-            if self._halted is not None:
-                raise KeySharedError(f"the instance would stop here: {self._halted}")
-            if moved_on:
-                continue
-            due = self._core.next_due()
-            if due is None:
-                return
-            self.now = max(self.now, due)
-            self._tell(ev.Flush())
-
-    def _serve(self) -> bool:
-        reports: list[ev.Report] = []
-        answers: list[ev.DeadLettered] = []
-        while True:
-            try:
-                item = self._mailbox.get_nowait()
-            except Empty:
-                break
-            if isinstance(item, ev.DeadLettered):
-                answers.append(item)
-                continue
-            self._note(item)
-            reports.append(item)
-        if reports:
-            self._tell(ev.Reported(reports))
-        for answer in answers:
-            self._tell(answer)
-        return bool(reports or answers)
-
-    def _tell(self, event: ev.Event) -> None:
-        for command in self._core.handle(event, self.now):
-            self._acts[type(command)](command)
-
-    def _halt(self, command: ev.Halt) -> None:
-        self._halted = command.reason
-
-    def _publish(self, publish: ev.Publish) -> None:
-        source = publish.record
-        life = self._life(source)
-        life.dead_letter = record(
-            source.key(),
-            source.value(),
-            headers=headers_of(publish, str(self.app.conf["group.id"])),
-            topic=self.app.options.dlq_topic(source.topic()),
-            timestamp=source.timestamp()[1],
-        )
-        if not life.failures:
-            life.failures.append(publish.last)  # its key could not be read
-        self._mailbox.put(ev.DeadLettered(publish))
-
     # --- what happened ---
-
-    def _life(self, of: Any) -> _Life:
-        return self._lives[partition_of(of), of.offset()]
-
-    def _note(self, report: ev.Report) -> None:
-        if isinstance(report, ev.Failed):
-            self._life(report.record).failures.append(report.failure)
-        elif isinstance(report, ev.Ended):
-            for each in report.slice.dropped:
-                self._life(each).dropped = True
 
     def _watched(self, make: Callable[[], Made]) -> Callable[[], Made]:
         """Return what makes the same handler, of which each call is noted."""
@@ -263,7 +236,7 @@ class HandlerTest:
             handle, close = make()
 
             def watched(given: ReceivedRecord) -> Any:
-                life = self._life(given)
+                life = self._lives.of(given)
                 # Sums of delays such as 0.1 and 0.2 would else be compared to 0.30000000000000004.
                 life.called_at.append(round(self.now, 6))
                 self.calls.append(given)
@@ -272,7 +245,7 @@ class HandlerTest:
                 except BaseException as error:
                     life.error = error
                     if isinstance(error, _interrupts()):
-                        self._interrupt = error
+                        self._lives.interrupt = error
                     raise
 
             return watched, close
@@ -280,7 +253,7 @@ class HandlerTest:
         return make_watched
 
     def _result(self, given: ReceivedRecord, *, settled: bool) -> Result:
-        life = self._life(given)
+        life = self._lives.of(given)
         outcome: Outcome = "done"
         if not settled:
             closed = self._blocked_by(given)
@@ -303,7 +276,7 @@ class HandlerTest:
 
     def _blocked_by(self, given: ReceivedRecord) -> ClosedLane | None:
         """Return the lane that the record itself keeps closed."""
-        for sub in self._core.subscriptions.values():
+        for sub in self._drive.core.subscriptions.values():
             for closed in sub.closed.lanes.values():
                 if closed.head is given and closed.state is LaneState.BLOCKED:
                     return closed

@@ -172,7 +172,7 @@ class RunningApp:
         if self._error is not None:
             return f"run() raised {type(self._error).__name__}: {self._error}"
         report = self.app.report
-        halted = self.app.loop.halted if self.app.loop is not None else None
+        halted = self.app.instance.halted if self.app.instance is not None else None
         return ", ".join(
             each
             for each in (

@@ -82,7 +82,7 @@ FLOW = (
         "gauge",
         "Records whose handler is running.",
         (),
-        summed(lambda sub: sum(worker.running is not None for worker in sub.workers)),
+        summed(lambda sub: sum(worker.runs for worker in sub.workers)),
     ),
     Family(
         "keyshared_leased_records",

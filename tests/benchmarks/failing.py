@@ -12,7 +12,7 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +21,25 @@ from unittest import mock
 
 from confluent_kafka import Message
 
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.pools.acting import Actor
+from tests.support.pool import FakePool
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = 500
 ATTEMPTS = 5
+CLOCK = Clock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,10 @@ class Failing:
         policy = RetryPolicy(attempts=ATTEMPTS, backoff=0.01 * BATCH / plan.per_second)
         settings = SubscriptionSettings(workers=("worker-0",), retry=policy, poison="drop")
         self.core = Dispatcher([settings])
-        self.core.handle(ev.Assigned({PARTITION: ev.StartPoint(0)}), 0.0)
         self.lines: Counter[int] = Counter()
+        self.pool = _Pool(self.core)
+        self._actor = _Actor(self)
+        self._actor.tell(ev.Assigned({PARTITION: ev.StartPoint(0)}))
         self._handlers = _handlers(self.plan.kinds)
         self._beat_at = 0.0
 
@@ -93,40 +101,75 @@ class Failing:
         leases = self._tell(ev.Fetched(records, {PARTITION: self._fetched}))
         while self.core.unsettled_count():
             reports: list[ev.Report] = []
-            for lease in leases:
-                reports += [self._attempt(lease.slice, each) for each in lease.slice.records]
-                reports.append(ev.Ended(lease.slice, 0.001))
+            for slice_ in leases:
+                reports += [self._attempt(slice_, index) for index in range(len(slice_.records))]
+                reports.append(ev.Ended(slice_.id, 0.001))
             if reports:
                 leases = self._tell(ev.Reported(reports))
             else:
                 self.now = max(self.now, self.core.next_due() or 0.0)
                 leases = self._tell(ev.Flush())
 
-    def _attempt(self, share: ev.Slice, record: Record) -> ev.Failed:
+    def _attempt(self, slice_: Slice, index: int) -> ev.Failed:
         self.failed += 1
         self.now += 1 / self.plan.per_second
         try:
-            self._handlers[self.failed % len(self._handlers)](record)
+            self._handlers[self.failed % len(self._handlers)](slice_.records[index])
         except Exception as error:  # noqa: BLE001 - as a worker does
-            return ev.Failed(share, record, failure.describe(error))
+            return ev.Failed(slice_.id, index, failure.describe(error, CLOCK))
         raise KeySharedError("a handler that always fails did not")
 
-    def _tell(self, event: ev.Event) -> list[ev.Lease]:
-        """Do what the core says: lines go to the log, fences are passed at once."""
-        leases: list[ev.Lease] = []
-        commands = self.core.handle(event, self.now)
-        passed: list[ev.Report] = []
-        for command in commands:
-            if isinstance(command, ev.Fence):
-                passed.append(ev.FencePassed(command.subscription, command.worker, command.lanes))
-            elif isinstance(command, ev.Lease):
-                leases.append(command)
-            elif isinstance(command, ev.Notice):
-                self.lines[int(self.now)] += 1
-                log.log(command.level, "%s", command.text)
-        if passed:
-            leases += self._tell(ev.Reported(passed))
-        return leases
+    def _tell(self, event: ev.Event) -> list[Slice]:
+        """Tell the core and pass its fences; return what it leases."""
+        self._actor.tell(event)
+        self._actor.serve(0.0)
+        leased, self.pool.leased = self.pool.leased, []
+        return leased
+
+
+class _Pool(FakePool):
+    """Keeps what is leased for whoever asks, and passes fences at once."""
+
+    def __init__(self, core: Dispatcher) -> None:
+        self.leased: list[Slice] = []
+        self.passed: list[ev.Report | ev.Recalled] = []
+        super().__init__(core, self.passed.append)
+
+    def submit(self, slice_: Slice) -> None:
+        self.leased.append(slice_)
+
+    def fence(self, fence: cmd.Fence) -> None:
+        self.post(ev.FencePassed(fence.subscription, fence.worker, fence.lanes))
+
+
+class _Actor(Actor):
+    """Writes lines; nothing else is asked of it here."""
+
+    def __init__(self, failing: Failing) -> None:
+        super().__init__(failing.core, failing.pool, lambda: failing.now)
+        self._failing = failing
+
+    def serve(self, timeout: float) -> bool:
+        del timeout
+        passed = self._failing.pool.passed
+        there = bool(passed)
+        while passed:
+            mail = passed.copy()
+            passed.clear()
+            self.hear(mail)
+        return there
+
+    def notice(self, notice: cmd.Notice) -> None:
+        self._failing.lines[int(self._failing.now)] += 1
+        log.log(notice.level, "%s", notice.text)
+
+    def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """The records are made where they are fetched."""
+
+    def _none(self, *what: object) -> None:
+        raise KeySharedError(f"nothing but failures was asked for: {what!r:.200}")
+
+    publish = send = client_events = halt = _none  # type: ignore[assignment]
 
 
 log = logging.getLogger("tests.benchmarks.failing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, stop
 from tests.support.ports import Stage
@@ -28,7 +29,7 @@ def stage() -> Stage:
 def refuse_once(stage: Stage) -> None:
     """The broker refuses the first commit as one of an old generation, and accepts the rest."""
 
-    def answer(commit: ev.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
         stage.accept()
         return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
 
@@ -61,7 +62,7 @@ def test_a_last_commit_that_fails_again_and_again_is_sent_ever_more_slowly(stage
 
 
 def test_a_last_commit_that_fails_once_is_sent_again_and_counts(stage: Stage) -> None:
-    def answer(commit: ev.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
         stage.accept()
         return ev.CommitAnswered(commit, ev.CommitResult.RETRY, "not yet")
 
@@ -169,7 +170,7 @@ def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: St
         stage.client.callbacks["lost"]([P0])
         return []
 
-    def answer(commit: ev.Commit) -> ev.CommitAnswered:
+    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
         stage.client.plans.append(lose)  # type: ignore[arg-type]
         stage.accept()
         return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)

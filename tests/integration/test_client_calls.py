@@ -152,8 +152,8 @@ def test_the_owner_waits_in_poll_only_while_nothing_is_outstanding(
 
     class Watching(AuditedClient):
         def poll(self, timeout: float) -> Record | None:
-            assert member.app.loop is not None
-            waits.append((timeout, member.app.loop.core.outstanding()))
+            assert member.app.instance is not None
+            waits.append((timeout, member.app.instance.core.outstanding()))
             return super().poll(timeout)
 
     any_cluster.create_topic(topic, 2)
@@ -354,8 +354,8 @@ def test_a_full_window_keeps_what_a_poll_returns_pauses_after_2_s_and_goes_on(
             super().resume(partitions)
 
         def note(self, what: str) -> None:
-            assert member.app.loop is not None
-            held = member.app.loop.core.unsettled_count()
+            assert member.app.instance is not None
+            held = member.app.instance.core.unsettled_count()
             moments.append((what, time.monotonic(), held))
 
     def handler(_record: Any) -> None:

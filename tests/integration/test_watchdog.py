@@ -39,7 +39,7 @@ def test_a_pause_that_nobody_knows_of_is_found_and_ended(
             super()._stepped(loop)  # type: ignore[arg-type]
             if self.done() >= 100 and not paused:
                 # By the client's own method: what the loop knows says that nothing is paused.
-                client = self.app.loop.ports.client  # type: ignore[union-attr]
+                client = self.app.instance.ports.client  # type: ignore[union-attr]
                 assert isinstance(client, KafkaClient)
                 client.consumer.pause([ClientPartition(topic, 0), ClientPartition(topic, 1)])
                 paused.append(self.done())
@@ -48,12 +48,12 @@ def test_a_pause_that_nobody_knows_of_is_found_and_ended(
     eventually(lambda: bool(paused), 60.0)
     write(embedded_cluster, topic, numbered(100), written)
     # Of what is paused the client hears no new end, so somebody has to have heard of it.
-    loop = member.app.loop
-    assert loop is not None
+    instance = member.app.instance
+    assert instance is not None
     ends = {TopicPartition(topic, number): 1_000 for number in (0, 1)}
-    loop.ports.client.log_ends = lambda: ends  # type: ignore[method-assign]
+    instance.ports.client.log_ends = lambda: ends  # type: ignore[method-assign]
     eventually(lambda: member.done() == 200, 60.0)
-    assert loop.watchdog.stalls[topic] >= 2
+    assert instance.loop.watchdog.stalls[topic] >= 2
     assert member.stop() == 0
     assert_clean(written, member.ledger)
 

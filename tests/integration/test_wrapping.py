@@ -234,7 +234,7 @@ def test_a_callback_that_ends_the_program_ends_it_in_order(
     rest = threading.Thread(target=again.run, daemon=True)
     rest.start()
     # The first may have done all of it before it ended.
-    eventually(lambda: again.loop is not None and len(done) >= 300, 60.0)
+    eventually(lambda: again.instance is not None and len(done) >= 300, 60.0)
     again.stop()
     rest.join(60)
     assert not rest.is_alive()

@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
@@ -53,17 +56,20 @@ class World:
         self.split = split
         self.harness = Harness(settings)
         self.mailbox: Mailbox[Any] = Mailbox()
-        self.pool = PullPool(self.mailbox, lease_timeout=None, ascending=split)
+        self.pool = PullPool(
+            self.mailbox, Clock(lambda: self.harness.now), lease_timeout=None, ascending=split
+        )
         for name in settings.workers:
             self.pool.join(name)
         self.harness.pool = self.pool  # type: ignore[assignment]
+        self.harness.serve = self.serve  # type: ignore[method-assign]
         self.written = {P0: 0, P1: 0}
         self.fetched = {P0: 0, P1: 0}
         self.metadata = {P0: "", P1: ""}
         self.away: list[TopicPartition] = []
         self.keys: dict[Place, bytes | None] = {}
         # Lane -> what each member holds of it, in the order of its receipt.
-        self.held: dict[int, list[ev.Slice]] = {index: [] for index in range(MEMBERS)}
+        self.held: dict[int, list[Slice]] = {index: [] for index in range(MEMBERS)}
         self.settled: set[Place] = set()
         self.gone: set[int] = set()
         self.position = {P0: 0, P1: 0}
@@ -97,12 +103,12 @@ class World:
 
     def receive(self) -> None:
         index = self.chance.randrange(MEMBERS)
-        for share in self.cell(index).take(self.chance.randint(1, 4), 0):
-            self.received(index, share)
+        for slice_ in self.cell(index).take(self.chance.randint(1, 4), 0):
+            self.received(index, slice_)
 
-    def received(self, index: int, share: ev.Slice) -> None:
-        self.check_receipt(index, share)
-        self.held[index].append(share)
+    def received(self, index: int, slice_: Slice) -> None:
+        self.check_receipt(index, slice_)
+        self.held[index].append(slice_)
 
     def settle(self) -> None:
         index = self.chance.randrange(MEMBERS)
@@ -110,12 +116,12 @@ class World:
         if self.split:
             # As a loop does: up to some record of a partition.
             chosen = self.up_to_one_of(index)
-        for share in self.end(index, chosen):
-            place = place_of(share)
+        for slice_ in self.end(index, chosen):
+            place = place_of(slice_)
             assert place not in self.settled, f"{place} settled twice"
             self.settled.add(place)
 
-    def up_to_one_of(self, index: int) -> list[ev.Slice]:
+    def up_to_one_of(self, index: int) -> list[Slice]:
         if not self.held[index]:
             return []
         partition, offset = place_of(self.chance.choice(self.held[index]))
@@ -125,7 +131,7 @@ class World:
             if place_of(each)[0] == partition and place_of(each)[1] <= offset
         ]
 
-    def end(self, index: int, shares: list[ev.Slice]) -> list[ev.Slice]:
+    def end(self, index: int, shares: list[Slice]) -> list[Slice]:
         """Settle these; return those whose lease was not over."""
         late = self.cell(index).settle(shares)
         for each in shares:
@@ -135,14 +141,14 @@ class World:
     def fail(self) -> None:
         index = self.chance.randrange(MEMBERS)
         if self.held[index] and not self.split:
-            share = self.held[index].pop(self.chance.randrange(len(self.held[index])))
-            self.cell(index).fail(share, failure())
+            slice_ = self.held[index].pop(self.chance.randrange(len(self.held[index])))
+            self.cell(index).fail(slice_, failure())
 
     def expire(self) -> None:
         """Some member has had everything for too long."""
         index = self.chance.randrange(MEMBERS)
-        for share in self.cell(index).expire(float("inf")):
-            self.held[index].remove(share)
+        for slice_ in self.cell(index).expire(float("inf")):
+            self.held[index].remove(slice_)
 
     def leave(self) -> None:
         index = self.chance.randrange(MEMBERS)
@@ -173,28 +179,33 @@ class World:
         self.harness.tell(ev.Forget(self.away))
         for each in self.away:
             mine = {place for place in self.settled if place[0] == each}
-            entry = ev.CommitEntry(self.position[each], self.metadata[each])
+            entry = cmd.CommitEntry(self.position[each], self.metadata[each])
             known = covered_by(entry, ["default"], range(self.written[each]))["default"]
             assert not clean or known == {offset for _, offset in mine}
             # Lost, what was settled since the last commit runs again.
             self.settled -= {place for place in mine if place[1] not in known}
 
     def beat(self) -> None:
-        self.pool.tend()
+        self.pool.expire_leases()
         self.harness.now += 0.5
-        self.harness.tell(ev.Beat(self.pool.progress(), self.pool.dead(), None, self.pool.left()))
+        self.harness.tell(
+            ev.Beat(self.pool.progress(), self.pool.dead(), None, self.pool.departed())
+        )
 
     def deliver(self) -> None:
-        while not self.mailbox.empty():
-            self.harness.mailbox.append(self.mailbox.get_nowait())
+        self.take_mail()
         self.harness.deliver(self.chance.choice([1, 3, None]))
 
-    def commit(self, partitions: list[TopicPartition] | None = None) -> None:
-        progress = self.pool.progress()
+    def take_mail(self) -> None:
         while not self.mailbox.empty():
             self.harness.mailbox.append(self.mailbox.get_nowait())
+
+    def serve(self) -> None:
+        self.take_mail()
         self.harness.deliver()
-        self.harness.tell(ev.CommitDue(progress, partitions, final=partitions is not None))
+
+    def commit(self, partitions: list[TopicPartition] | None = None) -> None:
+        self.harness.actor.commit(partitions, final=partitions is not None)
         for commit in self.harness.commits:
             for partition, entry in commit.entries.items():
                 for offset in range(self.position[partition], entry.position):
@@ -207,9 +218,9 @@ class World:
 
     # --- what must hold ---
 
-    def check_receipt(self, index: int, share: ev.Slice) -> None:
+    def check_receipt(self, index: int, slice_: Slice) -> None:
         """Nothing ahead of it in its lane is unsettled, except what this very member holds."""
-        partition, offset = place = place_of(share)
+        partition, offset = place = place_of(slice_)
         assert place not in self.settled, f"{place} was received after it was settled"
         key = self.keys[place]
         mine = {place_of(each) for each in self.holding(index)} if self.split else set()
@@ -225,7 +236,7 @@ class World:
             same = [each for each in self.holding(other) if self.keys[place_of(each)] == key]
             assert other == index or not same, f"{key!r} is at two members"
 
-    def holding(self, index: int) -> list[ev.Slice]:
+    def holding(self, index: int) -> list[Slice]:
         """Return what a member has received and may still settle."""
         leased = set(self.cell(index).held())
         return [each for each in self.held[index] if each in leased]
@@ -240,10 +251,10 @@ class World:
         for _ in range(3_000):
             self.fetch_rest()
             for index in range(MEMBERS):
-                for share in self.cell(index).take(100, 0):
-                    self.received(index, share)
-                for share in self.end(index, list(self.held[index])):
-                    self.settled.add(place_of(share))
+                for slice_ in self.cell(index).take(100, 0):
+                    self.received(index, slice_)
+                for slice_ in self.end(index, list(self.held[index])):
+                    self.settled.add(place_of(slice_))
             self.deliver()
             self.beat()
             self.commit()
@@ -252,8 +263,8 @@ class World:
         raise AssertionError(f"stuck at {self.position} of {self.written}")
 
 
-def place_of(share: ev.Slice) -> Place:
-    message = share.records[0]
+def place_of(slice_: Slice) -> Place:
+    message = slice_.records[0]
     return TopicPartition(message.topic(), message.partition()), message.offset()
 
 

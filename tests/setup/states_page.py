@@ -1,13 +1,15 @@
-"""Writes the table of states in docs/architecture.md from the one that the core goes by.
+"""Writes the tables of states in docs/architecture.md from those that the core goes by.
 
-``python tests/setup/states_page.py`` puts it between its two comments
+``python tests/setup/states_page.py`` puts each between its two comments
 (:mod:`tests.setup.page_tables`).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -18,20 +20,44 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 
 def lanes() -> str:
     """Return what follows on each event in each state of a closed lane."""
-    from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent, LaneState
+    from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent
 
+    return _states("of the head of a lane that is …", LANE_TABLE, {e: e.value for e in LaneEvent})
+
+
+def workers() -> str:
+    """Return what follows on each event in each state of a worker."""
+    from kafka_keyshared.core.workers import WORKER_TABLE, WorkerEvent
+
+    return _states("of a worker that is …", WORKER_TABLE, {e: e.value for e in WorkerEvent})
+
+
+def partitions() -> str:
+    """Return what follows on each event in each state of a partition."""
+    from kafka_keyshared.core.partitions import PARTITION_TABLE, PartitionEvent
+
+    words = {
+        PartitionEvent.ASSIGNED: "it is assigned",
+        PartitionEvent.RECEIVED: "records of it arrive",
+        PartitionEvent.REVOKING: "it is about to be revoked",
+        PartitionEvent.FORGOTTEN: "it is gone",
+    }
+    return _states("of a partition that is …", PARTITION_TABLE, words)
+
+
+def _states(what: str, states: Mapping[Any, Mapping[Any, Any]], words: Mapping[Any, str]) -> str:
     rows = [
-        [event.value, *(_follows(LANE_TABLE[state].get(event)) for state in LaneState)]
-        for event in LaneEvent
+        [text, *(_follows(states[state].get(event)) for state in states)]
+        for event, text in words.items()
     ]
-    return table(["of the head of a lane that is …", *(each.name for each in LaneState)], rows)
+    return table([what, *(state.name for state in states)], rows)
 
 
 def _follows(state: object) -> str:
     return "–" if state is None else str(getattr(state, "name", state))
 
 
-TABLES = {"lanes": lanes}
+TABLES = {"lanes": lanes, "workers": workers, "partitions": partitions}
 
 
 def updated(text: str) -> str:

@@ -7,12 +7,13 @@ process crashes. After every event the core checks itself and the oracle checks 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import CommitResult, Slice
+from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import TopicPartition
 from tests.support.oracle import Place, place_of
 from tests.support.records import FakeRecord
@@ -53,7 +54,7 @@ class Adversary(World):
         for commit in member.commits:
             member.mailbox.append(ev.CommitAnswered(commit, CommitResult.LOST, "unknown member"))
         member.commits.clear()
-        progress: Mapping[Slice, int] = {}
+        progress: Progress = {}
         if self.told.random() < 0.7:  # as the loop does; without it, less is known
             # What ends after that may not be known any more.
             self.oracle.lost(gone, self._last_started())
@@ -64,10 +65,12 @@ class Adversary(World):
     def _last_started(self) -> set[tuple[str, Place]]:
         """Return the last started record of each slice, of which progress does not say more."""
         found = set()
-        for share, unstarted in self.member.pool.progress().items():
-            for item in share.records[: len(share.records) - unstarted][-1:]:
+        for id_, progress in self.member.pool.progress().items():
+            slice_ = self.member.core.leased(id_).slice
+            for index in progress.running():
+                item = slice_.records[index]
                 assert isinstance(item, FakeRecord)
-                found.add((share.subscription, place_of(item)))
+                found.add((slice_.subscription, place_of(item)))
         return found
 
     def _forget(

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.commit import DOUBT
-from kafka_keyshared.core.events import CommitEntry, CommitResult
+from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.model import TopicPartition
 from tests.support.adversary import Adversary
@@ -29,7 +31,7 @@ class DelayingAdversary(Adversary):
         self.troubles = 0
         super().__init__(seed, records=records, set_budget=set_budget)
 
-    def answer(self, commit: ev.Commit, *, kindly: bool = False) -> None:
+    def answer(self, commit: cmd.Commit, *, kindly: bool = False) -> None:
         """Answer as ever, or fail: then some of it is stored, some never, and some late."""
         if self.troubles <= 0 or self.chance.random() < 0.5:
             super().answer(commit, kindly=kindly)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core.heartbeat import EVICT_AFTER
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from tests.support.adversary import Adversary
 

@@ -1,22 +1,23 @@
-"""The owner's side without Kafka: it does what the core's commands say, as the loop does."""
+"""The owner's side without Kafka: the core is driven as the loop drives it, step by step."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import returns
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.pool import FakePool, FakeWorker, Verdict
+from kafka_keyshared.pools.acting import Actor, Mail
+from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0
-
-Mail: TypeAlias = ev.Report | ev.DeadLettered | ev.CommitAnswered
 
 
 class Harness:
@@ -33,77 +34,59 @@ class Harness:
         self.core = Dispatcher(settings, commit, set_budget=set_budget)
         self.checks = True  # after every event; not where that takes longer than all the rest
         self.mailbox: deque[Mail] = deque()
-        self.pool = FakePool(self.core, self.mailbox.append)
-        self.publishes: list[ev.Publish] = []
-        self.commits: list[ev.Commit] = []
+        self._pool = FakePool(self.core, self.mailbox.append)
+        self.publishes: list[cmd.Publish] = []
+        self.commits: list[cmd.Commit] = []
         self.client_events: list[Record] = []
         self.assigned: dict[TopicPartition, int | None] = {}
-        self.paused: set[TopicPartition] = set()
-        self.notices: list[ev.Notice] = []
+        self.notices: list[cmd.Notice] = []
         self.halted: list[str] = []
-        self.seen: list[ev.Command] = []
-        self._telling = 0
-        self.progress: Mapping[ev.Slice, int] = {}  # that of the latest commit
-        self._acts: dict[type[Any], Callable[[Any], object]] = {
-            ev.Lease: lambda command: self.pool.submit(command.slice),
-            ev.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
-            ev.Recall: lambda c: self.tell(self.pool.recall(c.subscription, c.worker)),
-            ev.Publish: self.publishes.append,
-            ev.Commit: self.send,
-            ev.ClientEvents: lambda command: self.client_events.extend(command.events),
-            ev.AssignAt: self._assign,
-            ev.Pause: lambda command: self.paused.update(command.partitions),
-            ev.Resume: lambda command: self.paused.difference_update(command.partitions),
-            ev.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
-            ev.AbandonWorker: lambda c: self.pool.abandon(c.subscription, c.worker),
-            ev.Notice: self.notices.append,
-            ev.Halt: lambda command: self.halted.append(command.reason),
-        }
+        self.seen: list[cmd.Command] = []
+        self.progress: Progress = {}  # that of the latest commit
+        self.actor = HarnessActor(self)
+
+    @property
+    def pool(self) -> FakePool:
+        """The pool of the test's own, or the one that it was given instead."""
+        return self._pool
+
+    @pool.setter
+    def pool(self, pool: FakePool) -> None:
+        self._pool = self.actor.pool = pool
 
     # --- in and out ---
 
-    def tell(self, event: ev.Event) -> list[ev.Command]:
+    def tell(self, event: ev.Event) -> list[cmd.Command]:
         """Give the core an event, check every rule, and do what it says."""
         commands = self.core.handle(event, self.now)
         if self.checks:
             self.core.check()
         self.seen += commands
-        self._telling += 1
-        for command in commands:
-            self._acts[type(command)](command)
-        self._telling -= 1
-        if self._telling:
-            return commands  # the answer to a command; those behind it are still to come
-        # The loop looks at what the core wants held back when the core commands it, so it must.
-        held = self.paused & self.core.partitions.keys()
-        assert held == self.core.pressure.paused(), "held back without a command, or let go so"
+        self.actor.act(commands)
         return commands
 
-    def _assign(self, command: ev.AssignAt) -> None:
-        """Assign as the loop does: the client has kept the pauses of what comes back."""
-        self.assigned.update(command.positions)
-        self.paused.difference_update(command.positions.keys() - self.core.pressure.paused())
+    @property
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that the client is not to fetch from."""
+        return self.core.holds.paused(self.core.partitions)
 
-    def send(self, commit: ev.Commit) -> None:
+    def recall(self, index: int = 0, sub: str = "default") -> None:
+        """Have a worker give back all that it has not started, as for whoever leaves or stops."""
+        core = self.sub(sub)
+        self.actor.act(returns.recall(core, [core.workers[index]]))
+
+    def send(self, commit: cmd.Commit) -> None:
         """Take a commit as the client does."""
         self.commits.append(commit)
 
     def deliver(self, count: int | None = None) -> None:
         """Deliver the oldest of the mail, all of it unless told."""
         mail = [self.mailbox.popleft() for _ in range(min(len(self.mailbox), count or 1 << 30))]
-        reports: list[ev.Report] = []
-        for item in mail:
-            if isinstance(item, ev.DeadLettered | ev.CommitAnswered):
-                self._report(reports)
-                reports = []
-                self.tell(item)
-            else:
-                reports.append(item)
-        self._report(reports)
+        self.actor.hear(mail)
 
-    def _report(self, reports: list[ev.Report]) -> None:
-        if reports:
-            self.tell(ev.Reported(reports))
+    def serve(self) -> None:
+        """Deliver the mail where the owner would wait for it or take it."""
+        self.deliver()
 
     # --- what a test says ---
 
@@ -131,16 +114,20 @@ class Harness:
         """One worker."""
         return self.pool.workers[sub, index]
 
+    def record(self, id_: int, index: int) -> Record:
+        """A record of a slice that is out."""
+        return self.core.leased(id_).slice.records[index]
+
     def sub(self, name: str = "default") -> Subscription:
         """The core's state of a subscription."""
         return self.core.subscriptions[name]
 
     def owner_of(self, record: Record, sub: str = "default") -> FakeWorker:
         """The worker that the record's key belongs to."""
-        return self.pool.workers[sub, self.sub(sub).owner(record).index]
+        return self.pool.workers[sub, self.sub(sub).owner(record).id]
 
     def work(
-        self, verdicts: Mapping[int, Sequence[Verdict]] | None = None, rounds: int = 1_000
+        self, verdicts: Mapping[int, Sequence[Ending]] | None = None, rounds: int = 1_000
     ) -> list[int]:
         """Run until nothing more can; return the offsets in the order in which they started.
 
@@ -177,18 +164,16 @@ class Harness:
 
     def commit(
         self, partitions: Iterable[TopicPartition] | None = None, *, final: bool = False
-    ) -> list[ev.Commit]:
+    ) -> list[cmd.Commit]:
         """Commit as the loop does (progress, mailbox, then the event); return what is sent."""
-        self.progress = self.pool.progress()
-        self.deliver()
         before = len(self.commits)
         wanted = None if partitions is None else list(partitions)
-        self.tell(ev.CommitDue(self.progress, wanted, final))
+        self.progress = self.actor.commit(wanted, final=final)
         return self.commits[before:]
 
     def answer(
-        self, commit: ev.Commit, result: ev.CommitResult = ev.CommitResult.ACCEPTED
-    ) -> list[ev.Command]:
+        self, commit: cmd.Commit, result: ev.CommitResult = ev.CommitResult.ACCEPTED
+    ) -> list[cmd.Command]:
         """Answer a commit."""
         return self.tell(ev.CommitAnswered(commit, result, "" if not result else "said no"))
 
@@ -196,27 +181,60 @@ class Harness:
         """Commit and accept; return position and settled runs of P0 that the core now has."""
         for commit in self.commit():
             self.answer(commit)
-        snapshot = self.core.snapshot(self.pool.progress(), self.now)[P0]
+        snapshot = self.core.snapshots.take(self.pool.progress(), self.now)[P0]
         return snapshot.position, list(snapshot.runs.get("default", ()))
 
-    def dead_letter(self, error: str | None = None) -> ev.Publish:
+    def dead_letter(self, error: str | None = None) -> cmd.Publish:
         """Answer the oldest dead letter."""
         publish = self.publishes.pop(0)
         self.tell(ev.DeadLettered(publish, error, "" if error else "orders.dlq-1@7"))
         return publish
 
-    def revoke(self, *partitions: TopicPartition, commit: bool = True) -> list[ev.Commit]:
+    def revoke(self, *partitions: TopicPartition, commit: bool = True) -> list[cmd.Commit]:
         """Revoke (or lose, without a commit) partitions, waiting for nothing."""
         self.tell(ev.Revoking(partitions))
-        sent: list[ev.Commit] = []
+        sent: list[cmd.Commit] = []
         if commit:
             sent = self.commit(partitions, final=True)
         else:
-            self.progress = self.pool.progress()
-            self.deliver()
+            self.progress = self.actor.progress()
         self.tell(ev.Forget(partitions, not commit, self.progress))
         return sent
 
     def said(self, part: str) -> bool:
         """Whether a notice says that."""
         return any(part in notice.text for notice in self.notices)
+
+
+class HarnessActor(Actor):
+    """Acts on the core's commands by noting them; what a worker is to do, the pool is told."""
+
+    def __init__(self, harness: Harness) -> None:
+        super().__init__(harness.core, harness.pool, lambda: harness.now)
+        self._harness = harness
+
+    def tell(self, event: ev.Event) -> None:
+        self._harness.tell(event)
+
+    def serve(self, timeout: float) -> bool:
+        there = bool(self._harness.mailbox)
+        self._harness.serve()
+        return there
+
+    def publish(self, publish: cmd.Publish) -> None:
+        self._harness.publishes.append(publish)
+
+    def send(self, commit: cmd.Commit) -> None:
+        self._harness.send(commit)
+
+    def client_events(self, messages: Sequence[Record]) -> None:
+        self._harness.client_events.extend(messages)
+
+    def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self._harness.assigned.update(positions)
+
+    def notice(self, notice: cmd.Notice) -> None:
+        self._harness.notices.append(notice)
+
+    def halt(self, reason: str) -> None:
+        self._harness.halted.append(reason)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -138,7 +138,7 @@ class KeyedAdversary(Adversary):
             partition_of(written), written.offset(), written.key(), size=size, headers=headers
         )
 
-    def _archive(self, publish: ev.Publish, error: str | None) -> None:
+    def _archive(self, publish: cmd.Publish, error: str | None) -> None:
         item = publish.record
         assert isinstance(item, FakeRecord)
         assert isinstance(self.oracle, KeyedOracle)

@@ -136,12 +136,12 @@ class Member:
     @property
     def sub(self) -> Subscription:
         """The core's state; only numbers may be read from here."""
-        assert self.app.loop is not None, "it has not started"
-        return self.app.loop.core.subscriptions["default"]
+        assert self.app.instance is not None, "it has not started"
+        return self.app.instance.core.subscriptions["default"]
 
     def done(self) -> int:
         """Return how many records have settled in this incarnation."""
-        if self.app.loop is None:
+        if self.app.instance is None:
             return 0
         counts = self.sub.counts
         return counts.ok + counts.dropped + counts.dead_lettered

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from kafka_keyshared.core.events import CommitEntry, Failure, Outcome
+from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.commit_text import read_commit
-from tests.support.pool import Verdict
+from tests.support.pool import Ending
 from tests.support.records import FakeRecord
 
 Place = tuple[TopicPartition, int]
@@ -201,7 +202,7 @@ class Oracle:
         assert (sub, place) not in self.blocked, f"{record} started although blocked"
         self.running[sub][lane] = record
 
-    def ended(self, sub: str, record: FakeRecord, verdict: Verdict) -> None:
+    def ended(self, sub: str, record: FakeRecord, verdict: Ending) -> None:
         """A handler returned."""
         lane = self.lane(sub, record)
         if self.running[sub].get(lane) is record:
@@ -216,7 +217,7 @@ class Oracle:
         settings = self.subs[sub]
         place = place_of(record)
         tries = self.attempts[sub, place] = self.attempts.get((sub, place), 0) + 1
-        asked = verdict.outcome is Outcome.DEAD_LETTER
+        asked = verdict.verdict is Verdict.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:
             return
         if (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):

@@ -10,27 +10,20 @@ likes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import (
-    Ended,
-    Failed,
-    Failure,
-    Fence,
-    FencePassed,
-    Recalled,
-    Report,
-    SetAside,
-    Slice,
-)
-from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.model import Drop, Record
+from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import Handover, _Stop
 from tests.support.records import failure
 
-Verdict: TypeAlias = Failure | Drop | None
+Ending: TypeAlias = Failure | Drop | None
 
 
 def ignore(_sub: str, _worker: int, _record: Record) -> None:
@@ -41,7 +34,7 @@ def leave_alone(_record: Record) -> None:
     """Write nothing into it."""
 
 
-def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Verdict) -> None:
+def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Ending) -> None:
     """Observe nothing."""
 
 
@@ -53,19 +46,26 @@ class FakeWorker:
         self.sub = sub
         self.index = index
         self.inbox: deque[Handover | Fence] = deque()
-        self.given: dict[Slice, Handover] = {}
+        self.given: dict[int, Handover] = {}
         self.current: Handover | None = None
         self.running: Record | None = None
-        self.failed_lanes: set[Lane] = set()
+        self.failed = FailedLanes(pool.lanes(sub))
+        self.asked: deque[Recall] = deque()
         self.alive = True
 
     @property
     def busy(self) -> bool:
         """Whether it has anything to do."""
-        return self.alive and bool(self.current or self.inbox)
+        return self.alive and bool(self.current or self.inbox or self.asked)
+
+    def slices(self) -> list[Slice]:
+        """What it was given and has not reported as ended."""
+        return [handover.slice for handover in self.given.values()]
 
     def step(self) -> Record | None:
         """Take one thing; return the record when that starts one."""
+        if self.asked:
+            self.answer()
         if not self.alive or self.running is not None:
             return None
         if self.current is None:
@@ -74,11 +74,10 @@ class FakeWorker:
             return None
         item = self.current.todo.popleft()
         if isinstance(item, _Stop):
-            share = self.current.slice
-            self.current = None
-            self._end(share)
-        elif self.current.slice.lane_of(item) in self.failed_lanes:
-            self.pool.post(SetAside(self.current.slice, item))
+            ended, self.current = self.current, None
+            self._end(ended)
+        elif self.failed.lanes and self.failed.holds(item):
+            self.pool.post(SetAside(self.current.slice.id, self.current.index_of(item)))
         else:
             self.running = item
             self.pool.on_start(self.sub, self.index, item)
@@ -95,22 +94,35 @@ class FakeWorker:
                 return started
         return None
 
-    def finish(self, verdict: Verdict = None) -> None:
+    def finish(self, verdict: Ending = None) -> None:
         """End the running record."""
         item, handover = self.running, self.current
         assert item is not None, "nothing is running"
         assert handover is not None, "nothing is running"
         self.running = None
         self.pool.on_end(self.sub, self.index, item, verdict)
-        if verdict is not None:
-            handover.slice.came.restore(item)
+        if verdict is None:
+            return
+        index = handover.index_of(item)
         if isinstance(verdict, Drop):
-            handover.slice.dropped.append(item)
-        elif verdict is not None:
-            lane = handover.slice.lane_of(item)
-            if not is_keyless(lane):
-                self.failed_lanes.add(lane)
-            self.pool.post(Failed(handover.slice, item, verdict))
+            handover.slice.came.restore(index)
+            handover.dropped.append(index)
+        else:
+            self.failed.fail(handover.slice, index)
+            self.pool.post(Failed(handover.slice.id, index, verdict))
+
+    def answer(self) -> None:
+        """Answer what it was asked back first, whatever it is doing."""
+        self.pool.post(self.take_back(self.asked.popleft()))
+
+    def take_back(self, recall: Recall) -> Recalled:
+        """Take back what has not started of the slices that are asked for."""
+        back = [
+            (id_, given.take_back())
+            for id_, given in self.given.items()
+            if recall.only is None or id_ in recall.only
+        ]
+        return Recalled(self.sub, self.index, back)
 
     def die(self) -> None:
         """End the thread in the middle of whatever it does."""
@@ -123,85 +135,109 @@ class FakeWorker:
 
     def _open(self, item: Handover | Fence) -> None:
         if isinstance(item, Fence):
-            self.failed_lanes.difference_update(item.lanes)
+            self.failed.passed(item.lanes)
             self.pool.post(FencePassed(item.subscription, item.worker, item.lanes))
         else:
             self.current = item
 
-    def _end(self, share: Slice) -> None:
-        self.pool.post(Ended(share, self.pool.seconds))
-        del self.given[share]
+    def _end(self, handover: Handover) -> None:
+        self.pool.post(Ended(handover.slice.id, self.pool.seconds, handover.dropped))
+        del self.given[handover.slice.id]
 
     def abandon(self) -> None:
         """Report everything that the dead worker was given as over."""
         self.fail_running()
         self.current = None
         self.inbox.clear()
-        for share in list(self.given):
-            self._end(share)
+        for handover in list(self.given.values()):
+            self._end(handover)
 
 
 class FakePool:
     """All workers of a dispatcher, and the mailbox that they post to."""
 
-    def __init__(self, core: Dispatcher, post: Callable[[Report], None]) -> None:
+    def __init__(self, core: Dispatcher, post: Callable[[Report | Recalled], None]) -> None:
         self.post = post
+        self.lanes = core.lanes
+        # Whether the next recall is answered by the worker, when it gets to it.
+        self.answers_later: Callable[[], bool] = lambda: False
         self.on_start: Callable[[str, int, Record], None] = ignore
-        self.on_end: Callable[[str, int, Record, Verdict], None] = ignore_end
+        self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
         self.write_into: Callable[[Record], None] = leave_alone
         self.seconds = 0.001
         self.replaceable = True
         self.workers = {
-            (name, worker.index): FakeWorker(self, name, worker.index)
+            (name, worker.id): FakeWorker(self, name, worker.id)
             for name, sub in core.subscriptions.items()
-            for worker in sub.workers
+            for worker in sub.workers.values()
         }
 
-    def submit(self, share: Slice) -> None:
+    def start(self, lanes: Lanes = own_lanes) -> None:
+        """Start nothing: the test is every worker's thread."""
+
+    def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
-        worker = self.workers[share.subscription, share.worker]
-        handover = Handover(share)
-        worker.given[share] = handover
+        worker = self.workers[slice_.subscription, slice_.worker]
+        handover = Handover(slice_)
+        assert not worker.asked, "it is being recalled and gets more"
+        worker.given[slice_.id] = handover
         worker.inbox.append(handover)
 
     def fence(self, fence: Fence) -> None:
         """Put a fence behind everything the worker has."""
         self.workers[fence.subscription, fence.worker].inbox.append(fence)
 
-    def recall(self, subscription: str, index: int) -> Recalled:
-        """Take back every unstarted record of the worker."""
-        worker = self.workers[subscription, index]
-        return Recalled([(share, given.take_back()) for share, given in worker.given.items()])
+    def recall(self, recall: Recall) -> Recalled | None:
+        """Take back every unstarted record of the worker, or have the worker do it."""
+        worker = self.workers[recall.subscription, recall.worker]
+        if worker.asked or (worker.alive and self.answers_later()):
+            worker.asked.append(recall)
+            return None
+        return worker.take_back(recall)
 
-    def progress(self) -> Mapping[Slice, int]:
-        """Return how much of each outstanding slice has not started."""
+    def lapse(self, lapse: Lapse) -> None:
+        """Nothing to do."""
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker."""
+        place = worker.subscription, worker.worker
+        self.workers[place] = FakeWorker(self, *place)
+
+    def progress(self) -> Progress:
+        """Return how far each outstanding slice has got."""
         return {
-            share: handover.unstarted()
+            id_: handover.progress()
             for worker in self.workers.values()
-            for share, handover in worker.given.items()
+            for id_, handover in worker.given.items()
         }
 
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers whose thread has ended."""
         return [place for place, worker in self.workers.items() if not worker.alive]
 
-    def left(self) -> list[tuple[str, int]]:
+    def departed(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good: none."""
         return []
 
-    def where(self, subscription: str, index: int) -> str:
+    def where(self, subscription: str, worker: int) -> str:
         """Return nothing: no thread stands anywhere."""
         return ""
 
-    def tend(self) -> None:
+    def expire_leases(self) -> None:
         """Nothing is due."""
 
-    def replace(self, subscription: str, index: int) -> None:
+    def replace(self, subscription: str, worker: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""
-        worker = self.workers[subscription, index]
-        worker.fail_running()
-        worker.alive = self.replaceable
+        found = self.workers[subscription, worker]
+        while found.asked:
+            found.answer()
+        found.fail_running()
+        found.alive = self.replaceable
 
-    def abandon(self, subscription: str, index: int) -> None:
+    def abandon(self, subscription: str, worker: int) -> None:
         """Report what the dead worker was running as failed, and all its slices as ended."""
-        self.workers[subscription, index].abandon()
+        self.workers[subscription, worker].abandon()
+
+    def stop(self, timeout: float) -> list[str]:
+        """End nothing: nobody runs."""
+        return []

@@ -10,17 +10,20 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, Rebalance
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.ports import Mail, Ports
-from kafka_keyshared.owner.rebalance import Rebalancer
-from tests.support.pool import FakePool, FakeWorker, Verdict
+from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.pools.acting import Mail
+from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0, FakeRecord
 
 Action = Callable[[], "list[Record]"]
@@ -51,8 +54,8 @@ class FakeClient:
         self.paused: set[TopicPartition] = set()
         self.stored: dict[TopicPartition, CommittedOffset] = {}
         self.plans: list[Action] = []
-        self.commits: list[ev.Commit] = []
-        self.answer: Callable[[ev.Commit], ev.CommitAnswered | None] = lambda commit: None
+        self.commits: list[cmd.Commit] = []
+        self.answer: Callable[[cmd.Commit], ev.CommitAnswered | None] = lambda commit: None
         self.committed_fails: list[BaseException] = []
         self.seek_fails: list[BaseException] = []
         self.calls: list[tuple[str, Any]] = []
@@ -188,7 +191,7 @@ class FakeClient:
         self.calls.append(("resume", {each for each in partitions if each in self.at}))
         self.paused.difference_update(self.calls[-1][1])
 
-    def commit(self, commit: ev.Commit) -> ev.CommitAnswered | None:
+    def commit(self, commit: cmd.Commit) -> ev.CommitAnswered | None:
         self.commits.append(commit)
         return self.answer(commit)
 
@@ -228,18 +231,20 @@ class Stage:
         commit: CommitPolicy = CommitPolicy(),  # noqa: B008 - immutable
         publisher: Any = None,
         revoke_deadline: float = 5.0,
+        set_budget: int = SET_BUDGET,
     ) -> None:
         self.now = 1_000.0
         self.on_wait: Callable[[], None] = lambda: None
         self.client = FakeClient(lambda: self.now)
         self.client.wait = self._pass
-        core = Dispatcher([settings], commit)
+        core = Dispatcher([settings], commit, set_budget=set_budget)
         self.mailbox: SimpleQueue[Mail] = Mailbox(self._pass)
         self.pool = FakePool(core, self.mailbox.put)
-        ports = Ports(self.client, self.pool, self.mailbox, lambda: self.now, publisher)  # type: ignore[arg-type]
-        self.loop = Loop(core, ports)
-        self.rebalancer = Rebalancer(self.loop, revoke_deadline)
-        self.rebalancer.subscribe()
+        ports = Ports(self.client, self.pool, self.mailbox, Clock(lambda: self.now), publisher)
+        self.instance = Instance(core, ports, revoke_deadline=revoke_deadline)
+        self.loop, self.rebalancer = self.instance.loop, self.instance.rebalancer
+        self.instance.start()
+        self.instance.join()
 
     def _pass(self, seconds: float) -> None:
         self.now += seconds
@@ -267,14 +272,13 @@ class Stage:
     def step(self, times: int = 1) -> None:
         """Do rounds of the loop."""
         for _ in range(times):
-            self.loop.step()
-            self.rebalancer.step()
+            self.instance.step()
 
     def worker(self, index: int = 0) -> FakeWorker:
         """One worker."""
         return self.pool.workers["default", index]
 
-    def work(self, verdicts: Mapping[int, Verdict] | None = None) -> list[int]:
+    def work(self, verdicts: Mapping[int, Ending] | None = None) -> list[int]:
         """Let every worker run all that it has; return the offsets in order of their starts."""
         started = []
         for worker in self.pool.workers.values():

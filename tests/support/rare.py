@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.lanes import Lane, LaneState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import partition_of
@@ -18,9 +19,10 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
         if isinstance(event, ev.Recalled) and any(records for _, records in event.slices):
             reached["recall while a fence is pending"] += _remembers_failures(member, sub)
             reached["a retry is recalled"] += any(
-                closed.attempt is share and closed.head in taken
+                closed.attempt == id_ and closed.head is member.record(id_, at)
                 for closed in lanes
-                for share, taken in event.slices
+                for id_, taken in event.slices
+                for at in taken
             )
         if isinstance(event, ev.Revoking):
             waiting = any(closed.state is LaneState.WAITING for closed in lanes)
@@ -29,15 +31,17 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
             reached["parked beyond a ceiling"] += bool(sub.parking) and not sub.closing
             reached["unparked with an older backlog"] += _older_wait(sub)
         if isinstance(event, ev.Beat):
-            reached["worker evicted"] += any(worker.gone for worker in sub.workers)
+            reached["worker evicted"] += bool(sub.gone) or any(
+                not worker.present for worker in sub.workers.values()
+            )
         if isinstance(event, ev.Reported):
             reached["failure with later records leased"] += _overtaken(member, event)
-            reached["granted at an eviction"] += _granted_to_the_gone(sub, event)
+            reached["granted at an eviction"] += _granted_to_the_gone(member, sub, event)
         reached["blocked"] += any(closed.state is LaneState.BLOCKED for closed in lanes)
     if isinstance(event, ev.Reported):
         reached["set aside"] += any(isinstance(each, ev.SetAside) for each in event.reports)
         reached["late failure of an old epoch"] += any(
-            isinstance(each, ev.Failed) and bool(each.slice.stale) for each in event.reports
+            isinstance(each, ev.Failed) and _is_over(member, each) for each in event.reports
         )
     if isinstance(event, ev.DeadLettered) and event.error is None:
         reached["dead letter written after a failure"] += any(
@@ -47,16 +51,20 @@ def note(reached: Counter[str], member: Harness, event: ev.Event) -> None:
         )
 
 
-def _granted_to_the_gone(sub: Subscription, event: ev.Reported) -> bool:
+def _granted_to_the_gone(member: Harness, sub: Subscription, event: ev.Reported) -> bool:
     """Whether, one lease per key, a lease ends behind which the next record goes to a gone one."""
-    return any(
-        _waits(sub, report.slice.lane_of(report.slice.came[at]))
-        for report in event.reports
-        if isinstance(report, ev.Ended)
-        and report.slice.subscription == sub.name
-        and sub.workers[report.slice.worker].gone
-        for at in range(len(report.slice.records))
-    )
+    for report in event.reports:
+        if isinstance(report, ev.Ended):
+            leased = member.core.leased(report.slice)
+            slice_ = leased.slice
+            if slice_.subscription == sub.name and not sub.workers[slice_.worker].present:
+                return any(_waits(sub, sub.keys.lane(slice_.came[at])) for at in leased.indices())
+    return False
+
+
+def _is_over(member: Harness, report: ev.Failed) -> bool:
+    leased = member.core.leased(report.slice)
+    return is_over(member.sub(leased.slice.subscription), leased, report.index)
 
 
 def _waits(sub: Subscription, lane: Lane) -> bool:
@@ -69,26 +77,27 @@ def _older_wait(sub: Subscription) -> bool:
     """Whether records of a partition wait in a backlog while newer ones of it are parked."""
     return any(
         partition_of(each) in sub.parking.parked and partition_of(each) not in sub.closing
-        for worker in sub.workers
-        for each in worker.backlog.records
+        for worker in sub.workers.values()
+        for each in worker.row.backlog.records
     )
 
 
 def _remembers_failures(member: Harness, sub: Subscription) -> bool:
-    workers = (member.worker(worker.index, sub.name) for worker in sub.workers)
-    return any(worker.failed_lanes for worker in workers)
+    workers = (member.worker(id_, sub.name) for id_ in sub.workers)
+    return any(worker.failed.lanes for worker in workers)
 
 
 def _overtaken(member: Harness, event: ev.Reported) -> bool:
     """Whether a failed record has later ones of its lane leased behind it."""
     for report in event.reports:
         if isinstance(report, ev.Failed):
-            lane_of = report.slice.lane_of
-            lane = lane_of(report.record)
-            worker = member.worker(report.slice.worker, report.slice.subscription)
+            slice_ = member.core.leased(report.slice).slice
+            lane_of = member.core.lanes(slice_.subscription)
+            record = slice_.records[report.index]
+            worker = member.worker(slice_.worker, slice_.subscription)
             return any(
-                lane_of(share.came[at]) == lane and each.offset() > report.record.offset()
-                for share in worker.given
-                for at, each in enumerate(share.records)
+                lane_of(other.came[at]) == lane_of(record) and each.offset() > record.offset()
+                for other in (handover.slice for handover in worker.given.values())
+                for at, each in enumerate(other.records)
             )
     return False

@@ -8,21 +8,25 @@ process crashes. After every event the core checks itself and the oracle checks 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Literal
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.events import CommitEntry, CommitResult, Outcome, Slice
+from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
-from tests.support.pool import FakeWorker, Verdict
+from tests.support.pool import Ending, FakeWorker
 from tests.support.rare import note
 from tests.support.records import FakeRecord, failure
 
@@ -32,7 +36,7 @@ _SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     "partition",
     "subscription",
 )
-ATTEMPTS = (Outcome.ERROR, Outcome.RETRY, Outcome.DEAD_LETTER)
+ATTEMPTS = (Verdict.ERROR, Verdict.RETRY, Verdict.DEAD_LETTER)
 _POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 
@@ -67,7 +71,7 @@ class Member(Harness):
             assert isinstance(item, FakeRecord)
             oracle.started(sub, item)
 
-        def ended(sub: str, worker: int, item: Record, verdict: Verdict) -> None:
+        def ended(sub: str, worker: int, item: Record, verdict: Ending) -> None:
             assert isinstance(item, FakeRecord)
             oracle.ended(sub, item, verdict)
 
@@ -75,20 +79,27 @@ class Member(Harness):
         if self.world.writes:
             self.pool.write_into = self.world.write_into
 
-    def send(self, commit: ev.Commit) -> None:
+    def send(self, commit: cmd.Commit) -> None:
         """Let the oracle judge the commit before the broker gets it."""
         for partition, entry in commit.entries.items():
             self.world.oracle.committing(partition, entry, self.world.received[partition])
         assert not self.said("does not fit"), "a settled set was cut"
         self.commits.append(commit)
 
-    def tell(self, event: ev.Event) -> list[ev.Command]:
+    def serve(self) -> None:
+        """Deliver the mail; it comes late, while everybody is busy."""
+        self.world.steps(3)
+        self.deliver()
+
+    def tell(self, event: ev.Event) -> list[cmd.Command]:
         """Note the rare states that an event meets, and hold the workers' bounds after it."""
+        if isinstance(event, ev.CommitDue):
+            self.world.steps(3)
         note(self.world.reached, self, event)
         commands = super().tell(event)
         for worker in self.pool.workers.values():
             settings = self.sub(worker.sub).settings
-            leased = sum(len(share.records) for share in worker.given)
+            leased = sum(len(self.core.leased(id_)) for id_ in worker.given)
             assert leased <= settings.leases_per_worker, f"{worker.index} holds {leased} leases"
             if settings.max_leases_per_key == 1 and worker.alive:
                 self._assert_one_lease_per_lane(worker)
@@ -175,7 +186,7 @@ class World:
         self.oracle.log.update({p: [each.offset() for each in log[p]] for p in log})
         return log
 
-    def store(self, commit: ev.Commit, only: set[TopicPartition] | None = None) -> None:
+    def store(self, commit: cmd.Commit, only: set[TopicPartition] | None = None) -> None:
         """Store a commit at the broker, all of it unless told."""
         for partition, entry in commit.entries.items():
             if only is None or partition in only:
@@ -183,7 +194,7 @@ class World:
                 assert before is None or entry.position >= before.position, "the broker's fell"
                 self.stored[partition] = entry
 
-    def answer(self, commit: ev.Commit, *, kindly: bool = False) -> None:
+    def answer(self, commit: cmd.Commit, *, kindly: bool = False) -> None:
         """Answer one commit in some way the broker has."""
         rng = self.rng
         result = CommitResult.ACCEPTED
@@ -259,7 +270,6 @@ class World:
         self.member.tell(ev.Forget([partition]))
         self.oracle.assigned(partition, None, None)
         self.received[partition] = 0
-        self.member.paused.discard(partition)
         self.member.tell(ev.Assigned({partition: ev.StartPoint(0, None, 0, records, stored=False)}))
         self.reached["made anew"] += 1
 
@@ -289,13 +299,13 @@ class World:
         ends = {p: self.received[p] for p in owned if self.received[p] > 0 or rng.random() < 0.5}
         self.member.tell(ev.Fetched(chunk, ends))
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Ending:
         """How a handler ends."""
         rng = self.rng
         if rng.random() >= self.fail_share:
             return Drop() if rng.random() < 0.03 else None
         outcome = rng.choices(ATTEMPTS, [6, 2, 1])[0]
-        after = rng.choice([None, 0.0, 0.5]) if outcome is Outcome.RETRY else None
+        after = rng.choice([None, 0.0, 0.5]) if outcome is Verdict.RETRY else None
         return failure(outcome, jitter=rng.uniform(-1, 1), after=after)
 
     def write_into(self, item: Record) -> None:
@@ -335,7 +345,7 @@ class World:
         self._archive(publish, error)
         self.member.mailbox.append(ev.DeadLettered(publish, error))
 
-    def _archive(self, publish: ev.Publish, error: str | None) -> None:
+    def _archive(self, publish: cmd.Publish, error: str | None) -> None:
         item = publish.record
         assert isinstance(item, FakeRecord)
         assert (item.topic(), item.key()) == item.came_as
@@ -349,19 +359,13 @@ class World:
 
     def commit(
         self, partitions: Sequence[TopicPartition] | None = None, *, final: bool = False
-    ) -> Mapping[Slice, int]:
+    ) -> Progress:
         """Commit as the loop does, with everybody busy in between; return the progress read."""
-        progress = self.progress()
-        self.steps(3)
-        self.member.tell(ev.CommitDue(progress, partitions, final))
-        return progress
+        return self.member.actor.commit(partitions, final=final)
 
-    def progress(self) -> Mapping[Slice, int]:
+    def progress(self) -> Progress:
         """Read progress as the loop does, and the mail after it, with everybody busy in between."""
-        progress = self.member.pool.progress()
-        self.steps(3)
-        self.member.deliver()
-        return progress
+        return self.member.actor.progress()
 
     def pass_time(self) -> None:
         """Let some time pass."""
@@ -389,9 +393,7 @@ class World:
         member = self.member
         patience = self.rng.choice([0, 5, 60, 60])
         for _ in range(patience):
-            progress = member.pool.progress()
-            self.steps(3)
-            member.deliver()
+            progress = self.progress()
             running, dead_letters = member.core.pending(partitions, progress)
             if not running and not dead_letters:
                 return True

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.events import Level, Notice
+from kafka_keyshared.core.commands import Level, Notice
 from kafka_keyshared.logs import log_of
 from tests.support.ports import Stage
 from tests.support.records import P0, record
@@ -75,7 +75,7 @@ def test_the_owner_goes_on_when_its_log_raises(capsys: pytest.CaptureFixture[str
     stage.fill(record(0))
     stage.assign()
     with handled_by(RaisingHandler()):
-        stage.loop._acts[Notice](Notice(Level.WARNING, "something is odd"))
+        stage.loop.act([Notice(Level.WARNING, "something is odd")])
         stage.step()
         assert stage.work() == [0]
     assert "something is odd (the log raised ConnectionError)" in capsys.readouterr().err

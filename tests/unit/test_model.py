@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import Outcome
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import DeadLetter, Retry
 
@@ -33,7 +34,7 @@ NO_DELAYS = [
 
 @pytest.mark.parametrize("after", [0, 1, 0.5, Decimal("0.5"), Fraction(1, 2), 365 * 24 * 3600])
 def test_a_delay_is_any_real_number_up_to_a_year(after: Any) -> None:
-    delay = describe(Retry(after)).after
+    delay = describe(Retry(after), Clock()).after
     assert type(delay) is float
     assert delay == after
     assert Retry(after).after == after
@@ -51,8 +52,8 @@ def test_a_retry_that_got_one_all_the_same_is_a_failed_attempt_that_names_it(aft
         def __init__(self) -> None:
             self.after = after
 
-    failure = describe(NotYet())
-    assert (failure.outcome, failure.after) == (Outcome.ERROR, None)
+    failure = describe(NotYet(), Clock())
+    assert (failure.verdict, failure.after) == (Verdict.ERROR, None)
     assert failure.error_type == "ValueError"
     assert failure.message.startswith("Retry(after=")
 
@@ -66,7 +67,7 @@ def test_a_verdict_of_a_subclass_that_never_called_its_base_counts() -> None:
         def __init__(self, order: str) -> None:
             self.order = order
 
-    failure = describe(NotYet("o-1"))
-    assert (failure.outcome, failure.after) == (Outcome.RETRY, None)
-    assert describe(Never("o-1")).outcome is Outcome.DEAD_LETTER
+    failure = describe(NotYet("o-1"), Clock())
+    assert (failure.verdict, failure.after) == (Verdict.RETRY, None)
+    assert describe(Never("o-1"), Clock()).verdict is Verdict.DEAD_LETTER
     assert Never("o-1").reason == ""

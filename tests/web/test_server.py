@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.status import Status
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.owner.observe import SILENT_MAX, Board
@@ -115,7 +116,7 @@ def test_the_status_names_the_blocked_key_and_what_blocks_it(
 
 
 def test_before_the_first_heartbeat_there_is_no_status() -> None:
-    board = Board()
+    board = Board(Clock())
     server = HttpServer(
         "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
     )
@@ -205,7 +206,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 def test_it_is_not_ready_before_the_group_gave_it_its_partitions() -> None:
-    board = Board()
+    board = Board(Clock())
     assert board.ready() == (False, "starting")
     board.phase = "running"
     assert not board.ready().ok
@@ -214,7 +215,7 @@ def test_it_is_not_ready_before_the_group_gave_it_its_partitions() -> None:
 
 
 def test_it_is_not_alive_once_the_control_loop_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Board()
+    board = Board(Clock())
     board.phase = "running"
     assert board.live().ok
     board.beat_at -= SILENT_MAX + 1
@@ -248,7 +249,7 @@ def test_a_taken_port_is_said_and_the_records_are_consumed(
 
 
 def test_other_paths_are_told_what_there_is() -> None:
-    board = Board()
+    board = Board(Clock())
     server = HttpServer(
         "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
@@ -164,6 +166,37 @@ def test_an_instance_that_had_to_halt_does_not_end_as_a_success() -> None:
     assert app.report.clean, "all else went well"
 
 
+@pytest.mark.parametrize("end", ["stop", "halt", "break"])
+def test_however_an_app_ends_whoever_waits_for_an_answer_gets_one(end: str) -> None:
+    waiting: list[Future[None]] = []
+
+    def never() -> Generator[None, None, None]:
+        while True:
+            yield
+
+    def stepped(loop: Loop) -> None:
+        if not waiting:
+            waiting.extend(loop.orders.post("an order", never) for _ in range(2))
+        elif end == "stop":
+            app.stop()
+        elif end == "halt":
+            loop.halt("planted")
+        else:
+            raise InvariantError("planted")
+
+    app = KeyShared(CONF, ["orders"], hooks=OfflineBroker(stepped=stepped).hooks)
+    app.handler(lambda record: None)
+    if end == "break":
+        with pytest.raises(InvariantError, match="planted"):
+            app.run()
+    else:
+        app.run()
+    said = [str(each.exception(0.0)) for each in waiting]
+    reason = {"stop": "is stopping", "halt": "had to halt: planted", "break": "has ended"}[end]
+    assert len(said) == 2
+    assert all(each.startswith("an order: ") and reason in each for each in said), said
+
+
 def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behind() -> None:
     class Handler:
         def __init__(self) -> None:
@@ -181,7 +214,7 @@ def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behin
 
 def test_every_worker_of_a_pool_has_its_own_thread() -> None:
     specs = [WorkerSpec("s", n, f"worker-{n}", lambda: (print, None)) for n in range(3)]
-    pool = ThreadPool(specs, SimpleQueue())
+    pool = ThreadPool(specs, SimpleQueue(), Clock())
     pool.start()
     names = {cell.thread.name for cell in pool.cells.values() if cell.thread is not None}
     assert names == {f"keyshared-s-worker-{n}" for n in range(3)}

@@ -523,8 +523,7 @@ def test_what_many_members_settle_too_late_is_one_line(caplog: pytest.LogCapture
         for member in members:
             assert member.poll(WAIT) is not None
         for cell in members._cells:
-            for share in cell.held():
-                share.stale.add((P0, share.records[0].offset()))  # as when the partition has gone
+            cell.lapse([share.id for share in cell.held()])  # as when the partition has gone
         for member in members:
             member.commit()
         members.close(WAIT)

@@ -14,7 +14,8 @@ import pytest
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.client import reach
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
 from tests.support.ports import Stage
@@ -28,7 +29,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a handler, in which everything runs; a log that is left as it was."""
     (tmp_path / "handlers_of_flags.py").write_text("def handle(record): ...\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reach, "ANSWER_TIMEOUT", 0.2)
+    # The constant is bound as a default already.
+    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.2,))
     logger = logging.getLogger("kafka_keyshared")
     handlers, level = list(logger.handlers), logger.level
     logger.handlers = []
@@ -137,7 +139,7 @@ def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
     start_logging("warning", "json")
     stage.step()
     stack = '  File "/app/app.py", line 12, in handle\n    charge()\n'
-    failure = ev.Failure(ev.Outcome.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
+    failure = Failure(Verdict.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
     stage.work({7: failure})
     stage.step()
     (line,) = capsys.readouterr().err.strip().split("\n")
@@ -158,8 +160,8 @@ def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
 
 def test_a_line_for_a_person_has_the_traceback_below_it(capsys: pytest.CaptureFixture[str]) -> None:
     start_logging()
-    notice = ev.Notice(ev.Level.WARNING, "it failed", traceback="Traceback:\n  here")
-    Stage().loop._acts[ev.Notice](notice)
+    notice = cmd.Notice(cmd.Level.WARNING, "it failed", traceback="Traceback:\n  here")
+    Stage().loop.act([notice])
     first, *more = capsys.readouterr().err.strip().split("\n")
     assert first.endswith("WARNING kafka_keyshared.loop: it failed")
     assert more == ["Traceback:", "  here"]

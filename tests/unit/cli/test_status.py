@@ -14,11 +14,12 @@ from kafka_keyshared.cli.status import (
     StatusLine,
 )
 from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import TopicPartition
-from tests.support.pool import Verdict
+from tests.support.pool import Ending
 from tests.support.ports import Stage
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 
@@ -30,7 +31,7 @@ class Letters:
         self.stage: Stage
         self._heard = heard
 
-    def publish(self, publish: ev.Publish) -> None:
+    def publish(self, publish: cmd.Publish) -> None:
         if self._heard:
             self.stage.mailbox.put(ev.DeadLettered(publish, None))
 
@@ -77,7 +78,7 @@ class World:
         self.stage.fill(*(record(offset, f"key-{offset}") for offset in range(end, end + count)))
         self.ends[P0] = end + count
 
-    def work(self, verdicts: dict[int, Verdict] | None = None) -> None:
+    def work(self, verdicts: dict[int, Ending] | None = None) -> None:
         """Run all that can run now, without letting time pass."""
         before = -1
         while before != self.stage.core.commits.sent_count + self.settled():

@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.core.events import Commit, CommitAnswered, CommitEntry
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from tests.support.offline import CONF

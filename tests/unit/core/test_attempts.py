@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core.attempts import KINDS_MAX, WHOLE_A_SECOND
 from kafka_keyshared.core.burst import INTERVAL
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from tests.support.harness import Harness
 from tests.support.records import GIVE_UP, NOT_NOW, P0, record
 
 STACK = '  File "/app/app.py", line 12, in handle\n    total = order["customer_id"]\n'
-MISSING = ev.Failure(
-    ev.Outcome.ERROR, "KeyError", "'customer_id'", STACK, 0, 0.0, None, "app.py:12"
-)
-SLOW = ev.Failure(ev.Outcome.ERROR, "TimeoutError", "", STACK, 0, 0.0, None, "app.py:30")
-ENDED = ev.Failure(ev.Outcome.ERROR, "RuntimeError", "the thread has ended", "", 0)
+MISSING = Failure(Verdict.ERROR, "KeyError", "'customer_id'", STACK, 0, 0.0, None, "app.py:12")
+SLOW = Failure(Verdict.ERROR, "TimeoutError", "", STACK, 0, 0.0, None, "app.py:30")
+ENDED = Failure(Verdict.ERROR, "RuntimeError", "the thread has ended", "", 0)
 BEATS = int(INTERVAL / 0.5) + 1
 
 
 def failing(
-    *failures: Sequence[ev.Failure], attempts: int = 5, dlq: bool = False, key: str | None = None
+    *failures: Sequence[Failure], attempts: int = 5, dlq: bool = False, key: str | None = None
 ) -> Harness:
     """For each, a record of its own key whose attempts fail so, and then succeed."""
     retry = RetryPolicy(attempts=attempts)
@@ -37,14 +36,14 @@ def failing(
     return harness
 
 
-def told(harness: Harness, part: str = "attempt") -> list[ev.Notice]:
+def told(harness: Harness, part: str = "attempt") -> list[cmd.Notice]:
     return [each for each in harness.notices if part in f"{each.text}\n{each.traceback}"]
 
 
 def test_the_first_failure_is_told_at_once_with_record_key_place_and_traceback() -> None:
     harness = failing([MISSING])
     (line,) = told(harness)
-    assert line.level is ev.Level.WARNING
+    assert line.level is cmd.Level.WARNING
     assert line.text == (
         "orders-0@0 (key b'key-0'), attempt 1 of 5: KeyError at app.py:12: 'customer_id'; "
         "it runs again in 0.1 s"
@@ -108,7 +107,7 @@ def test_a_line_says_what_follows() -> None:
 def test_a_retry_that_its_handler_asked_for_is_no_warning() -> None:
     harness = failing([NOT_NOW], [NOT_NOW], [NOT_NOW])
     (line,) = told(harness)
-    assert line.level is ev.Level.INFO
+    assert line.level is cmd.Level.INFO
     assert line.text.endswith("it runs again in 3 s")
     harness.beat(BEATS)
     assert told(harness, "2 more attempts asked to be made again in 10 s")
@@ -116,7 +115,7 @@ def test_a_retry_that_its_handler_asked_for_is_no_warning() -> None:
 
 def test_one_that_asked_once_too_often_is() -> None:
     harness = failing([NOT_NOW], attempts=1)
-    assert told(harness)[0].level is ev.Level.WARNING
+    assert told(harness)[0].level is cmd.Level.WARNING
 
 
 def test_a_key_that_blocks_shows_why_with_the_traceback_once_per_kind() -> None:
@@ -149,9 +148,9 @@ def test_a_failure_without_a_place_has_no_empty_traceback() -> None:
     assert line.traceback == ""
 
 
-def kinds(count: int) -> list[ev.Failure]:
+def kinds(count: int) -> list[Failure]:
     return [
-        ev.Failure(ev.Outcome.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
+        Failure(Verdict.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
         for n in range(count)
     ]
 
@@ -186,7 +185,7 @@ def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
 
 def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
     kinds = [
-        ev.Failure(ev.Outcome.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, f"app.py:{n}")
+        Failure(Verdict.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, f"app.py:{n}")
         for n in range(8)
     ]
     harness = failing(*([each] for each in kinds), *([each] for each in kinds))
@@ -198,7 +197,7 @@ def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
 
 def test_neither_key_nor_message_does_anything_to_a_terminal() -> None:
     evil = "\x1b[2J\x07bell\nand\ttabs " + "x" * 5_000
-    error = ev.Failure(ev.Outcome.ERROR, "E", evil, STACK, 0, 0.0, None, "app.py:1")
+    error = Failure(Verdict.ERROR, "E", evil, STACK, 0, 0.0, None, "app.py:1")
     harness = failing([error], [error], key="\x1b[2J")
     harness.beat(BEATS)
     for each in told(harness):
@@ -209,5 +208,5 @@ def test_neither_key_nor_message_does_anything_to_a_terminal() -> None:
 
 
 def test_a_lease_given_back_is_no_failure() -> None:
-    back = ev.Failure(ev.Outcome.GIVEN_BACK, "MemberLeftError", "member-1 has left", "", 0)
+    back = Failure(Verdict.GIVEN_BACK, "MemberLeftError", "member-1 has left", "", 0)
     assert not told(failing([back]))

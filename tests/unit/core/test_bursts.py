@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.blocked import REMIND_EVERY
 from kafka_keyshared.core.burst import INTERVAL, Burst, Line
@@ -76,7 +77,7 @@ def test_one_more_is_told_in_its_own_words_and_how_long_ago_it_was() -> None:
 
 
 def test_what_goes_on_is_told_without_an_age() -> None:
-    told: Burst[str] = Burst(ev.Level.WARNING, "times", Line)
+    told: Burst[str] = Burst(cmd.Level.WARNING, "times", Line)
     said = []
     for at in range(200):
         said += [*told.add(f"at {at}", at / 10), *told.due(at / 10)]
@@ -90,7 +91,7 @@ def test_what_is_only_counted_is_never_put_into_words() -> None:
         asked.append(each)
         return Line(str(each))
 
-    told = Burst(ev.Level.WARNING, "times", words)
+    told = Burst(cmd.Level.WARNING, "times", words)
     for each in range(1_000):
         if not told.only_counted(each / 1_000):
             told.add(each, each / 1_000)

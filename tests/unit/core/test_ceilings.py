@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings, lease_end
 from kafka_keyshared.core.events import Fetched
 from kafka_keyshared.core.metadata import decode, encode
@@ -237,8 +238,27 @@ def test_marks_are_not_believed_where_a_dead_worker_left_newer_records_before_ol
             second.finish()
         harness.deliver()
     held = {each.offset() for each in harness.sub().waiting()} | {
-        each.offset() for share in harness.sub().workers[1].slices for each in share.records
+        each.offset() for leased in harness.sub().leases() for each in leased.slice.records
     }
     harness.fetch(*[record(offset, keys[1]) for offset in range(before - 2, before + 8)])
     assert min(held) < 5
     assert harness.sub().parking.ceilings[P0] <= before + min(held) - 1
+
+
+def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
+    """With one lease per key only looks raise ceilings; the owner once stood still for them."""
+    member = Harness(SubscriptionSettings(max_leases_per_key=1, window_records=20_000))
+    member.checks = False
+    member.assign()
+    waited = 0.0
+    for start in range(0, 100_000, 20_000):
+        chunk = range(start, start + 20_000)
+        member.fetch(*(record(offset, b"key-%d" % (offset % 1_000)) for offset in chunk))
+        while member.core.unsettled_count():
+            member.work(rounds=1_000_000)
+            due = member.core.next_due()
+            if due is not None and due > member.now:
+                waited += due - member.now
+                member.now = due
+            member.tell(ev.Flush())
+    assert waited < 0.1, f"the owner had nothing to do for {waited:.2f} s"

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.commands import Commit, CommitEntry, Halt, Notice
 from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
-from kafka_keyshared.core.events import (
-    Commit,
-    CommitAnswered,
-    CommitEntry,
-    CommitResult,
-    Halt,
-    Notice,
-)
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

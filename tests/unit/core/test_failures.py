@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import failures
-from kafka_keyshared.core.events import Outcome
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import Decision, Next, RetryPolicy, decide
+from kafka_keyshared.core.settle import Decision, RetryPolicy, decide
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
@@ -66,22 +67,22 @@ def test_a_retry_policy_that_cannot_work_is_refused_by_name(policy: RetryPolicy)
 
 def test_a_retry_with_a_delay_sets_the_delay_and_not_the_number_of_attempts() -> None:
     policy = RetryPolicy(attempts=2)
-    assert decide(NOT_NOW, 1, policy, "drop", dlq=False) == Decision(Next.RETRY, 3.0)
-    assert decide(NOT_NOW, 2, policy, "drop", dlq=False).next is Next.DROP
+    assert decide(NOT_NOW, 1, policy, "drop", dlq=False) == Decision(Verdict.RETRY, 3.0)
+    assert decide(NOT_NOW, 2, policy, "drop", dlq=False).verdict is Verdict.DROP
 
 
 def test_a_dead_letter_verdict_skips_the_attempts_and_without_a_dlq_blocks() -> None:
     policy = RetryPolicy()
-    assert decide(GIVE_UP, 1, policy, "drop", dlq=True).next is Next.DEAD_LETTER
-    assert decide(GIVE_UP, 1, policy, "drop", dlq=False).next is Next.BLOCK
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=True).verdict is Verdict.DEAD_LETTER
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=False).verdict is Verdict.BLOCK
 
 
 @pytest.mark.parametrize(
     ("poison", "expected"),
-    [("drop", Next.DROP), ("dead_letter", Next.DEAD_LETTER), ("block", Next.BLOCK)],
+    [("drop", Verdict.DROP), ("dead_letter", Verdict.DEAD_LETTER), ("block", Verdict.BLOCK)],
 )
-def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Next) -> None:
-    assert decide(ERROR, 5, RetryPolicy(), poison, dlq=True).next is expected  # type: ignore[arg-type]
+def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Verdict) -> None:
+    assert decide(ERROR, 5, RetryPolicy(), poison, dlq=True).verdict is expected  # type: ignore[arg-type]
 
 
 # --- retries ---
@@ -131,7 +132,7 @@ def test_a_recalled_retry_keeps_its_attempts() -> None:
     harness.fetch(record(0), record(1))
     harness.work({0: [ERROR]})
     harness.later(0.0)
-    harness.tell(harness.pool.recall("default", 0))  # taken back unrun, and leased again at once
+    harness.recall()  # taken back unrun, and leased again at once
     assert harness.work({0: [ERROR]}) == [0]
     harness.later(0.0)
     assert harness.work({0: [ERROR]}) == [0, 1]
@@ -151,7 +152,7 @@ def test_a_recalled_retry_holds_the_position_of_a_stop() -> None:
 def test_a_record_that_is_given_back_has_used_up_no_attempt() -> None:
     harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
     harness.fetch(record(0))
-    given_back = failure(Outcome.GIVEN_BACK)
+    given_back = failure(Verdict.GIVEN_BACK)
     started = harness.work({0: [given_back, given_back, ERROR]})
     for _ in range(3):
         harness.later(0.0)
@@ -191,7 +192,7 @@ def test_a_dropped_record_settles_at_once_and_its_lane_opens_when_the_fence_is_p
     assert harness.pool.progress() == {}
     harness.deliver()  # the call that brings the fence also leases what waited
     assert len(harness.sub().closed) == 0
-    assert [r.offset() for share in worker.given for r in share.records] == [1]
+    assert [r.offset() for slice_ in worker.slices() for r in slice_.records] == [1]
 
 
 # --- dead letters ---
@@ -204,13 +205,13 @@ def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that
     harness.fetch(record(0), record(1))
     harness.work({0: [ERROR]})
     harness.later(0.0)
-    assert harness.work({0: [failure(Outcome.RETRY)]}) == [0]
+    assert harness.work({0: [failure(Verdict.RETRY)]}) == [0]
     (publish,) = harness.publishes
-    assert (publish.attempts, publish.first.outcome) == (2, Outcome.ERROR)
-    assert publish.last.outcome is Outcome.RETRY
+    assert (publish.attempts, publish.first.verdict) == (2, Verdict.ERROR)
+    assert publish.last.verdict is Verdict.RETRY
     assert harness.committed() == (0, [])
     commands = harness.tell(ev.DeadLettered(publish))
-    assert [type(each) for each in commands if type(each) is not ev.Notice] == [ev.Lease]
+    assert [type(each) for each in commands if type(each) is not cmd.Notice] == [cmd.Lease]
     assert harness.work() == [1]
     assert harness.committed() == (2, [])
     assert harness.sub().counts.dead_lettered == 1
@@ -327,7 +328,7 @@ def test_retries_are_leased_in_slices_like_all_others() -> None:
     harness.fetch(*[record(offset, f"key-{offset}") for offset in range(40)])
     harness.work({offset: [ERROR] for offset in range(40)})
     harness.later(1.0)
-    sizes = [len(share.records) for share in harness.worker().given]
+    sizes = [len(slice_.records) for slice_ in harness.worker().slices()]
     assert sizes == [5, 5], "two slices of half its leases: one runs, one waits"
     assert sorted(harness.work()) == list(range(40))
 
@@ -354,17 +355,17 @@ def test_a_second_head_for_a_closed_lane_is_refused_because_it_would_lose_the_fi
     worker.start()
     worker.finish(ERROR)
     harness.deliver()
-    (share,) = worker.given
+    (slice_,) = worker.slices()
     with pytest.raises(InvariantError, match="orders-0@1 failed while its lane"):
-        harness.tell(ev.Reported([ev.Failed(share, share.records[1], ERROR)]))
+        harness.tell(ev.Reported([ev.Failed(slice_.id, 1, ERROR)]))
 
 
 def test_a_record_set_aside_from_an_open_lane_is_refused() -> None:
     harness = harness_with()
     harness.fetch(record(0), record(1))
-    (share,) = harness.worker().given
+    (slice_,) = harness.worker().slices()
     with pytest.raises(InvariantError, match="orders-0@1 was set aside although its lane is open"):
-        harness.tell(ev.Reported([ev.SetAside(share, share.records[1])]))
+        harness.tell(ev.Reported([ev.SetAside(slice_.id, 1)]))
 
 
 def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
@@ -382,5 +383,5 @@ def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
     before = len(harness.seen)
     harness.tell(ev.Reported([late]))
     harness.later(1.0)
-    assert not [each for each in harness.seen[before:] if isinstance(each, ev.Lease)]
+    assert not [each for each in harness.seen[before:] if isinstance(each, cmd.Lease)]
     assert harness.work() == [0, 1]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import heartbeat
-from kafka_keyshared.core.events import (
+from kafka_keyshared.core.commands import (
     AbandonWorker,
-    Beat,
+    Command,
     Halt,
     Lease,
     Level,
     Recall,
     ReplaceWorker,
 )
+from kafka_keyshared.core.events import Beat, Ended, Reported
 from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
@@ -167,7 +169,7 @@ def test_after_six_beats_a_dead_worker_is_evicted_and_its_keys_run_elsewhere_in_
     other = harness.worker(1 - dead.index)
     dead.die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER - 1)
+    harness.beat(EVICT_AFTER - 1)
     assert AbandonWorker("default", dead.index) not in harness.seen
     harness.beat()
     assert AbandonWorker("default", dead.index) in harness.seen
@@ -185,7 +187,7 @@ def test_the_keys_of_an_evicted_worker_stay_until_its_last_lease_has_been_report
     dead = harness.owner_of(record(0))
     dead.die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     assert harness.owner_of(record(0)) is dead
     assert harness.worker(1 - dead.index).inbox == type(dead.inbox)()
     harness.deliver()
@@ -199,7 +201,7 @@ def test_a_fence_that_an_evicted_worker_never_passes_closes_no_lane_for_ever() -
     harness.deliver()
     dead.die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     harness.later(1.0)
     assert harness.work() == [0, 1]
 
@@ -215,7 +217,7 @@ def test_an_eviction_puts_what_waits_in_a_lane_before_what_its_key_has_in_the_ba
     harness.deliver()
     dead.die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     assert harness.work() == [1, 2, 3]
 
 
@@ -229,7 +231,7 @@ def test_of_two_workers_evicted_at_once_each_keeps_its_keys_until_it_has_reporte
     for index in (0, 1):
         harness.worker(index).die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     harness.deliver(1)
     harness.fetch(record(2, second))
     started = harness.work()
@@ -243,7 +245,7 @@ def test_an_idle_worker_is_evicted_at_once_and_only_its_keys_move() -> None:
     before = {key: harness.owner_of(record(0, key)).index for key in keys}
     harness.worker(1).die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     after = {key: harness.owner_of(record(0, key)).index for key in keys}
     assert 1 in before.values()
     assert 1 not in after.values()
@@ -257,7 +259,7 @@ def test_when_a_member_has_left_its_keys_run_at_the_others_in_order() -> None:
     before = harness.owner_of(record(0))
     before.start()
     before.finish()
-    harness.tell(Beat(harness.pool.progress(), left=[("default", before.index)]))
+    harness.tell(Beat(harness.pool.progress(), departed=[("default", before.index)]))
     harness.deliver()
     after = harness.owner_of(record(0))
     assert after is not before
@@ -273,7 +275,7 @@ def test_without_another_worker_a_dead_one_ends_the_instance() -> None:
     harness = running(SubscriptionSettings())
     harness.worker().die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     assert any("there is no other worker" in reason for reason in harness.halted)
 
 
@@ -283,15 +285,21 @@ def test_a_worker_that_came_back_starts_counting_anew() -> None:
     dead = harness.owner_of(record(0))
     for _ in range(3):
         dead.die()
-        harness.beat(heartbeat.EVICT_AFTER - 1)
+        harness.beat(EVICT_AFTER - 1)
         dead.alive = True
         harness.beat()
     assert not any(isinstance(command, AbandonWorker) for command in harness.seen)
 
 
+def leased(commands: list[Command]) -> list[tuple[int, int]]:
+    """What is leased to whom: each worker and offset."""
+    shares = [each.slice for each in commands if isinstance(each, Lease)]
+    return [(slice_.worker, each.offset()) for slice_ in shares for each in slice_.records]
+
+
 @pytest.mark.parametrize("evicted", [False, True])
 def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: bool) -> None:
-    """What comes back is older than what waits; without an eviction the same beat does lease."""
+    """What comes back is older than what waits of its keys; all other keys go on meanwhile."""
     retry = RetryPolicy(attempts=9, backoff=60.0, backoff_max=60.0, jitter=0.0)
     harness = Harness(SubscriptionSettings(workers=TWO, leases_per_worker=2, retry=retry))
     harness.assign(P0)
@@ -304,14 +312,17 @@ def test_an_eviction_leases_nothing_between_its_recall_and_the_answer(evicted: b
     harness.work({0: [ERROR]})
     harness.fetch(*[record(offset, first) for offset in range(1, 6)])
     harness.worker(0).start()
+    running, _ = harness.worker(0).slices()
     gone = [("default", 0)] if evicted else []
-    for _ in range(heartbeat.EVICT_AFTER - 1):
+    for _ in range(EVICT_AFTER - 1):
         harness.core.handle(Beat({}, gone), harness.now)
     harness.now += 60.0
     commands = harness.core.handle(Beat({}, gone), harness.now)
     assert any(isinstance(each, Recall) for each in commands) is evicted
-    assert any(isinstance(each, Lease) for each in commands) is not evicted
+    assert leased(commands) == [(1, 0)], "the retry of the other worker's key"
     assert not any(isinstance(each, Halt) for each in commands)
+    commands = harness.core.handle(Reported([Ended(running.id, 0.1)]), harness.now)
+    assert leased(commands) == ([] if evicted else [(0, 3)])
 
 
 def test_what_a_dead_worker_was_about_to_run_runs_elsewhere_in_order() -> None:
@@ -327,7 +338,7 @@ def test_what_a_dead_worker_was_about_to_run_runs_elsewhere_in_order() -> None:
     worker.start()
     worker.die()
     harness.pool.replaceable = False
-    harness.beat(heartbeat.EVICT_AFTER)
+    harness.beat(EVICT_AFTER)
     started = harness.work()
     harness.later(60.0)
     started += harness.work()

@@ -28,7 +28,7 @@ def harness() -> Harness:
 
 def test_a_record_that_is_held_twice_is_found(harness: Harness) -> None:
     sub = harness.sub()
-    sub.workers[0].backlog.extend(sub.workers[0].backlog.records[:1])
+    sub.workers[0].row.backlog.extend(sub.workers[0].row.backlog.records[:1])
     with pytest.raises(InvariantError, match=r"orders-0@\d is held twice"):
         harness.core.check()
 
@@ -37,7 +37,7 @@ def test_a_record_in_a_closed_lane_and_in_a_backlog_is_found(harness: Harness) -
     closed = harness.sub().closed.get(lane_of(record(0, "bad")))
     assert closed is not None
     assert closed.head is not None
-    harness.sub().workers[0].front.append(closed.head)
+    harness.sub().workers[0].row.front.append(closed.head)
     with pytest.raises(InvariantError, match="orders-0@0 is held twice"):
         harness.core.check()
 
@@ -56,13 +56,13 @@ def test_a_window_that_counts_wrong_is_found(harness: Harness, wrong: int) -> No
 
 
 def test_a_record_that_fell_out_of_every_queue_is_found(harness: Harness) -> None:
-    harness.sub().workers[0].backlog.take(1)
+    harness.sub().workers[0].row.backlog.take(1)
     with pytest.raises(InvariantError, match=r"the window counts 5 records, 4 are held"):
         harness.core.check()
 
 
 def test_a_record_without_an_assignment_is_found(harness: Harness) -> None:
-    harness.sub().workers[0].backlog.records[-1] = record(3, at=P1)
+    harness.sub().workers[0].row.backlog.records[-1] = record(3, at=P1)
     with pytest.raises(InvariantError, match="orders-1@3 is held without assignment"):
         harness.core.check()
 
@@ -80,16 +80,16 @@ def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness) -> No
 
 
 def test_a_record_of_which_nobody_knows_what_it_was_is_found(harness: Harness) -> None:
-    backlog = harness.sub().workers[0].backlog
+    backlog = harness.sub().workers[0].row.backlog
     backlog.records[-1] = record(backlog.records[-1].offset())
     with pytest.raises(InvariantError, match="nobody remembers what orders-0@"):
         harness.core.check()
 
 
 def test_a_record_that_came_in_no_chunk_is_found(harness: Harness) -> None:
-    harness.sub().workers[0].backlog.records.append(record(9))
+    harness.sub().workers[0].row.backlog.records.append(record(9))
     with pytest.raises(InvariantError, match="3 records wait, and 2 came in chunks"):
-        harness.sub().workers[0].backlog.check()
+        harness.sub().workers[0].row.backlog.check()
 
 
 def test_a_derived_key_that_was_forgotten_is_found() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core import keying
-from kafka_keyshared.core.events import Level
+from kafka_keyshared.core.commands import Level
 from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -88,11 +88,12 @@ def test_the_slot_is_that_of_the_derived_key() -> None:
     made = member()
     keys = [b"key-%d" % number for number in range(40)]
     made.fetch(*(headed(offset, key) for offset, key in enumerate(keys)))
-    owners = made.sub()._owners
-    for worker in made.sub().workers:
-        for share in worker.slices:
-            for item in share.records:
-                assert owners[slot_of(keys[item.offset()])] == worker.index
+    owners = made.sub().table.owners
+    leased = list(made.sub().leases())
+    assert leased
+    for slice_ in (each.slice for each in leased):
+        for item in slice_.records:
+            assert owners[slot_of(keys[item.offset()])] == slice_.worker
 
 
 @pytest.mark.parametrize("one_lease", [False, True])
@@ -192,8 +193,8 @@ def test_one_lane_a_failure_without_a_key_does_not_close_the_lane_of_the_empty_k
 def test_one_lane_null_keys_go_to_the_owner_of_the_empty_keys_slot() -> None:
     made = member(nulls="one-lane", key_of=None)
     made.fetch(*(record(offset, None) for offset in range(8)))
-    assert {share.worker for worker in made.sub().workers for share in worker.slices} == {
-        made.sub()._owners[slot_of(b"")]
+    assert {leased.slice.worker for leased in made.sub().leases()} == {
+        made.sub().table.owners[slot_of(b"")]
     }
 
 
@@ -472,11 +473,7 @@ def test_keys_told_at_once_route_as_keys_told_singly(nulls: NullKeys, broken: bo
         each.fetch(*[headed(offset, key) for offset, key in enumerate(keys)])
         each.fetch(FakeRecord(P0, 7, None, error="an event"), headed(8, b"a"))
     backlogs = [
-        [
-            [item.offset() for item in share.records]
-            for worker in each.sub().workers
-            for share in worker.slices
-        ]
+        [[item.offset() for item in leased.slice.records] for leased in each.sub().leases()]
         for each in made
     ]
     assert backlogs[0] == backlogs[1]

@@ -14,15 +14,15 @@ from kafka_keyshared.core.lanes import (
     is_keyless,
     lane_of,
 )
-from kafka_keyshared.core.leases import merged
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.core.workers import merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 from tests.setup import states_page
 from tests.support.harness import Harness
-from tests.support.pool import Verdict
+from tests.support.pool import Ending
 from tests.support.records import ERROR, P0, P1, colliding_keys, record
 
 FOUR = tuple(f"worker-{index}" for index in range(4))
@@ -134,7 +134,7 @@ def test_what_was_set_aside_goes_before_what_was_recalled_and_that_before_what_w
     assert worker.start() is not None
     worker.finish(ERROR)
     worker.step()  # 1 is set aside
-    harness.tell(harness.pool.recall("default", 0))  # 2 to 7 come back before the failure is known
+    harness.recall()  # 2 to 7 come back before the failure is known
     harness.fetch(record(10))
     harness.deliver()
     harness.later(0.2)
@@ -149,7 +149,7 @@ def test_what_two_slices_give_back_to_a_closed_lane_stays_in_order() -> None:
     worker.start()
     worker.finish(ERROR)
     harness.deliver()
-    harness.tell(harness.pool.recall("default", 0))
+    harness.recall()
     harness.work()
     harness.later(0.2)
     assert harness.work() == list(range(8))
@@ -196,7 +196,7 @@ def test_null_keys_spread_over_the_least_loaded_workers() -> None:
     harness.fetch(*[record(offset, None) for offset in range(3, 12)])
     counts = {place[1]: worker for place, worker in harness.pool.workers.items()}
     shares = {
-        index: sum(r.key() is None for share in worker.given for r in share.records)
+        index: sum(r.key() is None for slice_ in worker.slices() for r in slice_.records)
         for index, worker in counts.items()
     }
     assert sum(shares.values()) == 9
@@ -245,12 +245,12 @@ def test_a_null_key_keeps_its_attempts_when_its_retry_outruns_the_slice_it_faile
 
 @pytest.mark.parametrize("verdicts", [{}, {1: [ERROR]}])
 def test_with_one_lease_per_key_a_worker_never_holds_two_records_of_a_lane(
-    verdicts: dict[int, list[Verdict]],
+    verdicts: dict[int, list[Ending]],
 ) -> None:
     harness = Harness(SubscriptionSettings(max_leases_per_key=1))
     harness.assign()
     harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(8)])
-    held = [each.key() for share in harness.worker().given for each in share.records]
+    held = [each.key() for slice_ in harness.worker().slices() for each in slice_.records]
     assert sorted(held) == [b"a", b"b"]
     started = harness.work(verdicts)
     harness.later(0.2)
@@ -264,7 +264,7 @@ def test_with_one_lease_per_key_a_recall_gives_the_lane_back_in_order() -> None:
     harness = Harness(SubscriptionSettings(max_leases_per_key=1))
     harness.assign()
     harness.fetch(*[record(offset, "ab"[offset % 2]) for offset in range(6)])
-    harness.tell(harness.pool.recall("default", 0))
+    harness.recall()
     started = harness.work()
     assert [offset for offset in started if offset % 2] == [1, 3, 5]
     assert [offset for offset in started if not offset % 2] == [0, 2, 4]
@@ -305,7 +305,9 @@ def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
     before = repr(closed)
     following = LANE_TABLE[state].get(event)
     if following is None:
-        with pytest.raises(InvariantError, match=f"is {state.value}; of its head it cannot be"):
+        with pytest.raises(
+            InvariantError, match=f"is {state.value}; it cannot be that {event.value}"
+        ):
             closed.on(event)
         assert repr(closed) == before
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.meters import (
@@ -18,7 +19,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.harness import Harness
-from tests.support.pool import Verdict
+from tests.support.pool import Ending
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
 OTHER = TopicPartition("payments", 0)
@@ -81,7 +82,7 @@ def test_one_topic_and_several_are_counted_alike() -> None:
     alone, several = Harness(), Harness()
     alone.assign(P0)
     several.assign(P0, OTHER)
-    verdicts: dict[int, list[Verdict]] = {1: [Drop()], 2: [ERROR]}
+    verdicts: dict[int, list[Ending]] = {1: [Drop()], 2: [ERROR]}
     for harness in (alone, several):
         harness.fetch(*(record(offset, f"key-{offset}") for offset in range(5)))
         harness.work(verdicts)
@@ -239,7 +240,7 @@ def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:
     worker = harness.owner_of(record(0))
     worker.start()
     harness.beat(4)
-    starved = {each.name: each.starved_seconds for each in harness.sub().workers}
+    starved = {each.name: each.starved_seconds for each in harness.sub().workers.values()}
     busy = harness.sub().owner(record(0)).name
     assert starved.pop(busy) == 0
     assert list(starved.values()) == [2.0]
@@ -247,7 +248,7 @@ def test_a_worker_without_work_starves_and_a_busy_one_does_not() -> None:
 
 def test_a_commit_is_timed_also_before_and_across_a_fetch() -> None:
     meters = Meters()
-    commit = ev.Commit({P0: ev.CommitEntry(7, "")})
+    commit = cmd.Commit({P0: cmd.CommitEntry(7, "")})
     meters.sent([commit], 10.0)
     meters.took_in([record(7)], 0, "orders")
     meters.answered(commit, ev.CommitResult.ACCEPTED, 10.5)

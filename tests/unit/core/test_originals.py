@@ -83,8 +83,8 @@ def test_a_record_that_came_in_no_chunk_is_found() -> None:
 def kept(harness: Harness) -> int:
     """How many records the core keeps alive, by what it remembers of chunks."""
     sub = harness.sub()
-    keepers: list[Backlog | Originals] = [worker.backlog for worker in sub.workers]
-    keepers += [share.came for worker in sub.workers for share in worker.slices]
+    keepers: list[Backlog | Originals] = [each.row.backlog for each in sub.workers.values()]
+    keepers += [leased.slice.came for leased in sub.leases()]
     chunks = [chunk for each in keepers for chunk, _ in each.chunks()]
     return len({id(each) for chunk in chunks for each in chunk.records})
 
@@ -134,8 +134,8 @@ def test_what_is_remembered_apart_is_what_came_and_not_what_was_written_since() 
     came.let_go(1)
     gc.collect()
     assert gone() is None
-    for each in held:
-        came.restore(each)
+    for index in range(len(held)):
+        came.restore(index)
     assert [(each.key(), each.value()) for each in held] == was
 
 

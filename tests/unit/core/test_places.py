@@ -40,7 +40,7 @@ def shelved(*records: Record, leases_per_worker: int = 1) -> tuple[Harness, Shel
     sub = harness.sub()
     sub.places.append(shelf)
     harness.fetch(*records)
-    backlog = sub.workers[0].backlog
+    backlog = sub.workers[0].row.backlog
     shelf.records, _ = backlog.take(len(backlog))
     assert shelf.records
     return harness, shelf

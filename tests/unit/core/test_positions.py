@@ -89,7 +89,7 @@ def test_a_slice_that_progress_does_not_know_counts_as_unstarted() -> None:
     harness = Harness()
     harness.assign()
     harness.fetch(record(0), record(1))
-    assert harness.core.snapshot({}, harness.now)[P0].position == 0
+    assert harness.core.snapshots.take({}, harness.now)[P0].position == 0
 
 
 def test_what_is_held_is_collected_by_partition_and_counts_once() -> None:
@@ -213,7 +213,7 @@ def test_the_position_waits_for_every_subscription_and_each_has_its_own_set() ->
     slow.start()
     quick.start()
     harness.deliver()
-    snapshot = harness.core.snapshot(harness.pool.progress(), harness.now)[P0]
+    snapshot = harness.core.snapshots.take(harness.pool.progress(), harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (0, {"default": ((0, 3),)})
     slow.finish()
     assert harness.work() == [1, 2]
@@ -224,8 +224,10 @@ def test_after_a_restart_each_subscription_gets_what_it_has_not_settled_itself()
     harness = Harness(SubscriptionSettings("default"), SubscriptionSettings("audit"))
     harness.assign(position=0, metadata=encode(0, {"default": ((0, 2),), "audit": ((1, 3),)}).text)
     harness.fetch(*[record(offset) for offset in range(3)])
-    assert [r.offset() for share in harness.worker().given for r in share.records] == [2]
-    assert [r.offset() for share in harness.worker(0, "audit").given for r in share.records] == [0]
+    assert [r.offset() for slice_ in harness.worker().slices() for r in slice_.records] == [2]
+    assert [
+        r.offset() for slice_ in harness.worker(0, "audit").slices() for r in slice_.records
+    ] == [0]
 
 
 def test_a_drop_in_one_subscription_settles_nothing_in_another() -> None:
@@ -240,4 +242,4 @@ def test_a_drop_in_one_subscription_settles_nothing_in_another() -> None:
         harness.later(30.0)
         harness.work({0: [ERROR] * 2})
     assert harness.sub("audit").counts.dropped == 1
-    assert harness.core.snapshot({}, harness.now)[P0].position == 0
+    assert harness.core.snapshots.take({}, harness.now)[P0].position == 0

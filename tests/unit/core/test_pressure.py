@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafka_keyshared.core.commit import CutSets
 from kafka_keyshared.core.metadata import Encoded
-from kafka_keyshared.core.pressure import Pressure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
@@ -53,18 +53,20 @@ def test_a_partition_that_goes_leaves_nothing_parked_and_no_hold() -> None:
     assert harness.paused == {P0}
     harness.revoke(P0)
     assert not harness.sub().parking
-    assert harness.core.pressure.paused() == set()
+    assert harness.paused == set()
     assert harness.core.unsettled_count() == 1  # the one that runs, of an epoch that is over
 
 
 def test_a_set_that_does_not_fit_is_said_once_until_it_fits_again() -> None:
     cut, whole = Encoded("text", truncated=("default",)), Encoded("text")
-    watched = Pressure()
-    (notice,) = watched.note_encoded(P0, cut)
+    watched = CutSets()
+    (notice,) = watched.note({P0: cut, P1: whole})
     assert "orders-0: the settled set does not fit in the commit metadata" in notice.text
-    assert watched.note_encoded(P0, cut) == []
-    assert watched.note_encoded(P0, whole) == []
-    assert len(watched.note_encoded(P0, cut)) == 1
+    assert watched.note({P0: cut}) == []
+    assert watched.note({P0: whole}) == []
+    assert len(watched.note({P0: cut})) == 1
+    watched.forget([P0])
+    assert len(watched.note({P0: cut})) == 1
 
 
 # --- blocked lanes ---
@@ -111,7 +113,7 @@ def test_what_is_recalled_to_a_blocked_lane_counts_too() -> None:
     harness.worker().start()
     harness.worker().finish(ERROR)
     harness.deliver()
-    harness.tell(harness.pool.recall("default", 0))
+    harness.recall()
     assert harness.sub().blocked.records == {P0: 12}
     assert harness.paused == {P0}
 
@@ -144,5 +146,5 @@ def test_a_stopped_partition_is_fetched_again_once_blocked_lanes_hold_little() -
     harness.revoke(P0)
     assert harness.sub().blocked.records == {}
     harness.beat()
-    assert harness.core.pressure.paused() == set()
+    assert harness.paused == set()
     assert sorted(harness.work()) == [1, 2, 3, 4, 5, 6]

@@ -1,182 +1,270 @@
-"""Records that their handlers write into: order, retries and letters go by what was delivered."""
+"""Slices as values: what the core notes of them, what it believes of reports, how far they got."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.keying import KeyOf
-from kafka_keyshared.core.meters import Counts
+from kafka_keyshared.core.heartbeat import NAMED_AT_ONCE
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Slice
-from kafka_keyshared.core.status import Surroundings, take
-from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.testing import record as message
+from kafka_keyshared.core.slices import Epochs, Leased, Scattered, Serial, Slice
+from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
-from tests.support.records import ERROR, P0, TOPIC, FakeRecord, record
+from tests.support.records import ERROR, P0, P1, record
+from tests.support.slices import slice_of
 
 
-def set_key(item: Any) -> None:
-    item.set_key({"id": 1})
+def with_one_slice(count: int, settings: SubscriptionSettings | None = None) -> tuple[Harness, int]:
+    """A member whose worker has one slice, each record of a key of its own; return its id too."""
+    harness = Harness(settings or SubscriptionSettings())
+    harness.assign(P0, P1)
+    harness.fetch(*[record(offset, f"key-{offset}") for offset in range(count)])
+    (slice_,) = harness.worker().slices()
+    assert len(slice_.records) == count
+    return harness, slice_.id
 
 
-def set_value(item: Any) -> None:
-    item.set_value(7)
+# --- the value and the note ---
 
 
-def set_topic(item: Any) -> None:
-    item.set_topic({"not": "hashable"})
+def test_a_slice_is_known_by_its_id_whatever_else_two_of_them_have_in_common() -> None:
+    one = slice_of(record(1))
+    assert one == Slice(*one)
+    assert len({one, Slice(*one)}) == 1
+    assert one != slice_of(record(1))
+    assert one != one.id
 
 
-def set_other_topic(item: Any) -> None:
-    item.set_topic("elsewhere")
-
-
-WRITES = [set_key, set_value, set_topic, set_other_topic]
-
-Write = Callable[[Any], None]
-
-
-@pytest.mark.parametrize("topic", [TOPIC, None], ids=["one topic", "several topics"])
-@pytest.mark.parametrize("make", [message, record], ids=["the client's", "a fake"])
-@pytest.mark.parametrize("write", WRITES)
-def test_a_record_is_made_what_it_was(write: Write, make: Any, topic: str | None) -> None:
-    first = FakeRecord(P0, 1, b"a") if make is record else message(b"a", b"1", topic=TOPIC)
-    second = FakeRecord(P0, 2, b"b") if make is record else message(b"b", b"2", topic=TOPIC)
-    before = (second.topic(), second.key(), second.value())
-    share = Slice("default", 0, [first, second], topic=topic)
-    write(second)
-    as_it_came = share.came[1]
-    assert (as_it_came.topic(), as_it_came.key(), as_it_came.value()) == before
-    assert as_it_came.offset() == second.offset()
-    assert share.came.partition_of(1) == TopicPartition(TOPIC, 0)
-    assert (second.topic(), second.key(), second.value()) != before, "its handler has it in hand"
-    share.came.restore(second)
-    assert (second.topic(), second.key(), second.value()) == before
-
-
-def test_records_of_several_classes_are_remembered_too() -> None:
-    records: list[Any] = [record(1, "a"), message(b"b", b"2")]
-    share = Slice("default", 0, records)
-    for each in records:
-        each.set_key(None)
-        share.came.restore(each)
-    assert [each.key() for each in records] == [b"a", b"b"]
-
-
-def test_the_topics_of_a_slice_are_those_that_its_records_came_from() -> None:
-    """One that failed may run again, elsewhere, when the slice is counted."""
-    records: list[Any] = [
-        record(1, "a"),
-        record(2, "b"),
-        FakeRecord(P0._replace(topic="other"), 3, b"c"),
-    ]
-    share = Slice("default", 0, records)
-    records[0].set_topic({})
-    records[2].set_topic("elsewhere")
-    assert list(share.came.topics_of(records[::-2])) == ["other", TOPIC]
-    counts = Counts()
-    counts.settled(share.came, [records[0]], [records[2]])
-    assert counts.processed.counts == {TOPIC: {"ok": 1}, "other": {"dropped": 1}}
-
-
-def running(harness: Harness, *records: FakeRecord) -> FakeRecord:
-    """Let the first of these run, and return it."""
+def test_no_two_slices_of_a_process_have_the_same_id_whatever_their_subscription() -> None:
+    """A report names nothing else."""
+    harness = Harness(SubscriptionSettings("default"), SubscriptionSettings("audit"))
     harness.assign()
-    harness.fetch(*records)
-    started = harness.owner_of(records[0]).start()
-    assert started is records[0]
-    return records[0]
+    seen = []
+    for offset in range(4):
+        harness.fetch(record(offset))
+        seen += [
+            slice_.id for worker in harness.pool.workers.values() for slice_ in worker.slices()
+        ]
+        harness.work()
+    assert len(seen) == len(set(seen)) == 8
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("leases", [None, 1])
-def test_a_written_record_that_fails_keeps_its_lane_and_its_place(
-    write: Write, leases: int | None
+def test_what_was_taken_back_is_leased_no_more_and_counts_no_more() -> None:
+    leased = Leased(slice_of(*[record(offset) for offset in range(5)]))
+    assert (len(leased), list(leased.indices())) == (5, [0, 1, 2, 3, 4])
+    leased.back = frozenset({2, 4})
+    assert (len(leased), list(leased.indices())) == (3, [0, 1, 3])
+    assert [each.offset() for each in leased.records()] == [0, 1, 3]
+    assert list(leased.outstanding({})) == [0, 1, 3]
+    assert list(leased.outstanding({leased.slice.id: Serial(2)})) == [1, 3]
+    assert list(leased.outstanding({leased.slice.id: Scattered((3,), frozenset({0}))})) == [1, 3]
+
+
+def test_a_record_that_has_come_back_is_not_there_to_come_back_again() -> None:
+    leased = Leased(slice_of(*[record(offset) for offset in range(4)]))
+    leased.back = frozenset({3})
+    leased.came_back(1)
+    assert [index for index in range(-1, 5) if leased.has(index)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("progress", "outstanding", "running"),
+    [
+        (Serial(0), [0, 1, 2, 3], []),
+        (Serial(1), [0, 1, 2, 3], [0]),
+        (Serial(3), [2, 3], [2]),
+        (Serial(4), [3], [3]),
+        (Scattered((), frozenset()), [0, 1, 2, 3], []),
+        (Scattered((0, 2), frozenset({1})), [0, 2, 3], [0, 2]),
+        (Scattered((), frozenset({0, 1, 2, 3})), [], []),
+    ],
+)
+def test_of_what_has_started_a_serial_worker_may_still_run_the_last_and_no_other(
+    progress: Serial | Scattered, outstanding: list[int], running: list[int]
 ) -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=leases))
-    write(running(harness, record(1), record(2), record(3, "other")))
-    worker = harness.worker()
-    worker.finish(ERROR)
-    harness.deliver()
-    assert harness.work() == [3]
-    harness.later(1.0)
-    assert harness.work() == [1, 2], "the retry goes first, in its own lane"
-    assert harness.committed() == (4, [])
+    assert list(progress.outstanding(4)) == outstanding
+    assert list(progress.running()) == running
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("leases", [None, 1])
-@pytest.mark.parametrize("key_of", [None, lambda item: item.headers() or item.key()])
-def test_whoever_looks_while_it_is_written_sees_what_came(
-    write: Write, leases: int | None, key_of: KeyOf | None
-) -> None:
-    harness = Harness(SubscriptionSettings(max_leases_per_key=leases, key_of=key_of, warn_after=1))
-    first = running(harness, record(0), record(1), record(2, "other"))
-    write(first)
-    harness.beat(3)
-    assert harness.said(f"{P0}@0 (key b'k') has been running")
-    assert harness.committed() == (0, [])
-    around = Surroundings(
-        wall=0.0,
-        started_at=0.0,
-        phase="running",
-        joined=True,
-        group="g",
-        pool="thread",
-        polled_at=None,
-        poll_used=0.0,
-        log_ends={},
+def test_a_lease_is_over_when_its_partition_has_come_or_gone_since_and_no_other_is() -> None:
+    epochs = Epochs()
+    first = epochs.come([P0])
+    assert not epochs.over(first, P0)
+    second = epochs.come([P1])
+    assert (epochs.over(first, P0), epochs.over(second, P0), epochs.over(second, P1)) == (
+        False,
+        False,
+        False,
     )
-    status = take(harness.core, harness.pool.progress(), harness.now, around)
-    (subscription,) = status.subscriptions
-    assert subscription.workers[0].running is not None
-    assert subscription.workers[0].running.topic == TOPIC
-    assert harness.core.pending([P0], harness.pool.progress())[0][0].topic() == TOPIC
-    harness.worker().finish()
-    assert sorted(harness.work()) == [1, 2]
-    assert harness.committed() == (3, [])
-    assert harness.sub().counts.processed.counts == {TOPIC: {"ok": 3}}
+    epochs.go([P0])
+    assert (epochs.over(second, P0), epochs.over(second, P1)) == (True, False)
+    third = epochs.come([P0])
+    assert (epochs.over(second, P0), epochs.over(third, P0)) == (True, False)
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_a_written_record_that_outlives_its_partition_settles_nothing(write: Write) -> None:
-    harness = Harness()
-    first = running(harness, record(0), record(1))
-    write(first)
-    harness.revoke(P0)
-    harness.assign(position=0)
-    harness.worker().finish()
+# --- reports that cannot be true are refused, and change nothing ---
+
+
+def ended_twice(harness: Harness, id_: int) -> list[ev.Report]:
     harness.work()
-    assert (harness.sub().counts.stale, harness.sub().counts.ok) == (1, 0)
+    return [ev.Ended(id_, 0.1)]
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_a_written_retry_is_forgotten_with_its_partition(write: Write) -> None:
-    harness = Harness()
-    running(harness, record(0))
+def failed_twice(harness: Harness, id_: int) -> list[ev.Report]:
+    harness.worker().start()
     harness.worker().finish(ERROR)
-    harness.work()
-    harness.later(1.0)
-    again = harness.worker().start()
-    assert again is not None
-    write(again)
-    harness.revoke(P0)
-    harness.worker().finish(ERROR)
-    harness.work()
-    assert not harness.sub().closed.lanes
-
-
-@pytest.mark.parametrize("write", WRITES)
-def test_a_letter_has_what_came(write: Write) -> None:
-    harness = Harness(SubscriptionSettings(dlq=True, poison="dead_letter"))
-    first = running(harness, record(0))
-    before = (first.topic(), first.key(), first.value())
-    write(first)
-    harness.worker().finish(ev.Failure(ev.Outcome.DEAD_LETTER, "DeadLetter", "", "", 0))
     harness.deliver()
-    letter = harness.dead_letter().record
-    assert (letter.topic(), letter.key(), letter.value()) == before
+    return [ev.Failed(id_, 0, ERROR)]
+
+
+def of_one_taken_back(harness: Harness, id_: int) -> list[ev.Report]:
+    harness.worker().start()
+    harness.recall()
+    return [ev.Failed(id_, 2, ERROR)]
+
+
+def aside_after_it_was_taken_back(harness: Harness, id_: int) -> list[ev.Report]:
+    harness.worker().start()
+    harness.recall()
+    return [ev.SetAside(id_, 1)]
+
+
+UNTRUE: dict[str, tuple[Callable[[Harness, int], list[ev.Report]], str]] = {
+    "unknown slice": (lambda harness, id_: [ev.Ended(id_ + 77, 0.1)], "is not leased or has ended"),
+    "failure in an unknown slice": (
+        lambda harness, id_: [ev.Failed(id_ + 77, 0, ERROR)],
+        "is not leased or has ended",
+    ),
+    "ended twice": (ended_twice, "is not leased or has ended"),
+    "failed twice": (failed_twice, "record 0 is reported on, and has come back already"),
+    "failed after it was taken back": (of_one_taken_back, "record 2 .* has come back already"),
+    "aside after it was taken back": (
+        aside_after_it_was_taken_back,
+        "record 1 .* has come back already",
+    ),
+    "behind the last record": (lambda harness, id_: [ev.Failed(id_, 3, ERROR)], "record 3 "),
+    "before the first record": (lambda harness, id_: [ev.Failed(id_, -1, ERROR)], "record -1 "),
+}
+
+
+@pytest.mark.parametrize("report", UNTRUE)
+def test_a_report_that_cannot_be_true_is_refused_and_changes_nothing(report: str) -> None:
+    harness, id_ = with_one_slice(3)
+    make, words = UNTRUE[report]
+    reports = make(harness, id_)
+    held, counts = harness.core.unsettled_count(), repr(harness.sub().counts)
+    closed = len(harness.sub().closed)
+    with pytest.raises(InvariantError, match=words):
+        harness.core.handle(ev.Reported(reports), harness.now)
+    harness.core.check()
+    assert (harness.core.unsettled_count(), repr(harness.sub().counts)) == (held, counts)
+    assert len(harness.sub().closed) == closed
+
+
+def test_what_a_worker_gives_back_that_it_does_not_have_is_refused() -> None:
+    harness, id_ = with_one_slice(3)
+    harness.core.handle(ev.Revoking([P0]), harness.now)
+    with pytest.raises(InvariantError, match=f"gives back of slice {id_ + 1}, which has ended"):
+        harness.core.handle(ev.Recalled("default", 0, [(id_ + 1, [0])]), harness.now)
+
+
+# --- a pool that settles in any order, or runs many at once ---
+
+
+def test_records_that_ended_out_of_order_are_settled_and_the_position_waits_for_the_rest() -> None:
+    harness, id_ = with_one_slice(6)
+    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    snapshot = harness.core.snapshots.take(progress, harness.now)[P0]
+    assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (5, 6))})
+    (commit,) = [
+        each
+        for each in harness.core.handle(ev.CommitDue(progress), harness.now)
+        if isinstance(each, cmd.Commit)
+    ]
+    assert commit.entries[P0].position == 1
+
+
+def test_all_that_runs_at_once_is_waited_for_and_what_has_not_started_is_not() -> None:
+    harness, id_ = with_one_slice(6)
+    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    assert offsets(harness, [P0], progress) == [1, 3]
+    assert offsets(harness, [P1], progress) == []
+    harness.core.handle(ev.Revoking([P0]), harness.now)
+    assert offsets(harness, [P0], progress) == [1, 3, 4], "until the recall is answered 4 may start"
+    harness.core.handle(ev.Recalled("default", 0, [(id_, [4])]), harness.now)
+    assert offsets(harness, [P0], progress) == [1, 3]
+
+
+def offsets(
+    harness: Harness, partitions: list[object], progress: dict[int, Scattered]
+) -> list[int]:
+    running, letters = harness.core.pending(partitions, progress)  # type: ignore[arg-type]
+    assert letters == 0
+    return [each.offset() for each in running]
+
+
+def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_stale() -> None:
+    harness, id_ = with_one_slice(6)
+    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    harness.core.handle(ev.Revoking([P0]), harness.now)
+    harness.core.handle(ev.Recalled("default", 0, [(id_, [4])]), harness.now)
+    (lapse,) = harness.core.handle(ev.Forget([P0], progress=progress), harness.now)
+    assert lapse == cmd.Lapse("default", 0, (id_,))
+    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    harness.core.check()
+    counts = harness.sub().counts
+    assert (counts.ok, counts.stale) == (3, 2)
+    assert harness.core.unsettled_count() == 0
+
+
+def test_a_failure_among_those_that_run_at_once_closes_its_own_lane_and_stays_unsettled() -> None:
+    harness, id_ = with_one_slice(4)
+    harness.core.handle(ev.Reported([ev.Failed(id_, 2, ERROR)]), harness.now)
+    progress = {id_: Scattered((0,), frozenset({1, 2, 3}))}
+    snapshot = harness.core.snapshots.take(progress, harness.now)[P0]
+    assert (snapshot.position, snapshot.runs) == (0, {"default": ((1, 2), (3, 4))})
+    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    harness.core.check()
+    snapshot = harness.core.snapshots.take({}, harness.now)[P0]
+    assert (snapshot.position, snapshot.runs) == (2, {"default": ((3, 4),)})
+
+
+def test_what_is_taken_back_from_the_middle_runs_again_and_the_rest_settles() -> None:
+    harness, id_ = with_one_slice(5)
+    harness.core.handle(ev.Revoking([P1]), harness.now)  # nothing of it is leased: no recall
+    harness.core.handle(ev.Stopping(), harness.now)
+    harness.core.handle(ev.Recalled("default", 0, [(id_, [1, 3])]), harness.now)
+    harness.core.check()
+    assert [each.offset() for each in harness.sub().waiting()] == [1, 3]
+    harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
+    snapshot = harness.core.snapshots.take({}, harness.now)[P0]
+    assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (4, 5))})
+    assert harness.sub().counts.ok == 3
+
+
+def test_of_many_that_one_worker_runs_for_long_a_few_are_named_at_a_time_and_each_once() -> None:
+    harness, id_ = with_one_slice(8, SubscriptionSettings(warn_after=5.0))
+    progress = {id_: Scattered(tuple(range(8)), frozenset())}
+    said: list[int] = []
+    for _ in range(30):
+        harness.now += 0.5
+        notices = [
+            each
+            for each in harness.core.handle(ev.Beat(progress), harness.now)
+            if isinstance(each, cmd.Notice)
+        ]
+        assert len(notices) <= NAMED_AT_ONCE
+        said += [each.about.offset for each in notices if each.about is not None]
+    assert said == list(range(8))
+
+
+def test_of_those_that_run_at_once_each_one_is_told_of_when_it_ends() -> None:
+    harness, id_ = with_one_slice(3, SubscriptionSettings(warn_after=5.0))
+    for runs in [(0, 2)] * 12 + [(0,)]:
+        harness.now += 0.5
+        commands = harness.core.handle(ev.Beat({id_: Scattered(runs, frozenset())}), harness.now)
+    (notice,) = [each for each in commands if isinstance(each, cmd.Notice)]
+    assert notice.text == "orders-0@2 (key b'key-2') ended after 6 s"

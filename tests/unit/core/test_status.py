@@ -17,7 +17,7 @@ WALL = 2_000.0
 
 def status_of(harness: Harness, **around: Any) -> Status:
     progress = harness.pool.progress()
-    harness.core.snapshot(progress, harness.now)
+    harness.core.snapshots.take(progress, harness.now)
     given = {
         "wall": WALL,
         "started_at": 1_000.0,

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import Slice
-from kafka_keyshared.core.leases import FIRST_SLICE, SLICE_SECONDS, WorkerLeases
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.window import SAMPLE_EVERY, Window
+from kafka_keyshared.core.workers import FIRST_SLICE, SLICE_SECONDS, Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.headers import HeadersError, read_headers
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, FakeRecord, record
+from tests.support.slices import slice_of
 
 
 def sized(count: int, size: int) -> list[FakeRecord]:
@@ -184,17 +185,24 @@ def test_what_a_handler_has_set_counts_nothing_and_harms_nothing(content: object
 # --- leases ---
 
 
-def held(worker: WorkerLeases, count: int, seconds: float) -> None:
-    share = Slice("default", 0, [record(offset) for offset in range(count)])
-    worker.hold(share)
-    worker.release(share, seconds)
+def leased_of(*offsets: int) -> Leased:
+    return Leased(slice_of(*map(record, offsets)))
+
+
+def held(worker: Worker, count: int, seconds: float) -> None:
+    leased = leased_of(*range(count))
+    worker.hold(leased)
+    worker.release(leased, len(leased), seconds)
 
 
 def test_a_worker_holds_two_slices_so_that_one_waits_while_one_runs() -> None:
     harness = Harness()
     harness.assign()
     harness.fetch(*[record(offset) for offset in range(200)])
-    assert [len(share.records) for share in harness.worker().given] == [FIRST_SLICE, FIRST_SLICE]
+    assert [len(slice_.records) for slice_ in harness.worker().slices()] == [
+        FIRST_SLICE,
+        FIRST_SLICE,
+    ]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])
@@ -202,15 +210,15 @@ def test_a_worker_never_holds_more_than_its_leases(most: int) -> None:
     harness = Harness(SubscriptionSettings(leases_per_worker=most))
     harness.assign()
     harness.fetch(*[record(offset, str(offset)) for offset in range(20)])
-    assert sum(len(share.records) for share in harness.worker().given) <= most
+    assert sum(len(slice_.records) for slice_ in harness.worker().slices()) <= most
     harness.work({offset: [ERROR] for offset in range(20)})
     harness.later(1.0)
-    assert 0 < sum(len(share.records) for share in harness.worker().given) <= most
+    assert 0 < sum(len(slice_.records) for slice_ in harness.worker().slices()) <= most
     assert sorted(harness.work()) == list(range(20))
 
 
 def test_a_fast_handler_gets_slices_twice_as_large_each_time_up_to_half_the_leases() -> None:
-    worker = WorkerLeases("worker-0", 0, 1_000)
+    worker = Worker("worker-0", 0, 1_000)
     sizes = []
     for _ in range(6):
         sizes.append(worker.room())
@@ -219,7 +227,7 @@ def test_a_fast_handler_gets_slices_twice_as_large_each_time_up_to_half_the_leas
 
 
 def test_a_slow_handler_gets_slices_of_one() -> None:
-    worker = WorkerLeases("worker-0", 0, 1_000)
+    worker = Worker("worker-0", 0, 1_000)
     held(worker, 32, 32 * 5.0)
     assert worker.room() == 1
     held(worker, 1, SLICE_SECONDS / 10)
@@ -227,22 +235,22 @@ def test_a_slow_handler_gets_slices_of_one() -> None:
 
 
 def test_a_slice_whose_records_were_all_recalled_says_nothing_about_speed() -> None:
-    worker = WorkerLeases("worker-0", 0, 1_000)
-    share = Slice("default", 0, [record(0)])
-    worker.hold(share)
-    worker.take_back(share, [share.records[0]])
+    worker = Worker("worker-0", 0, 1_000)
+    leased = leased_of(0)
+    worker.hold(leased)
+    worker.take_back(leased, [0])
     assert worker.leased == 0
-    worker.release(share, 30.0)
+    worker.release(leased, len(leased), 30.0)
     assert worker.room() == FIRST_SLICE
 
 
 def test_reports_out_of_the_order_of_the_leases_are_refused() -> None:
-    worker = WorkerLeases("worker-0", 0, 1_000)
-    first, second = (Slice("default", 0, [record(offset)]) for offset in (0, 1))
+    worker = Worker("worker-0", 0, 1_000)
+    first, second = leased_of(0), leased_of(1)
     worker.hold(first)
     worker.hold(second)
     with pytest.raises(InvariantError, match="not the oldest"):
-        worker.release(second, 0.1)
+        worker.release(second, len(second), 0.1)
 
 
 @pytest.mark.parametrize(

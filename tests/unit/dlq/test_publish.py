@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from kafka_keyshared.core.events import DeadLettered, Publish
+from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq import publish as module
 from kafka_keyshared.dlq.avro import decode
 from kafka_keyshared.dlq.publish import DeadLetterPublisher, Form, producer_conf

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import Failed, Failure, Outcome, Report
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.events import Failed, Report
+from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.handling import failure as failures
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from kafka_keyshared.process.whose import shown
 from tests.support.records import record
+from tests.support.slices import slice_of
 
 PROGRAM = """\
 import json
@@ -60,9 +62,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def failure_of(handle: Callable[[Any], Any]) -> Failure:
     """Let a real worker run the handler; return what it reports."""
     mailbox: SimpleQueue[Report] = SimpleQueue()
-    pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(handle))], mailbox)
+    pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(handle))], mailbox, Clock())
     pool.start()
-    pool.submit(Slice("default", 0, [record(1)]))
+    pool.submit(slice_of(record(1)))
     report = mailbox.get(timeout=30)
     assert pool.stop(30.0) == []
     assert isinstance(report, Failed)
@@ -112,10 +114,10 @@ def test_causes_are_bounded_and_a_hidden_one_stays_hidden() -> None:
     error: BaseException = ValueError(0)
     for number in range(1, 10):
         error, error.__cause__ = ValueError(number), error
-    assert describe(error).stack.count("because of") == failures.CAUSES_MAX
+    assert describe(error, Clock()).stack.count("because of") == failures.CAUSES_MAX
     error = ValueError("alone")
     error.__context__, error.__suppress_context__ = KeyError(), True
-    assert "because of" not in describe(error).stack
+    assert "because of" not in describe(error, Clock()).stack
 
 
 def test_a_text_that_fails_leaves_the_stack(program: dict[str, Any]) -> None:
@@ -166,17 +168,23 @@ def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
     try:
         deep(300)
     except ValueError as error:
-        failure = describe(error)
+        failure = describe(error, Clock())
     assert len(failure.message) == failures.MESSAGE_CHARS_MAX
     assert 0 < len(failure.stack) <= failures.STACK_CHARS_MAX
     assert failure.stack.count("in deep") == failures.STACK_FRAMES_MAX
 
 
 def test_a_system_error_is_not_provoked_again() -> None:
-    assert describe(SystemError("bad argument")).outcome is Outcome.DEAD_LETTER
+    assert describe(SystemError("bad argument"), Clock()).verdict is Verdict.DEAD_LETTER
 
 
 def test_named_exceptions_skip_the_attempts() -> None:
-    assert describe(KeyError("k"), (LookupError,)).outcome is Outcome.DEAD_LETTER
-    assert describe(ValueError("k"), (LookupError,)).outcome is Outcome.ERROR
-    assert -1 <= describe(ValueError()).jitter <= 1
+    assert describe(KeyError("k"), Clock(), (LookupError,)).verdict is Verdict.DEAD_LETTER
+    assert describe(ValueError("k"), Clock(), (LookupError,)).verdict is Verdict.ERROR
+    assert -1 <= describe(ValueError(), Clock()).jitter <= 1
+
+
+def test_when_it_failed_and_what_was_drawn_come_from_the_clock_that_is_given() -> None:
+    clock = Clock(wall=lambda: 12.5, chance=lambda: 0.75)
+    failure = describe(ValueError(), clock)
+    assert (failure.at_ms, failure.jitter) == (12_500, 0.5)

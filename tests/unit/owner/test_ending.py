@@ -11,6 +11,7 @@ from queue import Queue
 
 import pytest
 
+from kafka_keyshared import clock as real
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.owner.ending import GRACE, HURRY, LEAVE_LEAST, LEAVE_UNHEARD, Ending
 from kafka_keyshared.owner.stopping import StopReport
@@ -168,7 +169,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_run_that_ends_by_itself_returns_and_raises_what_its_owner_did() -> None:
-    ending = Ending(25.0)
+    ending = Ending(25.0, real.Clock())
 
     def owner() -> int:
         ending.ask()

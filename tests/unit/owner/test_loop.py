@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,14 +11,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.pressure import Reason
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
-from kafka_keyshared.owner.holds import Hold
 from kafka_keyshared.owner.loop import MAIL_TURNS
 from kafka_keyshared.owner.room import Room
 from kafka_keyshared.owner.stopping import stop
@@ -298,7 +300,7 @@ def test_the_heartbeat_waits_a_turn_for_a_commit_that_took_long_but_not_for_ever
     stage.step()
     answer = stage.client.answer
 
-    def slowly(commit: ev.Commit) -> ev.CommitAnswered | None:
+    def slowly(commit: cmd.Commit) -> ev.CommitAnswered | None:
         stage.now += 0.2
         return answer(commit)
 
@@ -442,7 +444,7 @@ def test_what_the_client_does_not_count_pauses_at_a_quarter_of_the_window_and_at
     )
     step_until(stage, lambda: bool(stage.client.paused), seconds=0.5)
     assert stage.client.paused == stage.loop.paused() == {P0}
-    assert stage.loop.holds.reasons[P0] == [Hold.WINDOW]
+    assert stage.core.holds.reasons(P0) == (Reason.WINDOW,)
     most = stage.core.unsettled_count() * one
     assert WINDOW_BYTES * 0.15 < most <= WINDOW_BYTES / 4 + one
     before, done = stage.now, 0
@@ -600,17 +602,17 @@ def test_what_the_core_lets_go_stays_paused_while_the_window_is_full() -> None:
     while not stage.client.paused:
         stage.step()
     stage.client.calls.clear()
-    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.hold(Reason.UNREAD, [P0])
     stage.loop.hold()
-    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.let_go(Reason.UNREAD, [P0])
     stage.loop.hold()
     assert stage.client.paused == {P0}
-    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
-    while stage.loop.holds.reasons[P0] != [Hold.PRESSURE]:
+    stage.core.holds.hold(Reason.UNREAD, [P0])
+    while stage.core.holds.reasons(P0) != (Reason.UNREAD,):
         stage.work()
         stage.step()
     assert stage.client.paused == {P0}
-    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.let_go(Reason.UNREAD, [P0])
     stage.loop.hold()
     assert stage.client.paused == set()
 
@@ -635,7 +637,7 @@ def test_a_pause_that_the_client_refuses_is_told_again(
         raise STATE
 
     stage.client.pause = refused  # type: ignore[method-assign]
-    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.hold(Reason.UNREAD, [P0])
     stage.loop.hold()
     assert stage.loop.paused() == set()
     assert "pause: " in caplog.text
@@ -646,7 +648,7 @@ def test_a_pause_that_the_client_refuses_is_told_again(
 
 def test_after_a_restart_the_client_is_told_of_every_pause(stage: Stage) -> None:
     """An eager client assigns all of them anew for one that was out of range."""
-    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.hold(Reason.UNREAD, [P0])
     stage.loop.hold()
     stage.client.calls.clear()
     planned(stage, event(KafkaError._AUTO_OFFSET_RESET))
@@ -682,7 +684,7 @@ def test_progress_is_read_before_the_mailbox(moment: str) -> None:
         worker.finish(failure())
         worker.start()
 
-    def racing() -> Mapping[Any, int]:
+    def racing() -> Progress:
         if moment == "before":
             fail()
         seen = progress()
@@ -746,7 +748,7 @@ def test_a_revoke_forgets_what_was_held(stage: Stage) -> None:
     stage.now += 10.0
     stage.step()
     assert len(stage.client.made("committed")) == before
-    assert stage.loop.withheld == set()
+    assert stage.core.holds.held(Reason.UNSTARTED) == set()
 
 
 # --- revoke and lost ---
@@ -847,8 +849,8 @@ def test_after_a_callback_that_failed_nothing_is_committed_any_more(stage: Stage
     stage.rebalancer.observer = broken
     stage.client.plans.append(plan)
     stage.now += 10.0
-    stage.step()
-    assert isinstance(stage.rebalancer.failure, InvariantError)
+    with pytest.raises(InvariantError, match="planted"):
+        stage.step()
     assert stage.client.commits == []
 
 
@@ -971,6 +973,45 @@ def test_a_stop_whose_last_commit_was_stored_before_the_one_under_way_sends_it_a
     assert stage.core.commits.committed(P0) == 12
 
 
+def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one() -> None:
+    """The one before was of a generation that ended while it was under way."""
+    stage = Stage()
+    stage.fill(*(record(offset) for offset in range(20)))
+    stage.assign(P0, P1)
+    stage.step()
+    stage.work()
+    stage.loop.serve(0.0)
+    assert stage.sent() == [0], "one is under way"
+    poll = stage.client.poll
+
+    def answered(timeout: float) -> Record | None:
+        earlier, *later = stage.client.commits
+        if later and earlier in stage.core.commits.in_flight:
+            stage.mailbox.put(ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation"))
+            stage.client.callbacks["revoke"]([P1])
+            for each in stage.client.commits[1:]:
+                stage.mailbox.put(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED))
+        return poll(timeout)
+
+    stage.client.poll = answered  # type: ignore[method-assign]
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert stage.core.commits.committed(P0) == 20
+    assert report.commit_accepted
+    assert report.clean
+
+
+@pytest.mark.parametrize("result", [ev.CommitResult.LOST, ev.CommitResult.DENIED])
+def test_a_last_commit_that_is_refused_is_not_called_accepted(
+    stage: Stage, result: ev.CommitResult
+) -> None:
+    stage.step()
+    stage.work()
+    stage.client.answer = lambda commit: ev.CommitAnswered(commit, result, "no")
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert not report.commit_accepted
+    assert stage.sent() == ([20, 20] if result is ev.CommitResult.LOST else [20])
+
+
 @pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])
 def test_a_last_commit_without_an_answer_is_not_clean(
     stage: Stage, hurried: bool, most: float
@@ -1000,7 +1041,7 @@ class RefusedLetters:
         self.refused = refused
         self.count = 0
 
-    def publish(self, publish: ev.Publish) -> None:
+    def publish(self, publish: cmd.Publish) -> None:
         if self.refused:
             self.post(ev.DeadLettered(publish, "no such topic"))
         else:
@@ -1025,7 +1066,7 @@ def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
     stage.fill(record(0), record(1, "other"))
     stage.assign()
     stage.step()
-    stage.work({0: failure(outcome=ev.Outcome.DEAD_LETTER)})
+    stage.work({0: failure(outcome=Verdict.DEAD_LETTER)})
     stage.step(2)
     before = stage.now
     report = stop(stage.loop, 10.0, lambda: False)

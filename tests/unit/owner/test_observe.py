@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
@@ -18,11 +19,12 @@ class Watched:
         self.stage.accept()
         self.stage.client.stored[P0] = CommittedOffset(0, None)
         self.stage.client.stored[P1] = CommittedOffset(0, None)
-        self.board = Board()
+        self.board = Board(self.stage.loop.ports.clock)
         self.observer = Observer(
             self.stage.loop, self.board, group="g", pool="thread", interval_ms=300_000
         )
         self.stage.rebalancer.observer = self.observer.rebalanced
+        self.stage.instance.watcher = self.observer
 
     def rebalance(self, how: str) -> None:
         self.stage.client.callbacks[how]([P0, P1])
@@ -30,7 +32,6 @@ class Watched:
     def step(self, seconds: float = 0.0) -> None:
         self.stage.now += seconds
         self.stage.step()
-        self.observer.step()
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_it_is_not_ready_before_it_runs_and_while_it_stops(watched: Watched) -> 
     watched.rebalance("assign")
     watched.observer.enter("stopping")
     assert (watched.board.ready().ok, watched.board.ready().reason) == (False, "stopping")
-    assert not Board().ready().ok
+    assert not Board(Clock()).ready().ok
 
 
 def test_a_status_is_made_at_a_heartbeat_while_somebody_reads(watched: Watched) -> None:
@@ -87,11 +88,11 @@ def test_what_holds_up_the_position_is_shown_although_nothing_is_committed(
     watched.rebalance("assign")
     watched.stage.step(2)
     watched.stage.worker().start()
-    before = watched.stage.core.derived_at
+    before = watched.stage.core.snapshots.derived_at
     watched.stage.now += DERIVE_AFTER + 1.0
     watched.observer.show()
-    assert watched.stage.core.derived_at == watched.stage.now > before
-    assert P0 in watched.stage.core.derived
+    assert watched.stage.core.snapshots.derived_at == watched.stage.now > before
+    assert P0 in watched.stage.core.snapshots.derived
 
 
 def test_all_observers_are_told() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
-from kafka_keyshared.core.pressure import Reason
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.seeking import ASK_AGAIN_AFTER, OUT_OF_RANGE_WAIT, inside
 from tests.support.ports import Stage
@@ -175,6 +175,25 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start_and_committed() -> No
     assert stage.core.commits.committed(P0) == 4
 
 
+def test_until_the_client_reads_the_new_log_no_position_of_the_old_one_counts() -> None:
+    """The old one's end would count as received of the new one: what is before it never came."""
+    stage = received(9, P0, P1)
+    restart = stage.client.restart
+
+    def refused(*_: object) -> None:
+        stage.client.restart = restart  # type: ignore[method-assign]
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    stage.client.restart = refused  # type: ignore[method-assign, assignment]
+    made_anew(stage, 4)
+    stage.step()
+    assert stage.core.partitions[P0].received_end == 0
+    stage.client.plans.append(lambda: [FakeRecord(P1, 0, b"other")])
+    stage.step()
+    stage.step(4)
+    assert sorted(stage.work()) == [0, 0, 1, 2, 3]
+
+
 def test_what_is_held_of_the_old_log_settles_nothing_in_the_new_one() -> None:
     stage = received(5)
     stage.fill(*(record(offset, "slow") for offset in range(5, 9)))
@@ -227,7 +246,7 @@ def test_what_was_settled_below_the_cut_stays_so_and_what_was_not_runs() -> None
 def test_a_partition_that_was_held_back_is_fetched_from_again_when_its_log_is_another() -> None:
     stage = received(9)
     stage.client.pause([P0])
-    stage.core.pressure.hold(P0, Reason.BLOCKED, stage.core.subscriptions["default"])
+    stage.core.holds.hold(Reason.BLOCKED, [P0])
     made_anew(stage, 4)
     stage.step(4)
     assert stage.client.paused == set()

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.holds import Hold
 from kafka_keyshared.owner.shares import HELD_MOST, PASSED_OVER, REST, TRIES, Shares
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, TOPIC, FakeRecord
@@ -97,7 +97,7 @@ def crowd(count: int = 7, *, window: int = 400, backlog: int = 3_000) -> Busy:
 
 
 def held_back(busy: Busy) -> set[TopicPartition]:
-    return {each for each, why in busy.stage.loop.holds.reasons.items() if Hold.SHARE in why}
+    return set(busy.stage.core.holds.held(Reason.SHARE))
 
 
 # --- nobody waits for long ---
@@ -145,7 +145,7 @@ def test_what_waits_behind_a_stuck_worker_keeps_no_other_partition_out() -> None
     for each in partitions(4)[1:]:
         busy.write(each, 3_000)
     busy.stage.assign(*partitions(4))
-    stuck = busy.stage.sub._owners[slot_of(b"0/0")]
+    stuck = busy.stage.sub.table.owners[slot_of(b"0/0")]
     busy.go_on(15.0, stuck=frozenset({stuck}))
     for each in partitions(4)[1:]:
         assert busy.longest(each) < 12.0, f"{each} stood still for {busy.longest(each):.1f} s"
@@ -160,7 +160,7 @@ def test_nobody_goes_without_a_record_for_the_sake_of_fairness(
 ) -> None:
     fair = crowd()
     fair.go_on(20.0)
-    monkeypatch.setattr(Shares, "changed", lambda *_: False)
+    monkeypatch.setattr(Shares, "look", lambda *_: None)
     unfair = crowd()
     unfair.go_on(20.0)
     assert unfair.longest(partitions(7)[6]) > 19.0, "this is what it is about"
@@ -249,7 +249,7 @@ def test_who_is_held_back_for_long_is_let_go_for_a_while() -> None:
     while P0 in held_back(busy):
         busy.go_on(0.05, stuck=everybody)
         assert busy.stage.now < before + HELD_MOST + 1
-    assert Hold.SHARE not in busy.stage.loop.holds.reasons.get(P0, [])
+    assert Reason.SHARE not in busy.stage.core.holds.reasons(P0)
 
 
 def test_what_is_held_back_is_shown_as_paused_with_its_reason() -> None:
@@ -269,7 +269,7 @@ def test_nobody_is_held_back_for_a_partition_that_has_gone(lost: bool) -> None:
     busy.stage.client.callbacks["lost" if lost else "revoke"]([P1])
     busy.go_on(0.5)
     assert not held_back(busy)
-    assert P0 not in busy.stage.client.paused or Hold.WINDOW in busy.stage.loop.holds.reasons[P0]
+    assert P0 not in busy.stage.client.paused or Reason.WINDOW in busy.stage.core.holds.reasons(P0)
 
 
 def test_a_partition_that_was_held_back_comes_back_free() -> None:

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
-from kafka_keyshared.core.pressure import Reason
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.observe import Board, Observer
@@ -45,7 +45,7 @@ def stuck(stage: Stage, seeks: int) -> None:
 
 def health(stage: Stage) -> Board:
     """The board after a look of the observer."""
-    board = Board()
+    board = Board(stage.loop.ports.clock)
     observer = Observer(stage.loop, board, group="g", pool="thread", interval_ms=300_000)
     observer.enter("running")
     observer.step()
@@ -180,10 +180,10 @@ def test_brokers_that_are_away_are_said_once_and_are_no_stall(
 
 def test_what_is_held_back_is_no_stall(stage: Stage) -> None:
     stuck(stage, seeks=1)
-    stage.core.pressure.hold(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.hold(Reason.UNREAD, [P0])
     live(stage, 100.0)
     assert stage.client.made("seek") == []
-    stage.core.pressure.let_go(P0, Reason.UNREAD, stage.sub)
+    stage.core.holds.let_go(Reason.UNREAD, [P0])
     live(stage, 29.0)
     assert stage.client.made("seek") == [], "the time begins when it could deliver"
     live(stage, 10.0)

@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from kafka_keyshared.core.events import Slice
+from kafka_keyshared.core.slices import Serial
 from kafka_keyshared.pools.port import STOP, Handover
 from tests.support.records import FakeRecord, record
+from tests.support.slices import slice_of
 
 ROUNDS = 500
 RECORDS = 2_000
@@ -53,19 +54,20 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
     split = 0
     for _ in range(ROUNDS):
         records = pool[: chance.randrange(1, RECORDS)]
-        handover = Handover(Slice("default", 0, list(records)))
+        handover = Handover(slice_of(*records))
         to_worker[:] = [(handover, chance.randrange(1, len(records) + 1))]
         started.clear()
         given.release()
         if chance.random() < 0.9:  # else: perhaps before the worker has taken anything
             assert reached.acquire(timeout=30)
-        back: list[object] = list(handover.take_back())
+        back = handover.take_back()
         again = handover.take_back()
         assert finished.acquire(timeout=30), "the worker waits for a STOP that is not there"
         reached.acquire(blocking=False)
-        assert again == []
-        assert started + back == records
-        assert handover.unstarted() == 0
+        assert not again
+        assert started == records[: back.start]
+        assert back.stop == len(records)
+        assert handover.progress() == Serial(len(started))
         split += 0 < len(back) < len(records)
     thread.join(30)
     os.close(nowhere)
@@ -74,12 +76,24 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
 
 def test_nothing_is_taken_back_twice_nor_after_the_end() -> None:
     records: list[FakeRecord] = [record(offset) for offset in range(3)]
-    handover = Handover(Slice("default", 0, list(records)))
-    assert handover.unstarted() == 3
+    handover = Handover(slice_of(*records))
+    assert handover.progress() == Serial(0)
     assert handover.todo.popleft() is records[0]
-    assert handover.unstarted() == 2
-    assert handover.take_back() == records[1:]
-    assert handover.take_back() == []
-    assert handover.unstarted() == 0
+    assert handover.progress() == Serial(1)
+    assert handover.take_back() == range(1, 3)
+    assert not handover.take_back()
+    assert handover.progress() == Serial(1), "what was taken back has not started"
     assert handover.todo.popleft() is STOP
-    assert handover.take_back() == []
+    assert not handover.take_back()
+    assert handover.progress() == Serial(1)
+
+
+def test_a_record_is_found_by_itself_and_not_by_what_it_equals() -> None:
+    """A report that named another one would settle what has failed."""
+    same = record(7)
+    records = [record(1), same, record(2), same]
+    handover = Handover(slice_of(*records))
+    assert [handover.index_of(each) for each in (records[0], same, records[2])] == [0, 1, 2]
+    assert handover.index_of(same) == 3
+    with pytest.raises(ValueError, match="started before another one"):
+        handover.index_of(records[0])

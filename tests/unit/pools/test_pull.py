@@ -13,12 +13,16 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.split import SplitMember
-from kafka_keyshared.core.events import Ended, Failed, Outcome, Report, SetAside, Slice
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool
 from tests.support.records import P0, P1, TOPIC, FakeRecord, failure, record
+from tests.support.slices import slice_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -28,17 +32,22 @@ class Bench:
 
     def __init__(self) -> None:
         self.reports: Mailbox[Report] = Mailbox()
-        self.pool = PullPool(self.reports)
+        self.pool = PullPool(self.reports, Clock())
         self.cell = self.pool.join("worker-0")
+        self.shares: dict[int, Slice] = {}
 
     def put(self, *records: FakeRecord) -> list[Slice]:
-        shares = [Slice("default", 0, [each]) for each in records]
-        for share in shares:
-            self.cell.put(share)
+        shares = [slice_of(each) for each in records]
+        self.shares |= {slice_.id: slice_ for slice_ in shares}
+        for slice_ in shares:
+            self.cell.put(slice_)
         return shares
 
     def said(self) -> list[Report]:
         return [self.reports.get_nowait() for _ in range(self.reports.qsize())]
+
+    def offset_of(self, report: Failed | SetAside | Ended) -> int:
+        return self.shares[report.slice].records[0].offset()
 
     def kinds(self) -> list[str]:
         return [type(each).__name__ for each in self.said()]
@@ -62,7 +71,7 @@ def test_records_come_in_order_and_settle_in_any_order(bench: Bench) -> None:
     two.ack()
     one.ack()
     ended = bench.said()
-    assert [each.slice for each in ended if isinstance(each, Ended)] == [second, first]
+    assert [each.slice for each in ended if isinstance(each, Ended)] == [second.id, first.id]
 
 
 def test_a_received_record_reads_like_the_clients_own(bench: Bench) -> None:
@@ -91,15 +100,15 @@ def test_nothing_to_receive_is_none_after_the_time_and_at_the_end(bench: Bench) 
 @pytest.mark.parametrize(
     ("end", "outcome", "message", "after"),
     [
-        (lambda pulled: pulled.nack(), Outcome.RETRY, "", None),
-        (lambda pulled: pulled.nack(2.5), Outcome.RETRY, "", 2.5),
-        (lambda pulled: pulled.dead_letter("why"), Outcome.DEAD_LETTER, "why", None),
+        (lambda pulled: pulled.nack(), Verdict.RETRY, "", None),
+        (lambda pulled: pulled.nack(2.5), Verdict.RETRY, "", 2.5),
+        (lambda pulled: pulled.dead_letter("why"), Verdict.DEAD_LETTER, "why", None),
     ],
 )
 def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
     bench: Bench,
     end: Callable[[Any], None],
-    outcome: Outcome,
+    outcome: Verdict,
     message: str,
     after: float | None,
 ) -> None:
@@ -108,7 +117,7 @@ def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
     failed, ended = bench.said()
     assert isinstance(failed, Failed)
     assert isinstance(ended, Ended)
-    assert failed.failure.outcome is outcome
+    assert failed.failure.verdict is outcome
     assert failed.failure.message == message
     assert failed.failure.after == after
 
@@ -155,10 +164,10 @@ def test_past_the_lease_timeout_the_attempt_has_failed_and_a_late_word_is_refuse
 
 
 def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(bench: Bench) -> None:
-    (share,) = bench.put(record(1))
+    (slice_,) = bench.put(record(1))
     pulled = PullMember(bench.cell).receive(1)
     assert pulled is not None
-    share.stale.add((P0, 0))
+    bench.cell.lapse([slice_.id])
     with pytest.raises(LeaseOverError):
         pulled.ack()
     assert bench.kinds() == ["Ended"], "the owner waits for the end of everything it has leased"
@@ -172,7 +181,7 @@ def test_a_member_that_leaves_hands_back_what_it_had_in_order(bench: Bench) -> N
     member.close()
     said = bench.said()
     assert [
-        (type(each).__name__, each.record.offset())
+        (type(each).__name__, bench.offset_of(each))
         for each in said
         if isinstance(each, Failed | SetAside)
     ] == [("Failed", 1), ("SetAside", 3), ("Failed", 2)]
@@ -192,7 +201,7 @@ def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
     assert second is not None
     first.nack()
     bench.put(record(5, "a"))
-    aside = [each.record.offset() for each in bench.said() if isinstance(each, SetAside)]
+    aside = [bench.offset_of(each) for each in bench.said() if isinstance(each, SetAside)]
     assert aside == [2, 4, 5]
     with pytest.raises(LeaseOverError):
         second.ack()
@@ -208,26 +217,26 @@ def test_behind_a_failed_record_a_member_hands_back_its_lane_until_the_fence(
 
 def test_a_dismissed_member_gets_nothing_more_and_may_settle_what_it_has(bench: Bench) -> None:
     member = PullMember(bench.cell)
-    bench.put(record(1, "a"), record(2, "b"))
+    _, second = bench.put(record(1, "a"), record(2, "b"))
     got = member.receive(1)
     assert got is not None
     bench.cell.dismiss()
     assert member.receive(30) is None
     got.ack()
     assert [type(each).__name__ for each in bench.said()] == ["Ended"]
-    assert [record.offset() for _, (record,) in bench.cell.recall()] == [2]
+    assert bench.cell.recall(None) == [(second.id, range(1))]
 
 
 def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Bench) -> None:
     """Or one attempt would be enough for a stop to drop or dead-letter what was never tried."""
 
-    def said_by(leave: Callable[[PullMember], None]) -> list[Outcome]:
-        cell = Cell("worker-0", bench.reports.put)
-        cell.put(Slice("default", 0, [record(1)]))
+    def said_by(leave: Callable[[PullMember], None]) -> list[Verdict]:
+        cell = Cell("worker-0", bench.reports.put, Clock())
+        cell.put(slice_of(record(1)))
         member = PullMember(cell)
         assert member.receive(1) is not None
         leave(member)
-        return [each.failure.outcome for each in bench.said() if isinstance(each, Failed)]
+        return [each.failure.verdict for each in bench.said() if isinstance(each, Failed)]
 
     def breaks(member: PullMember) -> None:
         with pytest.raises(ValueError, match="bad"), member:
@@ -237,9 +246,9 @@ def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Benc
         with pytest.raises(KeyboardInterrupt), member:
             raise KeyboardInterrupt
 
-    assert said_by(PullMember.close) == [Outcome.GIVEN_BACK]
-    assert said_by(is_interrupted) == [Outcome.GIVEN_BACK]
-    assert said_by(breaks) == [Outcome.ERROR]
+    assert said_by(PullMember.close) == [Verdict.GIVEN_BACK]
+    assert said_by(is_interrupted) == [Verdict.GIVEN_BACK]
+    assert said_by(breaks) == [Verdict.ERROR]
 
 
 def test_once_the_instance_is_over_a_word_about_a_record_is_refused(bench: Bench) -> None:
@@ -382,7 +391,7 @@ def member_of(bench: Bench, *, auto_ack: bool = False) -> SplitMember:
 
 
 def settled(bench: Bench) -> list[int]:
-    return [each.slice.records[0].offset() for each in bench.said() if isinstance(each, Ended)]
+    return [bench.offset_of(each) for each in bench.said() if isinstance(each, Ended)]
 
 
 def test_committing_a_message_settles_it_and_all_before_it_of_its_partition(bench: Bench) -> None:
@@ -408,7 +417,7 @@ def test_offsets_are_exclusive_as_the_clients_are(bench: Bench) -> None:
 
 def test_what_comes_late_waits_until_nothing_later_is_held(bench: Bench) -> None:
     """A commit says what is done by an offset, and would settle what has only just come."""
-    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    bench.cell = Cell("worker-0", bench.reports.put, Clock(), ascending=True)
     member = member_of(bench)
     bench.put(record(3, "a"), record(5, "b"), record(0, "c"), record(0, "c", P1), record(7, "c"))
     first = member.consume(10, 1)
@@ -422,7 +431,7 @@ def test_what_comes_late_waits_until_nothing_later_is_held(bench: Bench) -> None
 
 
 def test_a_member_that_waits_is_woken_by_a_commit_from_another_thread(bench: Bench) -> None:
-    bench.cell = Cell("worker-0", bench.reports.put, ascending=True)
+    bench.cell = Cell("worker-0", bench.reports.put, Clock(), ascending=True)
     member = member_of(bench)
     bench.put(record(3, "a"), record(0, "c"))
     assert member.poll(1) is not None
@@ -541,41 +550,41 @@ def test_a_member_of_an_app_has_a_record_for_its_ack_timeout(
     monkeypatch: pytest.MonkeyPatch, workers: str, given: dict[str, Any], seconds: float
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("kafka_keyshared.pools.cell.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("kafka_keyshared.app.service.CLOCK", Clock(lambda: now[0]))
     app = KeyShared(CONF, ["orders"], workers=workers, **given)
     pool = app._pull
     assert pool is not None
     cell = app.join_cell("a")
-    pool.submit(Slice("default", 0, [record(1)]))
+    pool.submit(slice_of(record(1)))
     held = cell.take(1, 0)
     now[0] += seconds - 0.1
-    pool.tend()
+    pool.expire_leases()
     assert cell.held() == held
     now[0] += 0.2
-    pool.tend()
+    pool.expire_leases()
     assert cell.held() == []
 
 
 def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:
     mailbox: Mailbox[Any] = Mailbox()
-    pool = PullPool(mailbox, lease_timeout=0.0)
+    pool = PullPool(mailbox, Clock(), lease_timeout=0.0)
     cell = pool.join("a")
-    pool.submit(Slice("default", 0, [record(1)]))
-    (share,) = cell.take(1, 1)
-    assert pool.progress() == {share: 0}
+    pool.submit(slice_of(record(1)))
+    (slice_,) = cell.take(1, 1)
+    assert pool.progress() == {slice_.id: Serial(1)}
     assert mailbox.empty()
-    pool.tend()
+    pool.expire_leases()
     assert isinstance(mailbox.get(timeout=1), Failed)
     assert pool.progress() == {}
 
 
 def test_the_pool_names_the_members_that_have_left() -> None:
-    pool = PullPool(Mailbox())
+    pool = PullPool(Mailbox(), Clock())
     pool.join("stays")
     leaves = pool.join("leaves")
-    assert pool.left() == []
+    assert pool.departed() == []
     leaves.leave()
-    assert pool.left() == [("default", 1)]
+    assert pool.departed() == [("default", 1)]
 
 
 def test_members_of_an_app_that_cannot_start_do_not_wait_for_ever() -> None:

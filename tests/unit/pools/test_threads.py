@@ -13,24 +13,20 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.core.events import (
-    Ended,
-    Failed,
-    Fence,
-    FencePassed,
-    Outcome,
-    Report,
-    SetAside,
-    Slice,
-)
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
-from kafka_keyshared.pools import threads
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.conftest import Eventually
 from tests.support.records import FakeRecord, record
+from tests.support.slices import slice_of
 
 WAIT = 30.0
 
@@ -41,12 +37,12 @@ class Bench:
     def __init__(self, handler: Any, pool: type[ThreadPool] = ThreadPool) -> None:
         self.mailbox: SimpleQueue[Report] = SimpleQueue()
         spec = WorkerSpec("default", 0, "worker-0", maker(handler))
-        self.pool = pool([spec], self.mailbox)
+        self.pool = pool([spec], self.mailbox, Clock())
 
     def submit(self, *records: FakeRecord) -> Slice:
-        share = Slice("default", 0, list(records))
-        self.pool.submit(share)
-        return share
+        slice_ = slice_of(*records)
+        self.pool.submit(slice_)
+        return slice_
 
     def fence(self, of: FakeRecord) -> None:
         self.pool.fence(Fence("default", 0, (lane_of(of),)))
@@ -99,7 +95,7 @@ def the_failure(reports: list[Report]) -> Failed:
 def test_none_and_ack_settle(bench: MakeBench, result: object) -> None:
     (ended,) = bench(lambda record: result).run(record(1))
     assert isinstance(ended, Ended)
-    assert (ended.slice.unsettled, ended.slice.dropped) == ([], [])
+    assert list(ended.dropped) == []
 
 
 @pytest.mark.parametrize("error", [Ack(), Ack])
@@ -111,25 +107,25 @@ def test_a_raised_ack_settles(bench: MakeBench, error: type[BaseException]) -> N
 def test_a_drop_settles_and_is_counted(bench: MakeBench, handler: Any) -> None:
     (ended,) = bench(handler).run(record(1), record(2))
     assert isinstance(ended, Ended)
-    assert [each.offset() for each in ended.slice.dropped] == [1, 2]
+    assert list(ended.dropped) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("verdict", "outcome", "after"),
     [
-        (Retry(), Outcome.RETRY, None),
-        (Retry, Outcome.RETRY, None),
-        (Retry(after=1.5), Outcome.RETRY, 1.5),
-        (DeadLetter("why"), Outcome.DEAD_LETTER, None),
+        (Retry(), Verdict.RETRY, None),
+        (Retry, Verdict.RETRY, None),
+        (Retry(after=1.5), Verdict.RETRY, 1.5),
+        (DeadLetter("why"), Verdict.DEAD_LETTER, None),
     ],
 )
 @pytest.mark.parametrize("way", ["returned", "raised"])
 def test_retry_and_dead_letter_are_failed_attempts(
-    bench: MakeBench, verdict: Any, outcome: Outcome, after: float | None, way: str
+    bench: MakeBench, verdict: Any, outcome: Verdict, after: float | None, way: str
 ) -> None:
     handler = raises(verdict) if way == "raised" else lambda record: verdict
     failure = the_failure(bench(handler).run(record(1))).failure
-    assert (failure.outcome, failure.after) == (outcome, after)
+    assert (failure.verdict, failure.after) == (outcome, after)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +135,7 @@ def test_retry_and_dead_letter_are_failed_attempts(
 def test_no_exception_ends_the_worker(bench: MakeBench, error: BaseException) -> None:
     made = bench(raises(error))
     failed = the_failure(made.run(record(1)))
-    assert failed.failure.outcome is Outcome.ERROR
+    assert failed.failure.verdict is Verdict.ERROR
     assert failed.failure.error_type == type(error).__qualname__
     assert [type(each) for each in made.run(record(2, "other"))] == [Failed, Ended]
 
@@ -215,15 +211,17 @@ def test_what_was_written_into_a_dropped_record_is_gone_too(bench: MakeBench) ->
         item.set_topic("elsewhere")
         return Drop()
 
-    (ended,) = bench(handler).run(record(1))
+    dropped = record(1)
+    (ended,) = bench(handler).run(dropped)
     assert isinstance(ended, Ended)
-    assert [each.topic() for each in ended.slice.dropped] == ["orders"]
+    assert list(ended.dropped) == [0]
+    assert dropped.topic() == "orders"
 
 
 def test_any_other_result_settles_with_one_warning_that_names_it(
     bench: MakeBench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_warned_results", set())
+    monkeypatch.setattr(verdicts, "_warned_results", set())
     reports = bench(lambda record: {"rows": 3}).run(record(1), record(2))
     assert [type(each) for each in reports] == [Ended]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
@@ -239,16 +237,15 @@ def test_what_follows_in_a_failed_lane_is_set_aside_until_the_fence(bench: MakeB
             raise ValueError
 
     made = bench(handler)
-    made.submit(record(1), record(2), record(3), record(4, "other"), record(5))
-    made.submit(record(6), record(7, None))
-    made.fence(record(2))
-    made.submit(record(8))
-    reports = made.reports(lambda each: isinstance(each, Ended) and 8 in offsets(each.slice))
-    assert ran == [1, 2, 4, 7, 8]
-    told = [
-        (type(each), getattr(getattr(each, "record", None), "offset", int)()) for each in reports
+    shares = [
+        made.submit(record(1), record(2), record(3), record(4, "other"), record(5)),
+        made.submit(record(6), record(7, None)),
     ]
-    assert told == [
+    made.fence(record(2))
+    last = made.submit(record(8))
+    reports = made.reports(lambda each: isinstance(each, Ended) and each.slice == last.id)
+    assert ran == [1, 2, 4, 7, 8]
+    assert [(type(each), offset_of(each, *shares)) for each in reports] == [
         (Failed, 2),
         (SetAside, 3),
         (SetAside, 5),
@@ -260,8 +257,12 @@ def test_what_follows_in_a_failed_lane_is_set_aside_until_the_fence(bench: MakeB
     ]
 
 
-def offsets(share: Slice) -> list[int]:
-    return [each.offset() for each in share.records]
+def offset_of(report: Report, *shares: Slice) -> int:
+    """Return which record a report names; 0 where it names none."""
+    if not isinstance(report, Failed | SetAside):
+        return 0
+    (slice_,) = (each for each in shares if each.id == report.slice)
+    return slice_.records[report.index].offset()
 
 
 def test_a_failed_record_without_a_key_sets_nothing_aside(bench: MakeBench) -> None:
@@ -282,13 +283,14 @@ def test_a_recall_takes_back_what_has_not_started_while_the_worker_is_busy(
     first = made.submit(record(1), record(2), record(3))
     second = made.submit(record(4))
     assert inside.wait(WAIT)
-    assert made.pool.progress() == {first: 2, second: 1}
-    recalled = made.pool.recall("default", 0)
-    assert [(share, [each.offset() for each in back]) for share, back in recalled.slices] == [
-        (first, [2, 3]),
-        (second, [4]),
+    started = {first.id: Serial(1), second.id: Serial(0)}
+    assert made.pool.progress() == started
+    recalled = made.pool.recall(Recall("default", 0))
+    assert [(id_, list(back)) for id_, back in recalled.slices] == [
+        (first.id, [1, 2]),
+        (second.id, [0]),
     ]
-    assert made.pool.progress() == {first: 0, second: 0}
+    assert made.pool.progress() == started
     go_on.set()
     assert [type(each) for each in made.reports() + made.reports()] == [Ended, Ended]
 
@@ -312,7 +314,7 @@ def test_a_handler_class_is_made_once_per_worker_and_closed() -> None:
     class Handler(Counting): ...
 
     specs = [WorkerSpec("default", index, f"w-{index}", maker(Handler)) for index in range(3)]
-    pool = ThreadPool(specs, SimpleQueue())
+    pool = ThreadPool(specs, SimpleQueue(), Clock())
     pool.start()
     assert (Handler.made, Handler.closed) == (3, 0)
     assert pool.stop(WAIT) == []
@@ -370,13 +372,13 @@ class ThreadEndError(SystemExit):
 
 
 class DyingMailbox(SimpleQueue):  # type: ignore[type-arg]
-    """A mailbox that ends the thread which reports the failure of offset 2, before it is told."""
+    """A mailbox that ends the thread which reports the failure of record 1, before it is told."""
 
     deaths = 1
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         by_worker = threading.current_thread().name.startswith("keyshared-")
-        if by_worker and self.deaths and isinstance(item, Failed) and item.record.offset() == 2:
+        if by_worker and self.deaths and isinstance(item, Failed) and item.index == 1:
             self.deaths -= 1
             raise ThreadEndError
         super().put(item, block, timeout)
@@ -385,7 +387,8 @@ class DyingMailbox(SimpleQueue):  # type: ignore[type-arg]
 def dying_bench(handler: Any) -> Bench:
     made = Bench(handler)
     made.mailbox = DyingMailbox()
-    made.pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(handler))], made.mailbox)
+    spec = WorkerSpec("default", 0, "worker-0", maker(handler))
+    made.pool = ThreadPool([spec], made.mailbox, Clock())
     made.pool.start()
     return made
 
@@ -410,7 +413,7 @@ def fails_at_two(ran: list[int]) -> Callable[[Any], None]:
 def test_a_dead_thread_is_replaced_and_its_successor_goes_on_in_the_same_slice() -> None:
     ran: list[int] = []
     made = dying_bench(fails_at_two(ran))
-    share = made.submit(record(1), record(2), record(3), record(4, "other"))
+    slice_ = made.submit(record(1), record(2), record(3), record(4, "other"))
     made.submit(record(5), record(6, "other"))
     await_death(made.pool)
     made.pool.replace("default", 0)
@@ -419,7 +422,7 @@ def test_a_dead_thread_is_replaced_and_its_successor_goes_on_in_the_same_slice()
     assert [type(each) for each in reports] == [Failed, SetAside, Ended, SetAside, Ended]
     first = reports[0]
     assert isinstance(first, Failed)
-    assert (first.slice, first.record.offset()) == (share, 2)
+    assert (first.slice, first.index) == (slice_.id, 1)
     assert "thread ended" in first.failure.message
     assert made.pool.dead() == []
     assert made.pool.stop(WAIT) == []
@@ -453,8 +456,8 @@ def test_an_abandoned_worker_has_everything_reported_as_over() -> None:
     made.submit(record(1), record(2), record(3))
     made.submit(record(4))
     await_death(made.pool)
-    recalled = made.pool.recall("default", 0)
-    assert [[each.offset() for each in back] for _, back in recalled.slices] == [[3], [4]]
+    recalled = made.pool.recall(Recall("default", 0))
+    assert [list(back) for _, back in recalled.slices] == [[2], [0]]
     made.pool.abandon("default", 0)
     assert [type(each) for each in made.reports() + made.reports()] == [Failed, Ended, Ended]
     assert made.pool.progress() == {}
@@ -589,4 +592,4 @@ def test_where_a_worker_stands_is_a_line_of_the_users_program(
 
 def test_a_worker_without_a_thread_stands_nowhere() -> None:
     spec = WorkerSpec("default", 0, "worker-0", maker(lambda record: None))
-    assert ThreadPool([spec], SimpleQueue()).where("default", 0) == ""
+    assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0) == ""

@@ -15,10 +15,12 @@ WAIT = 60.0
 PREAMBLE = """
 import os, sys
 from queue import SimpleQueue
-from kafka_keyshared.core.events import Ended, Failed, Slice
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.events import Ended, Failed
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from kafka_keyshared.testing import record
+from tests.support.slices import slice_of
 
 PARENT = os.getpid()
 
@@ -27,12 +29,13 @@ def note(*words):
 
 def work(handler, count=4):
     mailbox = SimpleQueue()
-    pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(handler))], mailbox)
+    pool = ThreadPool([WorkerSpec("default", 0, "worker-0", maker(handler))], mailbox, Clock())
     pool.start()
     records = [record("k%d" % number, b"", offset=number) for number in range(count)]
-    pool.submit(Slice("default", 0, records))
+    slice_ = slice_of(*records)
+    pool.submit(slice_)
     while not isinstance(report := mailbox.get(timeout=50), Ended):
-        note("reported", type(report).__name__, report.record.offset())
+        note("reported", type(report).__name__, slice_.records[report.index].offset())
     note("stopped", pool.stop(50), "parent", os.getpid() == PARENT)
 
 def ran(item):
@@ -139,16 +142,17 @@ else:
 def test_a_member_gets_and_settles_nothing_in_a_child() -> None:
     lines, _ = lines_of(
         """
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.pools.pull import PullPool
 
-pool = PullPool(Mailbox())
+pool = PullPool(Mailbox(), Clock())
 member = PullMember(pool.join("worker-0"))
 pool.start()
 for number in range(2):
-    pool.submit(Slice("default", 0, [record("a", b"", offset=number)]))
+    pool.submit(slice_of(record("a", b"", offset=number)))
 pulled = member.receive(50)
 pid = os.fork()
 if pid == 0:

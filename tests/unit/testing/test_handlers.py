@@ -304,7 +304,7 @@ def test_what_the_core_says_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_an_instance_that_would_stop_says_so() -> None:
     test = HandlerTest(obeys)
-    test._halted = "because"
+    test._drive.halt("because")
     with pytest.raises(KeySharedError, match="would stop here: because"):
         test.run([("a", "ok")])
 

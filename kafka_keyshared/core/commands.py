@@ -1,0 +1,183 @@
+"""What comes out of the core, as values: the commands that whoever drives it acts on.
+
+Commands carry batches. What is done for each stands in one place
+(:mod:`kafka_keyshared.pools.acting`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.verdicts import Failure
+from kafka_keyshared.model import About, Record, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Give the slice to its worker."""
+
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Put a fence for these lanes behind everything already leased to the worker."""
+
+    subscription: str
+    worker: int
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take back unstarted leases of the worker: ``only`` these of its slices, or all.
+
+    The answer is a :class:`~.events.Recalled`, at once or later; until then the worker is given
+    nothing.
+    """
+
+    subscription: str
+    worker: int
+    only: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """The leases of these slices are over, all or some, although their records may still run.
+
+    Their partition has gone: whatever becomes of them settles nothing any more.
+    """
+
+    subscription: str
+    worker: int
+    slices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLettered`."""
+
+    subscription: str
+    lane: Lane
+    record: Record
+    attempts: int
+    first: Failure
+    last: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """One partition of a commit: the position, and what is settled beyond it as text.
+
+    ``leader_epoch`` (KIP-320) is that of the record at the position, -1 where none is held there;
+    it lets the next owner notice that the log was cut off below the position.
+    """
+
+    position: int
+    metadata: str
+    leader_epoch: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """Send these positions to the broker, asynchronously."""
+
+    entries: Mapping[TopicPartition, CommitEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEvents:
+    """These of the fetched messages are not records but errors or notices of the client."""
+
+    events: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignAt:
+    """Start reading the partitions at these positions (None: where the reset policy says)."""
+
+    positions: Mapping[TopicPartition, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Start the thread or process of a worker that joins."""
+
+    subscription: str
+    worker: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceWorker:
+    """The worker's thread or process is gone: start another under the same name.
+
+    What it was running is reported as failed, once. Its successor goes on behind that record, in
+    the slice that was interrupted, and goes on setting aside what follows in failed lanes.
+    """
+
+    subscription: str
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonWorker:
+    """The worker is given up: report what it was running as failed and its slices as ended.
+
+    Every unstarted record has been recalled from it. Fences that it has not passed are forgotten.
+    """
+
+    subscription: str
+    worker: int
+
+
+class Level(enum.IntEnum):
+    """How loud a notice is; the numbers are those of the standard library's logging."""
+
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line for the log: what, which, how long.
+
+    ``running`` is a worker (subscription, index) that is in a handler: where it stands in there
+    belongs behind the text, as far as its pool can see that. ``traceback`` are lines that follow.
+    """
+
+    level: Level
+    text: str
+    running: tuple[str, int] | None = None
+    about: About | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Stop the instance: going on would break the contract or cannot succeed."""
+
+    reason: str
+
+
+Command: TypeAlias = (
+    Lease
+    | Fence
+    | Recall
+    | Lapse
+    | Publish
+    | Commit
+    | ClientEvents
+    | AssignAt
+    | StartWorker
+    | ReplaceWorker
+    | AbandonWorker
+    | Notice
+    | Halt
+)

@@ -1,0 +1,58 @@
+"""Position and settled sets of every partition at one moment, and what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+
+from kafka_keyshared.core.ceilings import Ceilings
+from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.commit import encode
+from kafka_keyshared.core.metadata import Encoded
+from kafka_keyshared.core.meters import Arrivals
+from kafka_keyshared.core.offsets import Derived, PartitionState, Snapshot, derive, look
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.model import TopicPartition
+
+
+class Snapshots:
+    """Takes them, and keeps what the last one said, for whoever looks on: it decides nothing."""
+
+    def __init__(
+        self,
+        states: Mapping[TopicPartition, PartitionState],
+        ceilings: Ceilings,
+        arrivals: Arrivals,
+    ) -> None:
+        self._states = states
+        self._ceilings = ceilings
+        self._arrivals = arrivals
+        self.derived: dict[TopicPartition, Derived] = {}
+        self.derived_at = float("-inf")
+
+    def take(self, progress: Progress, now: float) -> dict[TopicPartition, Snapshot]:
+        """Return position and settled sets of every partition that has received anything."""
+        by_sub = self._ceilings.look(progress, now)
+        snapshots: dict[TopicPartition, Snapshot] = {}
+        for partition, state in self._states.items():
+            if state.received_end is None:
+                continue
+            held = {name: found.get(partition, {}) for name, found in by_sub.items()}
+            ceilings = self._ceilings.of(partition)
+            snapshot = derive(state.received_end, held, state.restored, ceilings)
+            snapshots[partition] = snapshot
+            self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
+            self._arrivals.settled(partition, snapshot.position)
+        self.derived_at = now
+        return snapshots
+
+    def entries(
+        self, progress: Progress, only: Collection[TopicPartition] | None, now: float
+    ) -> tuple[dict[TopicPartition, CommitEntry], dict[TopicPartition, Encoded]]:
+        """Return what would be committed now, of these partitions or of all, and its sets."""
+        found = self.take(progress, now)
+        found = {each: found[each] for each in found if only is None or each in only}
+        return encode(found, self._states, self._ceilings.set_budget)
+
+    def keep(self, partitions: Container[TopicPartition]) -> None:
+        """Forget what was said of all others."""
+        self.derived = {each: kept for each, kept in self.derived.items() if each in partitions}

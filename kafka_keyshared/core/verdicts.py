@@ -1,0 +1,46 @@
+"""Verdicts: what an attempt came to that did not settle its record, and what follows from it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Verdict(enum.Enum):
+    """What becomes of a record whose attempt did not settle it, says who has tried or the policy.
+
+    One that is added here is acted on in :func:`kafka_keyshared.core.failures.judge`.
+    """
+
+    ERROR = "error"
+    """Nothing is said: the handler raised, and the policy decides."""
+    RETRY = "retry"
+    """It runs again."""
+    DEAD_LETTER = "dead_letter"
+    """It goes to the dead-letter topic."""
+    DROP = "drop"
+    """It is settled without having been done."""
+    BLOCK = "block"
+    """It keeps its lane closed until the process is started anew."""
+    GIVEN_BACK = "given_back"
+    """That was no attempt at all: whoever had the record has not tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, as the worker saw it.
+
+    ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
+    [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
+    delay in seconds that the handler asked for; ``place`` is the file and line of the user's
+    program that it came from, empty where there is none.
+    """
+
+    verdict: Verdict
+    error_type: str
+    message: str
+    stack: str
+    at_ms: int
+    jitter: float = 0.0
+    after: float | None = None
+    place: str = ""

@@ -1,0 +1,192 @@
+"""A worker's side of the core: who it is, what waits for it, and what it holds.
+
+A worker holds at most two slices, so that one waits while one runs, and the size of a slice follows
+the time that the last one took: a fast handler gets hundreds of records, one that takes 50 ms gets
+one. That keeps small what a fence, a revoke or a resize has to wait for or take back.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+
+from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.tables import follow
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition, partition_of
+
+SLICES_HELD = 2
+SLICE_SECONDS = 0.1
+FIRST_SLICE = 32
+
+
+class WorkerState(enum.Enum):
+    """Where a worker is in its life."""
+
+    JOINING = "joining"
+    """Its slots still drain at the workers that had them; it gets nothing yet."""
+    ACTIVE = "active"
+    """It has its slots, and gets what comes in them."""
+    LEAVING = "leaving"
+    """It gets nothing any more, and keeps its slots until its last lease has ended."""
+    GONE = "gone"
+    """It has neither slots nor leases."""
+
+
+class WorkerEvent(enum.Enum):
+    """What can happen to a worker as a whole."""
+
+    DRAINED = "its slots have no lease left at other workers"
+    LEFT = "it has left of its own accord: a member that closed"
+    EVICTED = "its thread or process is gone and could not be replaced"
+    EMPTIED = "its last lease has ended"
+
+
+_S, _E = WorkerState, WorkerEvent
+
+WORKER_TABLE: Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]] = {
+    _S.JOINING: {_E.DRAINED: _S.ACTIVE, _E.LEFT: _S.LEAVING, _E.EVICTED: _S.LEAVING},
+    _S.ACTIVE: {_E.LEFT: _S.LEAVING, _E.EVICTED: _S.LEAVING},
+    _S.LEAVING: {_E.EMPTIED: _S.GONE},
+    _S.GONE: {},
+}
+"""The state that follows; what is not here cannot happen."""
+
+
+class Worker:
+    """What one worker holds and what waits for it.
+
+    ``id`` names it in leases and reports: no two workers of a subscription ever have the same one,
+    also when one takes the name of another that is gone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        id_: int,
+        leases_max: int,
+        *,
+        individually: bool = False,
+        state: WorkerState = WorkerState.ACTIVE,
+    ) -> None:
+        self.name = name
+        self.id = id_
+        self.state = state
+        self.leases_max = leases_max
+        self.individually = individually
+        self.slices_held = leases_max if individually else SLICES_HELD
+        self.slice_max = max(1, leases_max // self.slices_held)
+        self.slice_size = min(FIRST_SLICE, self.slice_max)
+        self.row = Row(id_ if state is WorkerState.ACTIVE else None)
+        self.routed = self.row.backlog.records
+        # With one lease per key: records that hold their lane's lease already.
+        self.granted: list[Grant] = []
+        # The lanes whose heads are to run again, in order; there may be any number of them.
+        self.retries: OrderedDict[ClosedLane, None] = OrderedDict()
+        # By their ids, in the order of the leases.
+        self.slices: dict[int, Leased] = {}
+        self.leased = 0
+        # How often it was asked for what it has not started, and has not answered.
+        self.recalls = 0
+        self.idle_beats = 0
+        self.busy_seconds = 0.0
+        self.starved_seconds = 0.0
+        self.restarts = 0
+
+    def on(self, event: WorkerEvent) -> None:
+        """Go to the state that follows.
+
+        Raises :class:`InvariantError`, and changes nothing, where :data:`WORKER_TABLE` has none.
+        """
+        self.state = follow(WORKER_TABLE, self.state, event, self.name)
+        self.row.holder = self.id if self.state is WorkerState.ACTIVE else None
+
+    @property
+    def present(self) -> bool:
+        """Say whether it has not been told to go, nor gone by itself."""
+        return self.state in (WorkerState.JOINING, WorkerState.ACTIVE)
+
+    def room(self) -> int:
+        """Return how many records the next slice may have, 0 when there is to be none yet.
+
+        Nothing goes to a worker that is being recalled: it would overtake what comes back.
+        """
+        if len(self.slices) >= self.slices_held or self.recalls or self.row.holder is None:
+            return 0
+        return min(self.slice_size, max(0, self.leases_max - self.leased))
+
+    def ready(self, closed: ClosedLane) -> None:
+        """Let the head of a closed lane run again; once, however often this is said."""
+        self.retries[closed] = None
+
+    def take_ready(self, most: int) -> list[ClosedLane]:
+        """Take the lanes that were readied first, up to ``most``."""
+        return [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits to be leased to the worker."""
+        yield from (record for _, record in self.granted)
+        yield from self.row.waiting()
+
+    def empty(self) -> bool:
+        """Say whether nothing waits to be leased to the worker."""
+        return not self.granted and self.row.empty()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what waits here and is of these partitions."""
+        self.granted = [each for each in self.granted if partition_of(each[1]) not in partitions]
+        self.row.forget(partitions)
+
+    def hold(self, leased: Leased) -> None:
+        """Record that the slice is leased, in the same step in which it was admitted."""
+        self.slices[leased.slice.id] = leased
+        self.leased += len(leased.slice.records)
+
+    def release(self, leased: Leased, count: int, seconds: float) -> None:
+        """End all ``count`` leases of the oldest slice (of any, individually); learn its time."""
+        id_ = leased.slice.id
+        if id_ not in self.slices or not (self.individually or next(iter(self.slices)) == id_):
+            raise InvariantError(
+                f"{self.name} reported a slice that is not the oldest one it holds; "
+                "reports must arrive in the order of the leases"
+            )
+        del self.slices[id_]
+        self.leased -= count
+        self.busy_seconds += seconds
+        if count:
+            self._resize(count, seconds)
+
+    def take_back(self, leased: Leased, unstarted: Collection[int]) -> None:
+        """End the leases of records that the worker had not started."""
+        leased.back = leased.back.union(unstarted)
+        self.leased -= len(unstarted)
+
+    def _resize(self, count: int, seconds: float) -> None:
+        fits = int(SLICE_SECONDS * count / seconds) if seconds > 0 else self.slice_max
+        self.slice_size = max(1, min(fits, self.slice_size * 2, self.slice_max))
+
+
+def merged(keyed: Iterable[Record], keyless: Iterable[Record]) -> list[Record]:
+    """Return both with each keyless record before what is later in its partition.
+
+    Nothing else moves: a lane may run through several partitions.
+    """
+    alone: dict[tuple[str, int], deque[Record]] = {}
+    for record in keyless:
+        alone.setdefault(_partition(record), deque()).append(record)
+    found: list[Record] = []
+    for record in keyed:
+        waiting = alone.get(_partition(record))
+        while waiting and waiting[0].offset() < record.offset():
+            found.append(waiting.popleft())
+        found.append(record)
+    return [*found, *chain.from_iterable(alone.values())]
+
+
+def _partition(record: Record) -> tuple[str, int]:
+    return record.topic(), record.partition()

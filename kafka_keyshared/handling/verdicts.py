@@ -1,0 +1,39 @@
+"""What a handler's return value means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_keyshared.handling.handlers import deferred_work
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
+
+log = log_of("kafka_keyshared.pool")
+
+_warned_results: set[type] = set()
+
+
+def judge(result: Any) -> None:
+    """Act on a return value that is not None: raise what it means, or take it for done.
+
+    A verdict that is returned means what it means when it is raised.
+    """
+    if isinstance(result, type) and issubclass(result, Verdict):
+        result = result()  # "return Retry" means what "raise Retry" means
+    if isinstance(result, Ack):
+        return
+    if isinstance(result, Drop | Retry | DeadLetter):
+        raise result
+    if (deferred := deferred_work(result)) is not None:
+        raise TypeError(
+            f"the handler returned {deferred}: what it stands for has not been done. "
+            "Do the work, or wait for it, before the handler returns"
+        )
+    if type(result) not in _warned_results:
+        _warned_results.add(type(result))
+        log.warning(
+            "the handler returned %.100r (%s), which counts as done; return None, or a verdict "
+            "(Ack, Retry, DeadLetter, Drop)",
+            result,
+            type(result).__name__,
+        )

@@ -1,0 +1,133 @@
+"""Orders: what somebody asks of the owner, from any thread, and gets an answer to.
+
+There is one way in. An order waits in line and wakes the owner, who goes on with the oldest one in
+each round, between the mail and the fetch; the next begins when that is answered. Whatever becomes
+of the instance, every order gets an answer: what it asked for, or why it was refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kafka_keyshared.errors import KeySharedError
+
+T = TypeVar("T")
+
+Work: TypeAlias = Callable[[], Generator[None, None, T]]
+"""What an order does, on the owner's thread: it yields to wait for the next round, and returns the
+answer. It raises :class:`OrderRefusedError` for what cannot be had; anything else it raises ends
+the instance."""
+
+
+class OrderRefusedError(KeySharedError):
+    """The owner has not done what was ordered, and will not; the text says why."""
+
+
+class _Order(Generic[T]):
+    """An order in line: what it is called, what it does, and where its answer goes."""
+
+    def __init__(self, name: str, work: Work[T]) -> None:
+        self.name = name
+        self.reply: Future[T] = Future()
+        self._work = work
+        self._going: Generator[None, None, T] | None = None
+
+    def go_on(self) -> bool:
+        """Do what can be done in this round; say whether it is answered."""
+        try:
+            if self._going is None:
+                self._going = self._work()
+            next(self._going)
+        except StopIteration as end:
+            self._answer(self.reply.set_result, end.value)
+        except OrderRefusedError as refusal:
+            self.refuse(str(refusal))
+        except BaseException as error:
+            self.refuse(f"it has failed: {type(error).__name__}: {error}")
+            raise
+        else:
+            return False
+        return True
+
+    def refuse(self, reason: str) -> None:
+        """Answer that it is not done, and why."""
+        self._answer(self.reply.set_exception, OrderRefusedError(f"{self.name}: {reason}"))
+
+    def _answer(self, put: Callable[[Any], None], answer: object) -> None:
+        with suppress(InvalidStateError):  # whoever asked has given up, or it was refused meanwhile
+            put(answer)
+
+
+class Orders:
+    """The line of orders of one instance. ``wake`` has the owner look.
+
+    ``line`` has those that wait, the oldest first; only this class changes it. An order whose asker
+    has cancelled its reply is left where it stands.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self.line: deque[_Order[Any]] = deque()
+        self._closed = ""
+
+    # --- anybody ---
+
+    def post(self, name: str, work: Work[T]) -> Future[T]:
+        """Put an order in line and return where its answer will be; refused ones have it at once.
+
+        ``name`` is what a refusal calls it.
+        """
+        order = _Order(name, work)
+        with self._lock:
+            refused = self._closed
+            if not refused:
+                self.line.append(order)
+        if refused:
+            order.refuse(refused)
+        else:
+            self._wake()
+        return order.reply
+
+    def ask(self, name: str, work: Work[T], timeout: float) -> T:
+        """Order it and wait for the answer, at most ``timeout`` seconds.
+
+        Raises :class:`OrderRefusedError`, or :class:`TimeoutError` when the owner has not got to
+        it, or to its end: then it is not gone on with. Not from the owner's own thread.
+        """
+        reply = self.post(name, work)
+        try:
+            return reply.result(timeout)
+        except TimeoutError:
+            if reply.cancel():
+                raise TimeoutError(f"{name}: not done within {timeout:g} s, and given up") from None
+            return reply.result(0.0)
+
+    def close(self, reason: str) -> None:
+        """Refuse all that wait, and from now on everybody; from any thread. The first reason stays.
+
+        One that the owner is in may still be answered as it asked.
+        """
+        with self._lock:
+            self._closed = self._closed or reason
+            left = list(self.line)
+            self.line.clear()
+        for order in left:
+            order.refuse(self._closed)
+
+    # --- the owner ---
+
+    def serve(self) -> None:
+        """Go on with the oldest order, and with those behind it as long as each is answered."""
+        while self.line:
+            with self._lock:
+                order = self.line[0] if self.line else None
+            if order is None or not (order.reply.done() or order.go_on()):
+                return
+            with self._lock, suppress(ValueError):
+                self.line.remove(order)

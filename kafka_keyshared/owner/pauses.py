@@ -1,0 +1,84 @@
+"""What the client has been told of the holds: pauses and resumes, where the ledger differs from it.
+
+The client keeps a pause of a partition while it is not assigned, and when it comes back, so nothing
+may be taken for unpaused because it is new. :meth:`Pauses.bring` is the only place that pauses and
+resumes; why, and what, stands in :mod:`kafka_keyshared.core.holds`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from confluent_kafka import KafkaException
+
+from kafka_keyshared.client.port import Client
+from kafka_keyshared.core.holds import Holds
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import TopicPartition, some
+
+log = log_of("kafka_keyshared.loop")
+
+NAMED_MAX = 8
+
+
+class Pauses:
+    """The client's side of the holds."""
+
+    def __init__(self, client: Client, holds: Holds) -> None:
+        self._client = client
+        self._holds = holds
+        # No entry: what the client does with the partition is not known, so it has to be told.
+        self._told: dict[TopicPartition, bool] = {}
+        self._brought = -1
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the partitions that the client was told to pause."""
+        return {partition for partition, paused in self._told.items() if paused}
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take what the client does with them for unknown: they have been assigned (again)."""
+        for partition in partitions:
+            self._told.pop(partition, None)
+
+    def behind(self) -> bool:
+        """Say whether the holds have changed since the client was told of them."""
+        return self._brought != self._holds.version
+
+    def bring(self, assigned: Collection[TopicPartition]) -> None:
+        """Pause and resume the assigned partitions, telling the client what is new to it.
+
+        What the client refuses (the assignment has changed under us; the callback that says so is
+        on its way) stays unknown and is told again at the next call.
+        """
+        self._brought = self._holds.version
+        self._told = {each: told for each, told in self._told.items() if each in assigned}
+        held = self._holds.paused(assigned)
+        self._tell(held, pause=True)
+        self._tell([each for each in assigned if each not in held], pause=False)
+
+    def _tell(self, partitions: Iterable[TopicPartition], *, pause: bool) -> None:
+        news = [each for each in partitions if self._told.get(each) is not pause]
+        if not news:
+            return
+        try:
+            (self._client.pause if pause else self._client.resume)(news)
+        except KafkaException as error:
+            log.warning("%s: %s", "pause" if pause else "resume", error)
+            self.forget(news)
+            return
+        self._told.update(dict.fromkeys(news, pause))
+        if log.isEnabledFor(logging.DEBUG):
+            self._say(news)
+
+    def _say(self, news: Iterable[TopicPartition]) -> None:
+        """Name what is held back from now on, with its reasons, and what is no more."""
+        alike: dict[str, list[TopicPartition]] = {}
+        for each in sorted(news):
+            alike.setdefault("; ".join(self._holds.reasons(each)), []).append(each)
+        for why, partitions in alike.items():
+            names = some(partitions, NAMED_MAX)
+            if self._told[partitions[0]]:
+                log.debug("nothing is fetched from %s for now: %s", names, why)
+            else:
+                log.debug("fetching from %s", names)

@@ -1,0 +1,60 @@
+"""Orders to a running instance over a real client."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.owner.flush import flush
+from kafka_keyshared.owner.orders import OrderRefusedError
+from tests.conftest import Eventually
+from tests.support.live import (
+    Member,
+    assert_clean,
+    client_conf,
+    committed,
+    group_name,
+    numbered,
+    write,
+)
+
+WAIT = 60.0
+
+
+def test_a_flush_commits_what_runs_once_it_has_ended_and_says_what_the_broker_has(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 2)
+    written = MemoryLedger("producer")
+    write(embedded_cluster, topic, numbered(50), written)
+    goes_on = threading.Event()
+    began = threading.Event()
+
+    def handler(_record: Any) -> None:
+        began.set()
+        assert goes_on.wait(WAIT)
+
+    group = group_name()
+    member = Member(
+        client_conf(embedded_cluster, group), [topic], handler, commit_interval=3_600.0
+    ).start()
+    eventually(lambda: began.is_set() and len(member.assigned) == 2, WAIT)
+    instance = member.app.instance
+    assert instance is not None
+    eventually(lambda: instance.core.unsettled_count() == 50, WAIT)
+    reply = instance.loop.orders.post("flush", lambda: flush(instance.loop))
+    with pytest.raises(TimeoutError):
+        reply.result(0.3)
+    goes_on.set()
+    positions = reply.result(WAIT)
+    assert sum(positions.values()) == 50
+    for (_, number), position in positions.items():
+        assert committed(embedded_cluster, group, topic, number)[0] == position
+    assert member.stop() == 0
+    with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
+        instance.ask("flush", flush, WAIT)
+    assert_clean(written, member.ledger)

@@ -1,0 +1,34 @@
+"""Rings are computed once for each set of names and not once for each of thousands of lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import pytest
+
+from kafka_keyshared.core.routing import table
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
+
+
+@lru_cache(maxsize=64)
+def _table(names: tuple[str, ...]) -> list[int]:
+    return VnodeRing(names, ROUTING_VNODES).table()
+
+
+class _KnownRing:
+    """The ring, computed once for each set of names and not once for each of thousands of lives."""
+
+    def __init__(self, names: Sequence[str], vnodes: int) -> None:
+        assert vnodes == ROUTING_VNODES
+        self._names = tuple(names)
+
+    def table(self) -> list[int]:
+        return _table(self._names)
+
+
+@pytest.fixture(autouse=True)
+def known_rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(table, "VnodeRing", _KnownRing)
+    yield
+    _table.cache_clear()

@@ -1,0 +1,54 @@
+"""The same where keys are derived, and where topics are made anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core import keying
+from tests.support.keyed import KeyedAdversary
+from tests.support.lives import SCALE, SMALL_BUDGET, expect_reached, live
+from tests.support.remade import RemakingAdversary
+
+pytestmark = pytest.mark.timeout(400 * SCALE)
+"""Seconds for each test: many lives take their time, and more on a busy machine."""
+
+
+def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # So that keys of settled records are forgotten many times in a life this short.
+    monkeypatch.setattr(keying, "KEYS_KEPT", 2)
+    monkeypatch.setattr(keying, "KEYS_SPARE", 0)
+    reached = live(range(20_000, 20_000 + 170 * SCALE), KeyedAdversary)
+    expect_reached(
+        reached,
+        "a key cannot be read yet",
+        "undecodable",
+        "undecodable dead-lettered",
+        "revoke while a key cannot be read",
+        "dead letter failed",
+        "set aside",
+        "revoked clean",
+        "stopped clean",
+        "crashed",
+        "worker evicted",
+    )
+
+
+def test_no_seed_breaks_the_contract_with_derived_keys_and_nearly_full_metadata() -> None:
+    reached = live(range(30_000, 30_000 + 60 * SCALE), KeyedAdversary, SMALL_BUDGET)
+    expect_reached(reached, "parked beyond a ceiling", "undecodable", "stopped clean")
+
+
+def test_no_seed_breaks_the_contract_where_topics_are_made_anew() -> None:
+    reached = live(range(40_000, 40_000 + 60 * SCALE), RemakingAdversary)
+    expect_reached(
+        reached,
+        "made anew",
+        "made anew while records are held",
+        "made anew while records run",
+        "late failure of an old epoch",
+        "dead letter of an old epoch written",
+        "revoked clean",
+        "crashed",
+    )

@@ -1,0 +1,71 @@
+"""The same where one kind of trouble comes often."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.adversary import Adversary
+from tests.support.delaying import DelayingAdversary
+from tests.support.evicting import EvictingAdversary
+from tests.support.joining import JoiningAdversary
+from tests.support.lives import SCALE, SMALL_BUDGET, STEPS, expect_reached, live
+from tests.support.losing import LosingAdversary
+
+pytestmark = pytest.mark.timeout(400 * SCALE)
+"""Seconds for each test: many lives take their time, and more on a busy machine."""
+
+
+def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() -> None:
+    reached = live(range(5_000, 5_000 + 180 * SCALE), set_budget=SMALL_BUDGET)
+    expect_reached(
+        reached,
+        "parked beyond a ceiling",
+        "unparked with an older backlog",
+        "revoked clean",
+        "stopped clean",
+        "crashed",
+    )
+
+
+def test_no_seed_breaks_the_contract_where_workers_are_evicted_with_one_lease_per_key() -> None:
+    reached = live(range(50_000, 50_000 + 40 * SCALE), EvictingAdversary)
+    expect_reached(reached, "worker evicted", "granted at an eviction", "stopped clean")
+
+
+def test_no_seed_breaks_the_contract_where_partitions_are_lost_and_come_back() -> None:
+    reached = live(range(60_000, 60_000 + 60 * SCALE), LosingAdversary)
+    expect_reached(reached, "lost", "regained", "went on elsewhere", "revoked clean", "crashed")
+
+
+def test_no_seed_breaks_the_contract_where_commits_are_stored_late() -> None:
+    reached = live(range(70_000, 70_000 + 60 * SCALE), DelayingAdversary)
+    expect_reached(reached, "stored over a later one", "revoked clean", "stopped clean", "crashed")
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(5_001, id="a gate closes before the records under it were fetched"),
+        pytest.param(5_197, id="a gate is held by the set of another subscription"),
+        pytest.param(5_389, id="two slices of a failed lane are recalled in the wrong order"),
+        pytest.param(5_873, id="what a gate lets go overtakes what a recall brings back"),
+    ],
+)
+def test_seeds_that_once_broke_the_contract_with_nearly_full_metadata_hold(seed: int) -> None:
+    life = Adversary(seed, set_budget=SMALL_BUDGET)
+    life.run(STEPS)
+    assert life.healed()
+
+
+def test_no_seed_breaks_the_contract_where_workers_join_and_answer_late() -> None:
+    """24 once kept a lane for ever whose lease was given back after its partition had gone."""
+    reached = live(range(60 * SCALE), JoiningAdversary)
+    expect_reached(
+        reached,
+        "joined",
+        "one that joined is active",
+        "joins while others hold its keys",
+        "a worker that joins has records waiting",
+        "a recall is not answered yet",
+        "asked twice before the answer",
+    )

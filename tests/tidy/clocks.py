@@ -1,0 +1,53 @@
+"""Who may read real time and chance: nobody below the service, but for a table with reasons."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.tidy.habits import dotted, functions
+from tests.tidy.sources import PACKAGE, Finding, Module
+
+FOLDERS = ("client", "handling", "pools", "owner")
+"""Below the service, and run by a simulator under a clock of its own."""
+
+REAL = {"time", "random", "datetime", "secrets", "uuid"}
+"""Modules that know of real time or chance."""
+
+# Where something real is waited for or looked at, as module and function, with the reason.
+MAY: dict[tuple[str, str], str] = {
+    ("client/kafka.py", "_wait_until_moved"): "waits for a thread of the client's own",
+    ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
+    ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
+    ("pools/threads.py", "stop"): "joins threads: a wait that no made-up time ends",
+}
+
+
+def readings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of everything that names one of the modules, or takes a name out of one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and dotted(node.value) in REAL:
+            yield node.lineno, dotted(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "") in REAL:
+            yield node.lineno, f"from {node.module}"
+
+
+def check_clocks(module: Module, used: set[tuple[str, str]]) -> list[Finding]:
+    """What reads real time or chance without being in the table; notes in ``used`` what is."""
+    path = module.path.removeprefix(f"{PACKAGE}/")
+    if path.split("/")[0] not in FOLDERS:
+        return []
+    inside = {
+        line: function.name
+        for function in functions(module.tree)
+        for line in range(function.lineno, (function.end_lineno or function.lineno) + 1)
+    }
+    found = []
+    for line, name in readings(module.tree):
+        place = path, inside.get(line, "")
+        if place in MAY:
+            used.add(place)
+        else:
+            what = f"{name}: time and chance come from the ports (kafka_keyshared/clock.py)"
+            found.append(Finding(f"{module.path}:{line}", what))
+    return found

@@ -1,0 +1,157 @@
+"""The life of a worker: who gets leases when, and where keys go as workers come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.roster import EVICT_AFTER
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState
+from kafka_keyshared.errors import InvariantError
+from tests.support.harness import Harness
+from tests.support.records import ERROR, record
+from tests.support.slices import slice_of
+
+TWO = ("worker-0", "worker-1")
+KEYS = [f"key-{number}" for number in range(60)]
+
+
+# --- the table ---
+
+
+def busy_worker(state: WorkerState) -> Worker:
+    """A worker of which everything is in use that an event could spoil."""
+    worker = Worker("worker-7", 7, 100, state=state)
+    worker.row.backlog.extend([record(3)])
+    worker.row.front.append(record(2))
+    worker.granted.append((lane_of(record(1)), record(1)))
+    worker.hold(Leased(slice_of(record(0), worker=7)))
+    worker.recalls = 1
+    return worker
+
+
+def seen_of(worker: Worker) -> list[object]:
+    waits = [each.offset() for each in worker.waiting()]
+    return [worker.state, worker.row.holder, worker.leased, [*worker.slices], worker.recalls, waits]
+
+
+@pytest.mark.parametrize("state", WorkerState)
+@pytest.mark.parametrize("event", WorkerEvent)
+def test_what_cannot_happen_to_a_worker_is_refused_and_changes_nothing(
+    state: WorkerState, event: WorkerEvent
+) -> None:
+    worker = busy_worker(state)
+    before = seen_of(worker)
+    following = WORKER_TABLE[state].get(event)
+    if following is None:
+        with pytest.raises(InvariantError, match=f"worker-7 is {state.value}; it cannot be that"):
+            worker.on(event)
+        assert seen_of(worker) == before
+        return
+    worker.on(event)
+    assert worker.state is following
+    assert (worker.row.holder == 7) is (following is WorkerState.ACTIVE)
+    assert seen_of(worker)[2:] == before[2:], "what it holds is dealt with by whoever says so"
+
+
+@pytest.mark.parametrize("state", WorkerState)
+def test_only_an_active_worker_gets_leases(state: WorkerState) -> None:
+    worker = Worker("worker-0", 0, 100, state=state)
+    assert bool(worker.room()) is (state is WorkerState.ACTIVE)
+
+
+# --- joining ---
+
+
+def joined(harness: Harness, name: str = "worker-2") -> Worker:
+    harness.tell(ev.Join("default", name))
+    (worker,) = (each for each in harness.sub().workers.values() if each.name == name)
+    return worker
+
+
+def test_a_worker_that_joins_takes_its_part_of_the_keys_and_only_from_their_owners() -> None:
+    harness = Harness(SubscriptionSettings(workers=TWO))
+    harness.assign()
+    before = {key: harness.owner_of(record(0, key)).index for key in KEYS}
+    new = joined(harness)
+    after = {key: harness.owner_of(record(0, key)).index for key in KEYS}
+    moved = {key for key in KEYS if before[key] != after[key]}
+    assert moved
+    assert len(moved) < len(KEYS)
+    assert {after[key] for key in moved} == {new.id}
+    assert new.state is WorkerState.ACTIVE, "nobody had anything of it"
+    assert cmd.StartWorker("default", new.id, "worker-2") in harness.seen
+
+
+@pytest.mark.parametrize("leases", [None, 1])
+def test_a_lane_that_fails_while_its_key_moves_is_retried_at_the_new_worker_in_order(
+    leases: int | None,
+) -> None:
+    settings = SubscriptionSettings(workers=TWO, leases_per_worker=4, max_leases_per_key=leases)
+    harness = Harness(settings)
+    moving = key_that_moves(TWO)
+    harness.assign()
+    harness.fetch(*[record(offset, moving) for offset in range(4)])
+    old = harness.owner_of(record(0, moving))
+    assert old.start() is not None
+    new = joined(harness)
+    old.finish(ERROR)
+    assert harness.work() == []
+    harness.later(0.2)
+    again = harness.worker(new.id).start()
+    assert again is not None
+    assert again.offset() == 0
+    harness.worker(new.id).finish()
+    assert harness.work() == [1, 2, 3]
+    assert harness.committed() == (4, [])
+
+
+def test_other_keys_go_on_at_their_workers_while_one_joins() -> None:
+    harness = Harness(SubscriptionSettings(workers=TWO))
+    moving = key_that_moves(TWO)
+    harness.assign()
+    harness.fetch(record(0, moving))
+    old = harness.owner_of(record(0, moving))
+    assert old.start() is not None
+    joined(harness)
+    other = next(
+        key for key in KEYS if harness.owner_of(record(0, key)).index not in (2, old.index)
+    )
+    harness.fetch(record(1, other), record(2, other))
+    worker = harness.owner_of(record(1, other))
+    for offset in (1, 2):
+        running = worker.start()
+        assert running is not None
+        assert running.offset() == offset
+        worker.finish()
+        harness.deliver()
+
+
+def test_a_worker_that_dies_while_it_joins_leaves_its_keys_to_the_others() -> None:
+    harness = Harness(SubscriptionSettings(workers=TWO))
+    moving = key_that_moves(TWO)
+    harness.assign()
+    harness.fetch(record(0, moving), record(1, moving))
+    old = harness.owner_of(record(0, moving))
+    assert old.start() is not None
+    new = joined(harness)
+    harness.worker(new.id).die()
+    harness.pool.replaceable = False
+    harness.beat(EVICT_AFTER)
+    assert new.state is WorkerState.GONE
+    assert harness.owner_of(record(0, moving)) is old
+    old.finish()
+    assert harness.work() == [1]
+    assert harness.committed() == (2, [])
+
+
+def key_that_moves(workers: tuple[str, ...]) -> str:
+    """A key that goes to the worker that joins."""
+    trial = Harness(SubscriptionSettings(workers=workers))
+    trial.assign()
+    new = joined(trial)
+    return next(key for key in KEYS if trial.owner_of(record(0, key)).index == new.id)

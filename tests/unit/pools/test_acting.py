@@ -1,0 +1,52 @@
+"""Every command of the core is acted on, by one interpreter, and mail becomes events in one way."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.errors import InvariantError
+from tests.support.harness import Harness
+from tests.support.records import P0, failure, record
+
+COMMANDS = set(typing.get_args(cmd.Command))
+
+
+def test_every_command_has_an_action() -> None:
+    assert set(Harness().actor._actions) == COMMANDS
+    assert len(COMMANDS) > 10
+
+
+def test_what_is_no_command_is_refused_and_not_dropped() -> None:
+    harness = Harness()
+    before = cmd.Notice(cmd.Level.INFO, "done first")
+    with pytest.raises(InvariantError, match=r"nobody knows what to do for Flush\(\)"):
+        harness.actor.act([before, ev.Flush()])  # type: ignore[list-item]
+    assert harness.notices == [before]
+
+
+def test_reports_that_stand_together_are_one_event_and_answers_keep_their_place() -> None:
+    harness = Harness()
+    told: list[ev.Event] = []
+    harness.tell = lambda event: told.append(event) or []  # type: ignore[func-returns-value, method-assign]
+    failed = ev.Failed(7, 0, failure())
+    ended = ev.Ended(7, 0.1)
+    passed = ev.FencePassed("default", 0, (lane_of(record(0)),))
+    commit = cmd.Commit({P0: cmd.CommitEntry(1, "")})
+    answered = ev.CommitAnswered(commit, ev.CommitResult.ACCEPTED)
+    harness.actor.hear([failed, None, ended, answered, passed])
+    assert told == [ev.Reported([failed, ended]), answered, ev.Reported([passed])]
+
+
+def test_nothing_is_told_of_mail_that_only_wakes() -> None:
+    harness = Harness()
+    told: list[ev.Event] = []
+    harness.tell = lambda event: told.append(event) or []  # type: ignore[func-returns-value, method-assign]
+    harness.actor.hear([None, None])
+    assert told == []
+    harness.actor.hear([ev.Ended(7, 0.0)])
+    assert len(told) == 1
