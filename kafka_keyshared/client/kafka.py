@@ -1,4 +1,4 @@
-"""The real Kafka client: :class:`.client.Client` over ``confluent_kafka.Consumer``.
+"""The real Kafka client: :class:`.port.Client` over ``confluent_kafka.Consumer``.
 
 What the client is known to do, and what follows for the loop, stands in ``docs/architecture.md``.
 Two rules shape this module: no callback ever raises (an exception out of one loses records that

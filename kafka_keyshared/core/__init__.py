@@ -3,4 +3,7 @@
 Nothing in this folder starts a thread, reads a clock, draws a random number, logs, or does I/O.
 Time arrives as an argument, jitter inside the events that need it, and everything that leaves is a
 value. One thread calls it, so it has no lock.
+
+What can happen stands in :mod:`.events`, what follows from it in :mod:`.commands`; which module
+decides what, docs/architecture.md says.
 """

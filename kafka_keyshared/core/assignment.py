@@ -1,4 +1,4 @@
-"""Partitions coming and going: start points, epochs, revoke and forget.
+"""Partitions coming and going: start points, epochs, what a revoke waits for, and forgetting.
 
 A partition has a new epoch each time it is assigned to this process. What is left of an earlier
 epoch is forgotten without being settled, and its late reports settle, block and replace nothing.

@@ -1,7 +1,8 @@
 """What was received beyond a partition's ceiling: it waits here before it is routed.
 
 So backlogs and leases hold only what is below its ceiling, and the settled set can never outgrow
-the commit metadata (see :mod:`kafka_keyshared.core.ceilings`).
+the commit metadata (see :mod:`kafka_keyshared.core.ceilings`). Where much is parked its partition
+is held back (:mod:`.pressure`).
 """
 
 from __future__ import annotations

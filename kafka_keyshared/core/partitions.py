@@ -1,4 +1,8 @@
-"""The partitions of this member: in which state each is, and what may happen to it there."""
+"""The partitions of this member: in which state each is, and what may happen to it there.
+
+Why one is not fetched from just now stands in :mod:`.holds`, what is done as it comes and goes in
+:mod:`.assignment`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Back-pressure on single partitions: when what was received of one holds it back.
 
 Other partitions go on all the while. A key that cannot be read yet holds its partition back too
-(:mod:`.admission`).
+(:mod:`.admission`); every reason that there is stands in :mod:`.holds`.
 """
 
 from __future__ import annotations

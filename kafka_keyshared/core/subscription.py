@@ -1,7 +1,7 @@
 """One subscription: routing, backlogs, leases, closed lanes and the window over the fetched stream.
 
-The way of a record: :meth:`Subscription.admit` routes it to its owner's backlog, :meth:`flush`
-leases it to that worker in a slice, and a report ends the lease. What happens after a failure
+The way of a record: :meth:`Subscription.receive` routes it to its owner's row, :meth:`flush` leases
+it to that worker in a slice, and a report ends the lease. What happens after a failure
 stands in :mod:`kafka_keyshared.core.failures`.
 """
 

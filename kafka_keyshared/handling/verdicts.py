@@ -1,4 +1,4 @@
-"""What a handler's return value means."""
+"""What a handler's return value means; what follows from it is decided in the core."""
 
 from __future__ import annotations
 

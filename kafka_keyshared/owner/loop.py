@@ -343,8 +343,6 @@ class Loop(Actor):
         """Note where the core wants them read, for :meth:`start`."""
         self._places = positions
 
-    # What the core wants held back is one reason among others; its command says "look".
-
     def notice(self, notice: cmd.Notice) -> None:
         """Log it, with where its worker stands."""
         tell(notice, self.pool)

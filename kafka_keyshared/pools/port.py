@@ -1,6 +1,8 @@
 """What the loop needs of a pool, and how records are handed over so that they can be taken back.
 
 A pool runs the handlers. It tells the loop what happened only through its mailbox, oldest first.
+What goes to a worker are the slices of :mod:`kafka_keyshared.core.slices` and commands about them;
+what comes back are the reports of :mod:`kafka_keyshared.core.events`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ LATE_EVERY = 10.0
 
 
 class PullPool:
-    """Hands records to members that ask for them. See :class:`~.pool.Pool`.
+    """Hands records to members that ask for them. See :class:`~.port.Pool`.
 
     ``lease_timeout`` is how long a member may have a record before it counts as a failed attempt,
     in seconds; None for ever. ``ascending`` is for members that settle by offsets (:class:`Cell`).

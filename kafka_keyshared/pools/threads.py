@@ -66,7 +66,7 @@ class WorkerCell:
 
 
 class ThreadPool:
-    """Runs plain functions and handler classes on threads. See :class:`~.pool.Pool`."""
+    """Runs plain functions and handler classes on threads. See :class:`~.port.Pool`."""
 
     def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report], clock: Clock) -> None:
         self._mailbox = mailbox
