@@ -1,7 +1,7 @@
 """Writes the tables of states in docs/architecture.md from those that the core goes by.
 
-``python tests/setup/states_page.py`` puts each between its two comments
-(:mod:`tests.setup.page_tables`).
+``python tests/setup/states_page.py`` puts each between its two comments, below a picture of which
+state leads to which (:mod:`tests.setup.page_tables`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,18 @@ def _states(what: str, states: Mapping[Any, Mapping[Any, Any]], words: Mapping[A
         [text, *(_follows(states[state].get(event)) for state in states)]
         for event, text in words.items()
     ]
-    return table([what, *(state.name for state in states)], rows)
+    return f"{_picture(states)}\n\n{table([what, *(state.name for state in states)], rows)}"
+
+
+def _picture(states: Mapping[Any, Mapping[Any, Any]]) -> str:
+    """Return a line for each state that leads to others: to which."""
+    width = max(len(state.name) for state in states)
+    lines = []
+    for state, row in states.items():
+        follow = {each.name: None for each in states if each in row.values() and each is not state}
+        if follow:
+            lines.append(f" {state.name.ljust(width)} ──▶ {', '.join(follow)}")
+    return "\n".join(["```text", *lines, "```"])
 
 
 def _follows(state: object) -> str:

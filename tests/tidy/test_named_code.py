@@ -1,0 +1,87 @@
+"""What docs/architecture.md names is there: its modules, their functions, and every part."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tidy.layers import ASIDE, LAYERS, ROOT_PART
+from tests.tidy.sources import PACKAGE, ROOT, Finding, report
+
+PAGE = "docs/architecture.md"
+
+_PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
+# Names in brackets right behind a module are in it: `core/settle.py` (`decide`, `RetryPolicy`).
+_NAMED = re.compile(r"`((?:[\w-]+/)*\w+\.py)` \(((?:`[\w.]+`(?:, | and )?)+)\)")
+_FLOOR = re.compile(r"\| (\d+) \| ((?:`[\w./]+`(?:, )?)+) \|")
+
+
+def check_named_code(path: str, text: str) -> list[Finding]:
+    """Modules, folders and names that the document at ``path`` names and that are not there."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        where = f"{path}:{number}"
+        found += [
+            Finding(where, f"names {name}, which does not exist")
+            for name in _PATH.findall(line)
+            if not any((base / name).exists() for base in (ROOT / PACKAGE, ROOT))
+            and not name.startswith("test_")
+        ]
+        for name, names in _NAMED.findall(line):
+            module = ROOT / PACKAGE / name
+            source = module.read_text(encoding="utf-8") if module.is_file() else ""
+            found += [
+                Finding(where, f"names {each}, which is not in {name}")
+                for each in re.findall(r"`([\w.]+)`", names)
+                if not all(_defines(source, part) for part in each.split("."))
+            ]
+    return found
+
+
+def _defines(source: str, name: str) -> bool:
+    return bool(re.search(rf"^\s*(?:def |class |self\.)?{name}\b\s*(?:[:=(\[]|$)", source, re.M))
+
+
+def floors(text: str) -> dict[str, int]:
+    """The parts that the page's table names, each with its floor."""
+    return {
+        name.removesuffix("/").removesuffix(".py"): int(floor)
+        for floor, names in _FLOOR.findall(text)
+        for name in re.findall(r"`([\w./]+)`", names)
+    }
+
+
+def test_what_the_page_names_is_there() -> None:
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert _NAMED.findall(text)
+    found = check_named_code(PAGE, text)
+    assert not found, report(found)
+
+
+def test_the_page_has_every_part_on_its_floor() -> None:
+    shown = floors((ROOT / PAGE).read_text(encoding="utf-8"))
+    there = {each.stem for each in (ROOT / PACKAGE).iterdir()} - set(ASIDE)
+    layers = [
+        {"__init__" if part == ROOT_PART else part for part in layer} & there
+        for layer in reversed(LAYERS)
+    ]
+    layers = [layer for layer in layers if layer]
+    assert shown == {part: floor for floor, layer in enumerate(layers, 1) for part in layer}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("see `core/no_such.py`", "names core/no_such.py, which does not exist"),
+        ("see `runtime/`", "names runtime/, which does not exist"),
+        ("see `core/settle.py` (`judge`)", "names judge, which is not in core/settle.py"),
+        (
+            "see `core/settle.py` (`decide`, `RetryPolicy.after`)",
+            "names RetryPolicy.after, which is not in core/settle.py",
+        ),
+    ],
+)
+def test_a_planted_name_that_is_not_there_is_found(line: str, complaint: str) -> None:
+    (finding,) = check_named_code("docs/page.md", f"# Page\n\n{line}\n")
+    assert str(finding) == f"docs/page.md:3: {complaint}"
