@@ -131,9 +131,12 @@ class Ceilings:
         return self._next() if self.stirred and self.parked() else None
 
     def _next(self) -> float:
-        """Return when to look again: sooner while nothing runs, as everybody waits for it then."""
+        """Return when to look again: sooner where everybody waits for it and for nothing else.
+
+        What closed lanes wait for takes its time, and each retry would raise them by little.
+        """
         for sub in self._subs.values():
-            if sub.leased or sub.startable():
+            if sub.leased or sub.closed.lanes or sub.startable():
                 return self._look_at
         return self._look_soon
 
