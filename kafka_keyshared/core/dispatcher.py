@@ -282,7 +282,7 @@ class Dispatcher:
         self.meters.assigned(event.starts)
         known = list(self.subscriptions)
         stored = assignment.stored(event.starts)
-        starts, said = self.regained.starts(event.starts, stored, now)
+        starts, said = self.regained.starts(event.starts, stored, known, now)
         epoch = self._epochs.come(event.starts)
         commands = said + assignment.assign(self.partitions, starts, epoch, known)
         self.commits.restart(stored)

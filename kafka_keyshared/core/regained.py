@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, CommitEntry, Level, Notice
 from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.runs import union
 from kafka_keyshared.model import TopicPartition, some
 
 KEPT_SECONDS = 300.0
@@ -57,16 +59,17 @@ class Regained:
         self,
         starts: Mapping[TopicPartition, StartPoint],
         stored: Mapping[TopicPartition, CommitEntry | None],
+        known: Collection[str],
         now: float,
     ) -> tuple[dict[TopicPartition, StartPoint], list[Command]]:
         """Return where assigned partitions really start, and what to say of it.
 
-        ``stored`` is what the broker has for each. One for which that is an entry of this member
-        still starts where it was left; but not beyond the end of its log, which may have been cut
-        off or made anew. Each is remembered no longer.
+        ``stored`` is what the broker has for each, ``known`` are the ids of the subscriptions. One
+        for which that is an entry of this member still starts where it was left; but not beyond the
+        end of its log, which may have been cut off or made anew. Each is remembered no longer.
         """
         really = {
-            partition: self._start(point, stored[partition], kept, now)
+            partition: self._start(point, stored[partition], kept, known, now)
             if (kept := self._kept.pop(partition, None)) is not None
             else point
             for partition, point in starts.items()
@@ -80,12 +83,30 @@ class Regained:
 
     @staticmethod
     def _start(
-        point: StartPoint, stored: CommitEntry | None, kept: _Kept, now: float
+        point: StartPoint,
+        stored: CommitEntry | None,
+        kept: _Kept,
+        known: Collection[str],
+        now: float,
     ) -> StartPoint:
-        if stored not in kept.ours or now > kept.until:
+        if stored is None or stored not in kept.ours or now > kept.until:
             return point
+        left = _both(stored, kept.left, known)
         # None of ours without its end known: what is settled there cannot be held to it.
-        if point.log_end is None or kept.left.position > point.log_end:
+        if point.log_end is None or left.position > point.log_end:
             return point
-        left = kept.left
         return replace(point, position=left.position, metadata=left.metadata, stored=False)
+
+
+def _both(stored: CommitEntry, left: CommitEntry, known: Collection[str]) -> CommitEntry:
+    """Return what either of two entries of this member says to be settled.
+
+    Mostly that is what was left. But a loss may know less than a commit before it did: how far a
+    worker has got is asked for, and the worker may be gone.
+    """
+    position = max(stored.position, left.position)
+    parts = [metadata.decode(each.metadata, position, known) for each in (stored, left)]
+    sections = {name: union(*(part.sections.get(name, ()) for part in parts)) for name in known}
+    unknown = {**parts[0].unknown, **parts[1].unknown}
+    text = metadata.encode(position, sections, unknown, set_budget=metadata.TEXT_LIMIT)
+    return CommitEntry(position, text.text)

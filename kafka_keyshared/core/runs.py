@@ -96,6 +96,17 @@ def clip(runs: Sequence[tuple[int, int]], low: int, high: int = MAX_OFFSET) -> R
     return tuple(run for run in clipped if run[0] < run[1])
 
 
+def union(one: Runs, other: Runs) -> Runs:
+    """Return the offsets that are in either."""
+    runs: list[tuple[int, int]] = []
+    for start, end in sorted((*one, *other)):
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+        else:
+            runs.append((start, end))
+    return tuple(runs)
+
+
 def check_runs(subscription: str, position: int, runs: Runs) -> None:
     """Raise :class:`~kafka_keyshared.errors.InvariantError` unless ``runs`` can be written.
 

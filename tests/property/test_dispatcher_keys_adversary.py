@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core import keying
 from tests.support.keyed import KeyedAdversary
-from tests.support.lives import SCALE, SMALL_BUDGET, expect_reached, live
+from tests.support.lives import SCALE, SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.remade import RemakingAdversary
 
 pytestmark = pytest.mark.timeout(400 * SCALE)
@@ -52,3 +52,9 @@ def test_no_seed_breaks_the_contract_where_topics_are_made_anew() -> None:
         "revoked clean",
         "crashed",
     )
+
+
+def test_the_seed_that_once_started_a_lost_partition_before_its_commit_holds() -> None:
+    life = KeyedAdversary(400)
+    life.run(STEPS)
+    assert life.healed()

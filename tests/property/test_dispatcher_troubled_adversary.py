@@ -57,6 +57,21 @@ def test_seeds_that_once_broke_the_contract_with_nearly_full_metadata_hold(seed:
     assert life.healed()
 
 
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param(LosingAdversary, 908, id="a lost partition comes back before its commit"),
+        pytest.param(DelayingAdversary, 1_880, id="and is ended clean behind that commit"),
+    ],
+)
+def test_seeds_that_once_broke_the_contract_in_trouble_hold(
+    kind: type[Adversary], seed: int
+) -> None:
+    life = kind(seed)
+    life.run(STEPS)
+    assert life.healed()
+
+
 def test_no_seed_breaks_the_contract_where_workers_join_and_answer_late() -> None:
     """24 once kept a lane for ever whose lease was given back after its partition had gone."""
     reached = live(range(60 * SCALE), JoiningAdversary)

@@ -19,7 +19,7 @@ from kafka_keyshared.core.metadata import (
     settled_runs,
     size_bound,
 )
-from kafka_keyshared.core.runs import pack, payload_bound, unpack
+from kafka_keyshared.core.runs import pack, payload_bound, union, unpack
 
 RULES = settings(derandomize=True, deadline=None, max_examples=200)
 HEAVY = settings(RULES, max_examples=80)  # thousands of runs in each example
@@ -227,3 +227,18 @@ def test_clip_keeps_exactly_what_lies_between(
     clipped = clip(runs, low, high)
     assert {offset for start, end in clipped for offset in range(start, end)} == inside
     assert all(start < end for start, end in clipped)
+
+
+@RULES
+@given(shapes, shapes)
+def test_a_union_has_what_is_in_either_and_can_be_written(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    short = [
+        build(0, True, [(min(gap, 50), min(length, 50)) for gap, length in shape])
+        for shape in (one, other)
+    ]
+    runs = union(*short)
+    either = {offset for part in short for start, end in part for offset in range(start, end)}
+    assert {offset for start, end in runs for offset in range(start, end)} == either
+    assert all(before[1] < after[0] for before, after in pairwise(runs))

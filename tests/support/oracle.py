@@ -101,7 +101,8 @@ class Oracle:
         """The partition came with what the broker has, and starts at ``entry``.
 
         That is further on only for a lost one that comes back to its member untouched: then it is
-        all that had settled. Return whether it came back so.
+        all that had settled; and what the broker has of it, it is always. Return whether it came
+        back so.
         """
         self.epochs[partition] += 1
         self.owned.add(partition)
@@ -110,8 +111,12 @@ class Oracle:
         log = self.log[partition]
         last, left = self.left.pop(partition, (None, {}))
         regained = bool(left) and stored is not None and stored == last
-        covered = covered_by(entry or CommitEntry(0, ""), self.subs, log)
+        nothing = CommitEntry(0, "")
+        committed = covered_by(stored or nothing, self.subs, log)
+        covered = covered_by(entry or nothing, self.subs, log)
         for sub, offsets in covered.items():
+            missing = committed[sub] - offsets
+            assert not missing, f"{partition}: {sub} starts without {missing}, which is committed"
             missing = left[sub] - offsets if regained else set()
             assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
             self.covered[sub, partition] = offsets

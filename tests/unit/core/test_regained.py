@@ -6,15 +6,17 @@ import pytest
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import metadata
+from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.regained import KEPT_SECONDS
+from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 
 
-def begun() -> Harness:
+def begun(*workers: str) -> Harness:
     """A member that has settled the first record, and has sent no commit yet."""
-    made = Harness()
+    made = Harness(SubscriptionSettings(workers=workers or ("worker-0",)))
     made.assign(P0, position=0)
     made.fetch(record(0, "a"))
     made.work()
@@ -132,3 +134,59 @@ def test_an_answer_settles_nothing_about_a_commit_that_was_sent_after_it() -> No
     made.revoke(P0, commit=False)
     made.tell(ev.Assigned({P0: ev.StartPoint(2, second.entries[P0].metadata, 0, 10)}))
     assert made.core.partitions[P0].restored == {"default": ((3, 5),)}
+
+
+def lost_without_progress() -> tuple[Harness, CommitEntry]:
+    """A member and what the broker has of it: 0 and 2 have settled, and 4 since; 1 has failed.
+
+    That 2 had ended was known by the progress of its slice alone, which the loss does not tell.
+    """
+    made = begun("worker-0", "worker-1")
+    made.fetch(record(1, "slow"))
+    made.work({1: [ERROR]})
+    item = record(2, "b")
+    made.fetch(item, record(3, "b"))
+    worker = made.owner_of(item)
+    worker.start()
+    worker.finish()
+    worker.start()  # and 3 runs
+    (commit,) = made.commit()
+    made.answer(commit)
+    item = next(each for key in "cdefgh" if made.owner_of(each := record(4, key)) is not worker)
+    made.fetch(item)
+    made.owner_of(item).start()
+    made.owner_of(item).finish()
+    made.owner_of(item).step()  # it reports the end
+    made.deliver()
+    made.tell(ev.Revoking([P0]))
+    made.tell(ev.Forget([P0], lost=True))
+    return made, commit.entries[P0]
+
+
+def test_what_is_committed_is_settled_also_where_the_loss_knew_less() -> None:
+    made, stored = lost_without_progress()
+    assert (stored.position, metadata.decode(stored.metadata, 1).sections) == (
+        1,
+        {"default": ((2, 3),)},
+    )
+    made.tell(ev.Assigned({P0: ev.StartPoint(1, stored.metadata, 0, 10)}))
+    assert made.assigned[P0] == 1
+    assert made.core.partitions[P0].restored == {"default": ((2, 3), (4, 5))}
+
+
+def test_it_never_starts_before_what_is_committed() -> None:
+    """Or it would be ended behind the broker's position, and what it did there be forgotten."""
+    made = begun()
+    item = record(1, "a")
+    made.fetch(item, record(2, "a"))
+    worker = made.owner_of(item)
+    worker.start()
+    worker.finish()
+    worker.start()  # 2 runs: that 1 has ended is known by its progress alone
+    (commit,) = made.commit()
+    made.answer(commit)
+    made.tell(ev.Revoking([P0]))
+    made.tell(ev.Forget([P0], lost=True))
+    worker.finish()
+    assert commit.entries[P0].position == 2
+    assert back(made, 2) == (2, [2, 3])
