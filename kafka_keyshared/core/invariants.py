@@ -172,7 +172,7 @@ def _keys_at_one_worker(sub: Subscription) -> None:
             if (other := at.setdefault(key, worker.name)) != worker.name:
                 raise InvariantError(f"{sub.name}: {key!r} is leased to {other} and {worker.name}")
         for record in worker.waiting():
-            if sub.owner(record) is not worker:
+            if sub.keys.key(record) is not None and sub.owner(record) is not worker:
                 raise InvariantError(
                     f"{sub.name}: {name_of(record)} waits at {worker.name}, which does not have "
                     "its slot"

@@ -62,6 +62,8 @@ def test_seeds_that_once_broke_the_contract_with_nearly_full_metadata_hold(seed:
     [
         pytest.param(LosingAdversary, 908, id="a lost partition comes back before its commit"),
         pytest.param(DelayingAdversary, 1_880, id="and is ended clean behind that commit"),
+        pytest.param(JoiningAdversary, 100_016, id="a record without a key waits in no slot"),
+        pytest.param(JoiningAdversary, 100_620, id="a worker starts what it has not given back"),
     ],
 )
 def test_seeds_that_once_broke_the_contract_in_trouble_hold(

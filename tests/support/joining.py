@@ -18,6 +18,8 @@ class JoiningAdversary(Adversary):
 
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.chance = Random(f"joining-{seed}")
+        # A generator of its own, so that what else happens is as where they answer first.
+        self.hesitation = Random(f"hesitating-{seed}")
         self.later = self.chance.choice([0.0, 0.5, 1.0])
         super().__init__(seed, records=records, set_budget=set_budget)
 
@@ -26,11 +28,16 @@ class JoiningAdversary(Adversary):
         taken = {worker.name for worker in self.member.sub(name).workers.values()}
         return next(n for n in range(JOINED_MOST + 1) if f"joined-{n}" not in taken)
 
+    def _hesitates(self) -> bool:
+        """Say whether a worker that is asked goes on first."""
+        return self.hesitation.random() < self.later / 2
+
     def act(self) -> None:
         """Now and then, let a worker join; note what it meets."""
         member = self.member
         # Again and again, because there is a new pool with each member.
         member.pool.answers_later = lambda: self.chance.random() < self.later
+        member.pool.hesitates = self._hesitates
         if self.chance.random() < 0.02:
             name = self.chance.choice(list(member.core.subscriptions))
             sub = member.sub(name)

@@ -73,9 +73,9 @@ class KeyedOracle(Oracle):
                         # From now on it may count as settled, whenever the member gets to it.
                         self.done[sub].add(place)
 
-    def started(self, sub: str, record: FakeRecord) -> None:
+    def started(self, sub: str, record: FakeRecord, *, asked: bool = False) -> None:
         assert not self.refused(sub, record), f"{record} started and has no readable key"
-        super().started(sub, record)
+        super().started(sub, record, asked=asked)
 
 
 class KeyedAdversary(Adversary):

@@ -64,7 +64,7 @@ class FakeWorker:
 
     def step(self) -> Record | None:
         """Take one thing; return the record when that starts one."""
-        if self.asked:
+        if self.asked and not self.pool.hesitates():
             self.answer()
         if not self.alive or self.running is not None:
             return None
@@ -161,6 +161,8 @@ class FakePool:
         self.lanes = core.lanes
         # Whether the next recall is answered by the worker, when it gets to it.
         self.answers_later: Callable[[], bool] = lambda: False
+        # And whether a worker that is asked goes on first, and may start what it is to give back.
+        self.hesitates: Callable[[], bool] = lambda: False
         self.on_start: Callable[[str, int, Record], None] = ignore
         self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
         self.write_into: Callable[[Record], None] = leave_alone

@@ -69,7 +69,7 @@ class Member(Harness):
 
         def started(sub: str, worker: int, item: Record) -> None:
             assert isinstance(item, FakeRecord)
-            oracle.started(sub, item)
+            oracle.started(sub, item, asked=bool(self.pool.workers[sub, worker].asked))
 
         def ended(sub: str, worker: int, item: Record, verdict: Ending) -> None:
             assert isinstance(item, FakeRecord)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import Assigned, Beat, Fetched, StartPoint
+from kafka_keyshared.core.events import Assigned, Beat, Fetched, Flush, StartPoint
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -146,3 +146,28 @@ def test_a_heartbeat_ends_with_the_checks_where_they_were_asked_for(checked: boo
         return
     with pytest.raises(InvariantError, match="the window counts 2 records, 1 are held"):
         core.handle(Beat({}), 1.0)
+
+
+def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() -> None:
+    """It is in no slot: it is no fault that another worker would be given it now."""
+    settings = SubscriptionSettings(
+        workers=("worker-0", "worker-1"), leases_per_worker=2, max_leases_per_key=1
+    )
+    made = Harness(settings)
+    made.assign(P0)
+    made.fetch(record(0, None), record(1, None))
+    running = [worker.start() for worker in made.pool.workers.values()]
+    assert [each and each.offset() for each in running] == [0, 1]
+    made.revoke(P0)
+    made.assign(P0)
+    made.fetch(*(record(offset, None) for offset in range(9)))
+    made.tell(Flush())  # and both have all that they may
+    made.worker(1).finish()
+    made.worker(1).step()  # of before: the lane's lease goes to the record that is here now
+    made.deliver()
+    (granted,) = made.sub().workers[1].granted
+    assert granted[1].offset() == 1
+    assert made.sub().owner(granted[1]) is made.sub().workers[0]
+    made.worker(0).finish()
+    assert sorted(made.work()) == list(range(9))
+    assert made.committed() == (9, [])
