@@ -330,3 +330,14 @@ def test_a_partition_that_comes_back_is_no_longer_stopped_for_what_was_blocked_i
         harness.work({at + 51: [ERROR]})
         assert harness.paused == {P0}, "a quarter of the window is blocked, and nothing was stopped"
         harness.revoke(P0)
+
+
+def test_no_retry_of_a_partition_that_is_being_revoked_starts() -> None:
+    harness = Harness()
+    harness.assign(P0, P1)
+    harness.fetch(record(0, "a"), record(1, "b", P1))
+    assert sorted(harness.work({0: [ERROR]})) == [0, 1]
+    harness.tell(ev.Revoking([P0]))
+    harness.later(60.0)
+    assert harness.work() == []
+    assert [each.offset() for each in harness.sub().waiting()] == [0]

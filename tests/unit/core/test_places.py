@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from kafka_keyshared.core.places import without
+from kafka_keyshared.core.places import WaitingPlace, without
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
@@ -92,3 +92,25 @@ def test_the_checks_see_what_lies_there_twice_or_is_not_counted() -> None:
     shelf.records[:] = shelf.records[:1]
     with pytest.raises(InvariantError, match="the window counts 3 records, 2 are held"):
         harness.core.check()
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_whatever_a_subscription_has_that_holds_records_is_registered(most: int | None) -> None:
+    sub = Harness(SubscriptionSettings(max_leases_per_key=most)).sub()
+    parts = [*vars(sub).values(), *sub.workers.values()]
+    names = [name for name in vars(WaitingPlace) if not name.startswith("_")]
+    assert set(names) == {"waiting", "empty", "forget"}
+    places = [each for each in parts if all(hasattr(each, name) for name in names)]
+    assert len(places) == (5 if most is None else 6)
+    assert {id(each) for each in places} == {id(each) for each in sub.places}
+
+
+def test_what_waits_for_the_end_of_a_lease_is_held_and_goes_with_its_partition() -> None:
+    harness = Harness(SubscriptionSettings(max_leases_per_key=1))
+    harness.assign(P0, P1)
+    harness.fetch(record(0, "a"), record(1, "a"), record(0, "a", P1))
+    harness.worker().start()
+    assert [each.offset() for each in harness.sub().waiting()] == [1, 0]
+    assert harness.committed()[0] == 0
+    harness.revoke(P1)
+    assert [each.offset() for each in harness.sub().waiting()] == [1]

@@ -8,6 +8,7 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import P0, P1, failure, record
 
@@ -22,6 +23,15 @@ def slow(*, workers: int = 1) -> Harness:
 
 def recalls(member: Harness) -> list[cmd.Recall]:
     return [each for each in member.seen if isinstance(each, cmd.Recall)]
+
+
+def leased_of(member: Harness, at: TopicPartition) -> int:
+    """How many records of the partition are leased."""
+    return sum(
+        leased.slice.came.partition_of(index) == at
+        for leased in member.sub().leases()
+        for index in leased.indices()
+    )
 
 
 def test_a_revoke_takes_back_what_is_of_the_partition_and_what_is_behind_it() -> None:
@@ -113,6 +123,48 @@ def test_records_that_come_back_go_before_what_their_lane_has_got_since() -> Non
     member.deliver()
     member.later(1.0)
     assert member.work() == [0, 1, 2, 3]
+
+
+def test_records_that_come_back_go_before_what_waited_behind_them() -> None:
+    member = Harness(SubscriptionSettings(leases_per_worker=2))
+    member.assign()
+    member.fetch(*(record(offset, b"a") for offset in range(4)))
+    member.worker().start()
+    assert member.core.outstanding() == 2
+    member.recall()
+    assert [each.offset() for each in member.sub().waiting()] == [1, 2, 3]
+    member.worker().finish()
+    assert member.work() == [1, 2, 3]
+
+
+def test_records_that_come_back_to_a_closed_lane_go_before_what_waits_in_it() -> None:
+    """Its queue has taken from the backlog what came after them."""
+    member = Harness(SubscriptionSettings(leases_per_worker=2))
+    member.assign()
+    member.fetch(*(record(offset, b"a") for offset in range(3)))
+    member.worker().start()
+    member.worker().finish(failure())
+    member.worker().step()  # the end of its slice: there is room for what is next
+    member.deliver()
+    (closed,) = member.sub().closed.lanes.values()
+    assert [each.offset() for each in closed.queue] == [2]
+    member.recall()
+    assert [each.offset() for each in closed.queue] == [1, 2]
+    member.later(1.0)
+    assert member.work() == [0, 1, 2]
+
+
+def test_a_revoke_and_a_stop_take_unstarted_records_back_from_every_worker() -> None:
+    member = Harness(SubscriptionSettings(workers=worker_names(2)))
+    member.assign(P0, P1)
+    for at in (P0, P1):
+        member.fetch(*(record(offset, b"key-%d" % offset, at=at) for offset in range(20)))
+    assert all(worker.given for worker in member.pool.workers.values())
+    member.tell(ev.Revoking([P1]))
+    assert leased_of(member, P1) == 0
+    member.tell(ev.Stopping())
+    assert member.core.outstanding() == 0
+    assert member.work() == []
 
 
 def test_an_answer_that_was_not_asked_for_is_refused_and_changes_nothing() -> None:
