@@ -85,4 +85,5 @@ def test_no_seed_breaks_the_contract_where_workers_join_and_answer_late() -> Non
         "a worker that joins has records waiting",
         "a recall is not answered yet",
         "asked twice before the answer",
+        "started before the answer",
     )

@@ -1,9 +1,4 @@
-"""A small world around a member: its log, its broker, and what may happen there.
-
-Workers run at their own pace, reports arrive late and in portions, commits fail in every way and
-half of them are stored all the same, partitions come and go, dead letters fail, threads die, the
-process crashes. After every event the core checks itself and the oracle checks the core.
-"""
+"""A small world around a member: its log, its broker, and what may happen there."""
 
 from __future__ import annotations
 
@@ -69,7 +64,9 @@ class Member(Harness):
 
         def started(sub: str, worker: int, item: Record) -> None:
             assert isinstance(item, FakeRecord)
-            oracle.started(sub, item, asked=bool(self.pool.workers[sub, worker].asked))
+            asked = bool(self.pool.workers[sub, worker].asked)
+            self.world.reached["started before the answer"] += asked
+            oracle.started(sub, item, asked=asked)
 
         def ended(sub: str, worker: int, item: Record, verdict: Ending) -> None:
             assert isinstance(item, FakeRecord)
