@@ -9,6 +9,7 @@ import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.status import Status, Surroundings, take
+from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 
@@ -150,3 +151,17 @@ def test_the_status_is_plain_data() -> None:
     again = msgspec.json.decode(msgspec.json.encode(status), type=Status)
     assert again == status
     assert again.version == 1
+
+
+def test_every_record_that_runs_counts_also_where_a_worker_runs_many() -> None:
+    """A member that had received fifty counted as one that is in flight."""
+    harness = Harness(SubscriptionSettings(individually=True, max_leases_per_key=1))
+    harness.assign()
+    harness.fetch(*(record(offset, f"key-{offset}") for offset in range(60)))
+    received = [*harness.worker().given][:50]
+    for id_ in received:
+        harness.worker().given[id_].todo.popleft()
+    (worker,) = status_of(harness).subscriptions[0].workers
+    assert (worker.leased, worker.runs) == (60, 50)
+    inflight = next(each for each in FAMILIES if each.name == "keyshared_inflight_records")
+    assert list(inflight.read(status_of(harness))) == [((), 50)]
