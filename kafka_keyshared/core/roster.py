@@ -168,7 +168,7 @@ def abandon(sub: Subscription, worker: Worker) -> list[Command]:
 def slice_ended(sub: Subscription, id_: int) -> None:
     """See to what may have waited for the end of a slice of this worker."""
     worker = sub.workers[id_]
-    if worker.state is WorkerState.LEAVING and not worker.slices:
+    if worker.state is WorkerState.LEAVING and not worker.slices and not worker.recalls:
         _empty(sub, worker)
     _start_drained(sub)
 

@@ -57,6 +57,10 @@ def test_seeds_that_once_broke_the_contract_with_nearly_full_metadata_hold(seed:
     assert life.healed()
 
 
+class JoiningAndEvicting(JoiningAdversary, EvictingAdversary):
+    """Workers join, answer late and die for good."""
+
+
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
@@ -64,6 +68,7 @@ def test_seeds_that_once_broke_the_contract_with_nearly_full_metadata_hold(seed:
         pytest.param(DelayingAdversary, 1_880, id="and is ended clean behind that commit"),
         pytest.param(JoiningAdversary, 100_016, id="a record without a key waits in no slot"),
         pytest.param(JoiningAdversary, 100_620, id="a worker starts what it has not given back"),
+        pytest.param(JoiningAndEvicting, 120_452, id="a worker answers when it is gone"),
     ],
 )
 def test_seeds_that_once_broke_the_contract_in_trouble_hold(

@@ -133,3 +133,24 @@ def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:
     assert member.committed() == (40, [])
     assert member.sub().table.shares == {0: 1.0}
     assert P0 in member.core.partitions
+
+
+def test_one_that_leaves_is_not_gone_before_it_has_answered_its_recall() -> None:
+    """Its last lease may end before the answer is there, and then nobody waits for that."""
+    member = started()
+    member.pool.answers_later = member.pool.hesitates = lambda: True
+    member.fetch(*one_of_each())
+    worker = member.worker(1)
+    member.tell(ev.Revoking([P0]))
+    while worker.given:  # it goes on, and answers last
+        if worker.step() is not None:
+            worker.finish()
+    member.tell(ev.Beat(member.pool.progress(), departed=[("default", 1)]))
+    member.deliver()
+    assert worker_of(member, "worker-1").state is WorkerState.LEAVING
+    member.pool.hesitates = lambda: False
+    while worker.asked:
+        worker.step()
+    member.deliver()
+    assert member.sub().gone["worker-1"].state is WorkerState.GONE
+    assert member.sub().table.shares == {0: 1.0}
