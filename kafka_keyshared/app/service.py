@@ -21,7 +21,6 @@ from kafka_keyshared.config import Options, check_deadlines, client_conf, make_o
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
-from kafka_keyshared.core.status import Status
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
@@ -44,6 +43,7 @@ from kafka_keyshared.process import garbage
 from kafka_keyshared.process.aside import Aside
 from kafka_keyshared.process.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.process.signals import stop_signals
+from kafka_keyshared.status import Status
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes
 

@@ -36,11 +36,11 @@ from kafka_keyshared.client.port import (
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
-from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.process import forks
+from kafka_keyshared.status import ClientStatus
 
 log = log_of("kafka_keyshared.kafka")
 

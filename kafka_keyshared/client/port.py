@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
-from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.errors import BrokerUnavailableError
 from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.status import ClientStatus
 
 
 class CommittedOffset(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kafka_keyshared.core.status import ClientStatus
+from kafka_keyshared.status import ClientStatus
 
 MICROSECONDS = 1_000_000
 UNASSIGNED = -1

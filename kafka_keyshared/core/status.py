@@ -1,16 +1,8 @@
-"""What an instance looks like at one moment, as one value.
-
-Metrics, health checks and the console read it; it is the only thing they know of the inside. It is
-plain data (``msgspec.json.encode`` makes JSON of it) and carries the version of its layout. Offsets
-are exclusive: the next one.
-"""
+"""Takes the status of an instance (:mod:`kafka_keyshared.status`) from its core."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, TypeAlias
-
-import msgspec
 
 from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.blocked import oldest_blocked
@@ -23,183 +15,19 @@ from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import TopicPartition, partition_of
-
-VERSION = 1
-
-KEY_CHARS = 80
-
-Phase: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
-
-WorkerState: TypeAlias = Literal["idle", "running", "stuck", "gone"]
-
-
-class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """Observations: how many up to each bound and not the one before, the last without a bound."""
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    total: float
-
-
-class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An assigned partition. None stands for what is not known (yet).
-
-    ``fetched`` is the received end; ``safe`` the end of the contiguous settled run; ``completed``
-    one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
-    the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
-    ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
-    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now,
-    ``paused`` whether the client was told so.
-    """
-
-    topic: str
-    partition: int
-    fetched: int | None
-    safe: int | None
-    completed: int | None
-    committed: int | None
-    log_end: int | None
-    incomplete: int
-    oldest_seconds: float
-    lag: int | None
-    backlog: int | None
-    lag_seconds: float | None
-    paused: bool
-    held_back: tuple[str, ...] = ()
-
-
-class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record whose handler has not returned."""
-
-    topic: str
-    partition: int
-    offset: int
-    seconds: float
-
-
-class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker. ``share`` is the part of all slots that it owns; times in seconds.
-
-    ``runs`` is how many of its records run, and ``running`` the one of them that it got first.
-    """
-
-    name: str
-    state: WorkerState
-    leased: int
-    queued: int
-    running: RunningRecord | None
-    runs: int = 0
-    busy_seconds: float
-    starved_seconds: float
-    restarts: int
-    share: float
-
-
-class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that is blocked, the record that blocks it, for how long, and why.
-
-    ``key`` is its text, cut, with what is no text as ``\\x…``; None for a record without a key.
-    """
-
-    key: str | None
-    topic: str
-    partition: int
-    offset: int
-    seconds: float
-    attempts: int
-    error: str
-
-
-class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One subscription: its workers, its window, and how its records ended.
-
-    ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
-    the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
-    ``hottest`` say how many keys have unsettled records, and how many the one with the most has.
-    """
-
-    name: str
-    pool: str
-    workers: tuple[WorkerStatus, ...]
-    records: int
-    bytes: int
-    records_max: int
-    processed: dict[str, dict[str, int]]
-    retried: dict[str, dict[str, int]]
-    letters: dict[str, dict[str, int]]
-    stuck: int
-    stale: int
-    lanes: dict[str, int]
-    lane_records: int
-    blocked: tuple[BlockedKey, ...] = ()
-    keys: int
-    hottest: int
-    process_seconds: Distribution
-    wait_seconds: Distribution
-    age_seconds: Distribution
-
-
-class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Kafka client says of itself, from its statistics."""
-
-    lag: dict[str, dict[int, int]] = {}
-    fetch_queue: int = 0
-    round_trip_seconds: dict[str, float] = {}
-    rebalances: int = 0
-
-
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core does not know and the status shows: times in seconds since 1970.
-
-    ``topics`` are those that are subscribed to, as far as they go by their names. ``paused`` are
-    the partitions of which the client was told to fetch nothing.
-    """
-
-    wall: float
-    started_at: float
-    phase: Phase
-    joined: bool
-    group: str
-    pool: str
-    polled_at: float | None
-    poll_used: float
-    log_ends: dict[TopicPartition, int]
-    topics: tuple[str, ...] = ()
-    paused: frozenset[TopicPartition] = frozenset()
-    stalls: dict[str, int] = {}
-    client: ClientStatus | None = None
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance at one moment. Times are in seconds since 1970.
-
-    ``joined`` says whether the group has given this member its partitions, be they none.
-    ``poll_used`` is the longest time between two polls lately, as a share of the client's
-    ``max.poll.interval.ms``. ``stalls`` counts, by topic, how often a partition delivered nothing
-    for 30 s although there was something to read, and was read again. What is counted by topic has
-    every topic that is subscribed to or was ever assigned, be it at 0, and what is counted by
-    answer or event each of them.
-    """
-
-    version: int
-    taken_at: float
-    started_at: float
-    phase: Phase
-    joined: bool
-    group: str
-    partitions: tuple[PartitionStatus, ...]
-    subscriptions: tuple[SubscriptionStatus, ...]
-    fetched: dict[str, int]
-    rebalances: dict[str, int]
-    drain_seconds: Distribution
-    commits: dict[str, int]
-    commit_seconds: Distribution
-    metadata_bytes: Distribution
-    paused_seconds: float
-    stalls: dict[str, int]
-    polled_at: float | None
-    poll_used: float
-    client: ClientStatus | None
+from kafka_keyshared.status import (
+    KEY_CHARS,
+    VERSION,
+    BlockedKey,
+    Distribution,
+    PartitionStatus,
+    RunningRecord,
+    ShownState,
+    Status,
+    SubscriptionStatus,
+    Surroundings,
+    WorkerStatus,
+)
 
 
 def take(core: Dispatcher, progress: Progress, now: float, around: Surroundings) -> Status:
@@ -349,7 +177,7 @@ def _worker(
                 running = RunningRecord(
                     topic=topic, partition=partition, offset=record.offset(), seconds=now - since
                 )
-    state: WorkerState = "idle"
+    state: ShownState = "idle"
     if not worker.present:
         state = "gone"
     elif running is not None:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from kafka_keyshared.core.status import VERSION, Status
 from kafka_keyshared.doctor.findings import Finding, Kind
 from kafka_keyshared.doctor.findings import Status as Level
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.status import VERSION, Status
 
 ANSWER_SECONDS = 4.0
 """An instance waits up to a second for a fresh status."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_keyshared.core import status
+from kafka_keyshared import status
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.doctor.progress_checks import Standing, Told
 from kafka_keyshared.model import TopicPartition, counted, in_words, some

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from kafka_keyshared.core.status import Phase, Status, Surroundings, take
+from kafka_keyshared.core.status import take
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.web.server import Health
+from kafka_keyshared.status import Health, Phase, Status, Surroundings
 
 READ_LATELY = 60.0
 FRESH = 0.6

@@ -91,7 +91,8 @@ class Pool(Protocol):
     def recall(self, recall: Recall) -> Recalled | None:
         """Take back what the worker has not started: what is asked for at least.
 
-        None when the answer is posted later. Nothing is handed to the worker before it.
+        None when the answer is posted later. Nothing is handed to the worker before it. A pool
+        that loses the worker meanwhile answers in its place, or the worker never leaves.
         """
 
     def lapse(self, lapse: Lapse) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from kafka_keyshared.core.status import (
+from kafka_keyshared.status import (
     Distribution,
     PartitionStatus,
+    ShownState,
     Status,
     SubscriptionStatus,
-    WorkerState,
     WorkerStatus,
 )
 
@@ -138,7 +138,7 @@ def of_partitions(
 def worker_states(status: Status) -> Iterator[Sample]:
     """Read how many workers are in each state."""
     for sub in status.subscriptions:
-        for state in get_args(WorkerState):
+        for state in get_args(ShownState):
             yield (sub.pool, state), sum(worker.state == state for worker in sub.workers)
 
 

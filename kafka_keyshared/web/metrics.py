@@ -22,7 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kafka_keyshared.core.status import Distribution, Status
+from kafka_keyshared.status import Distribution, Status
 from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.family import Family
 

@@ -14,20 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kafka_keyshared.core.status import Status
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.status import Health, Status
 from kafka_keyshared.web.metrics import Exposition
 
 log = log_of("kafka_keyshared.web")
 
 REQUEST_TIMEOUT = 10.0
-
-
-class Health(NamedTuple):
-    """A verdict with its reason, in a line."""
-
-    ok: bool
-    reason: str
 
 
 class Probes(NamedTuple):

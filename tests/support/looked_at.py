@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from kafka_keyshared.core import status
-from kafka_keyshared.core.status import Status as InstanceStatus
+from kafka_keyshared import status
 from kafka_keyshared.doctor import progress_checks
 from kafka_keyshared.doctor.findings import Check
 from kafka_keyshared.doctor.progress_checks import Read, RecordFacts, Standing, Watched
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.status import Status as InstanceStatus
 
 ORDERS = TopicPartition("orders", 1)
 NOW = 1_800_000_000_000

@@ -17,12 +17,12 @@ from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.status import ClientStatus
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.acting import Mail
+from kafka_keyshared.status import ClientStatus
 from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0, FakeRecord
 

@@ -8,7 +8,7 @@ from typing import get_args
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.meters import KNOWN_ERRORS, LetterAnswer, Processed, Rebalance
-from kafka_keyshared.core.status import WorkerState
+from kafka_keyshared.status import ShownState
 
 ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_records_processed_total", "outcome"): tuple(Processed),
@@ -16,7 +16,7 @@ ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_dlq_records_total", "outcome"): tuple(LetterAnswer),
     ("keyshared_closed_lanes", "state"): tuple(each.value for each in LaneState),
     ("keyshared_commits_total", "result"): tuple(CommitResult),
-    ("keyshared_workers", "state"): get_args(WorkerState),
+    ("keyshared_workers", "state"): get_args(ShownState),
     ("keyshared_rebalances_total", "event"): tuple(Rebalance),
 }
 """By metric and label."""

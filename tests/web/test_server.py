@@ -18,9 +18,9 @@ import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.status import Status
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.owner.observe import SILENT_MAX, Board
+from kafka_keyshared.status import Status
 from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.metrics import Exposition
 from kafka_keyshared.web.server import HttpServer, Probes

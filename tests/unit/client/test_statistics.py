@@ -12,7 +12,7 @@ import pytest
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.config import client_conf
-from kafka_keyshared.core.status import ClientStatus
+from kafka_keyshared.status import ClientStatus
 
 STATISTICS = {
     "name": "rdkafka#consumer-1",

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.status import Status, Surroundings, take
+from kafka_keyshared.core.status import take
+from kafka_keyshared.status import Status, Surroundings
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record

@@ -11,9 +11,10 @@ from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
-from kafka_keyshared.core.status import Surroundings, take
+from kafka_keyshared.core.status import take
 from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.status import Surroundings
 from kafka_keyshared.testing import record as message
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, TOPIC, FakeRecord, record

@@ -14,10 +14,10 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.holds import NOT_PAUSED, Reason
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.settle import RetryPolicy
-from kafka_keyshared.core.status import PartitionStatus, Status
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.observe import Board, Observer
 from kafka_keyshared.owner.stopping import stop
+from kafka_keyshared.status import PartitionStatus, Status
 from kafka_keyshared.web.metrics import Exposition
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
