@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty
 from typing import Protocol
 
-from kafka_keyshared.core.attempts import in_short
+from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from kafka_keyshared.config.options import RetryOptions
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
-from kafka_keyshared.core.settle import PoisonPolicy
+from kafka_keyshared.core.retry_policy import PoisonPolicy
 from kafka_keyshared.hashing import SlotFunction
 
 

@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
-from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SlotFunction
 

@@ -11,8 +11,8 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 
-from kafka_keyshared.core.attempts import kind_of, named_kind
 from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.failure_lines import kind_of, named_kind
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.model import TopicPartition
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.burst import Burst, Line, as_it_is
 from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.failure_lines import Attempts
 
 
 def _lines(level: Level, plural: str) -> Burst[Line]:

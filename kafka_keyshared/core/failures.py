@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kafka_keyshared.core.attempts import Attempt, in_short
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence, Publish
 from kafka_keyshared.core.events import DeadLettered, Ended, Failed, FencePassed, SetAside
+from kafka_keyshared.core.failure_lines import Attempt, in_short
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState, is_keyless
 from kafka_keyshared.core.meters import LetterAnswer, Processed
-from kafka_keyshared.core.settle import decide
+from kafka_keyshared.core.retry_policy import decide
 from kafka_keyshared.core.slices import Leased, Slice
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.verdicts import Failure, Verdict
@@ -148,6 +148,8 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
         return [_publish(sub, closed)]
     if decision.verdict is Verdict.BLOCK:
         return _block(sub, closed, now)
+    if decision.verdict is not Verdict.DROP:  # or one that is new would settle, and be lost
+        raise InvariantError(f"nobody knows what to do for the verdict {decision.verdict}")
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)

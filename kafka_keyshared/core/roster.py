@@ -161,7 +161,7 @@ def _leave(sub: Subscription, worker: Worker, event: WorkerEvent, notice: Notice
 def abandon(sub: Subscription, worker: Worker) -> list[Command]:
     """Have the pool report what a worker that leaves still has: it has answered its recall."""
     if not worker.slices:
-        _empty(sub, worker)
+        _give_slots_away(sub, worker)
     return [AbandonWorker(sub.name, worker.id)]
 
 
@@ -169,7 +169,7 @@ def slice_ended(sub: Subscription, id_: int) -> None:
     """See to what may have waited for the end of a slice of this worker."""
     worker = sub.workers[id_]
     if worker.state is WorkerState.LEAVING and not worker.slices and not worker.recalls:
-        _empty(sub, worker)
+        _give_slots_away(sub, worker)
     _start_drained(sub)
 
 
@@ -182,7 +182,7 @@ def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
     return []
 
 
-def _empty(sub: Subscription, worker: Worker) -> None:
+def _give_slots_away(sub: Subscription, worker: Worker) -> None:
     """Give the slots of a worker to the others, now that all its leases have ended.
 
     Not sooner: what it was running has failed and must close its lane before the next one starts.

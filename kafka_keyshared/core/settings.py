@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kafka_keyshared.core.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import OrderScope
-from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction

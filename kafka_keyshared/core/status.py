@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.core.attempts import in_short
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.meters import Histogram, Rebalance

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Verdict(enum.Enum):
     """What becomes of a record whose attempt did not settle it, says who has tried or the policy.
 
-    One that is added here is decided on in :func:`kafka_keyshared.core.settle.decide`, and acted
-    on in :func:`kafka_keyshared.core.failures.judge`.
+    One that is added here is decided on in :func:`kafka_keyshared.core.retry_policy.decide`, and
+    acted on in :func:`kafka_keyshared.core.failures.judge`. What a handler says becomes one of
+    these in :func:`kafka_keyshared.handling.failure.describe`.
     """
 
     ERROR = "error"

@@ -24,16 +24,16 @@ from confluent_kafka import Message
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.attempts import Attempts
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.failure_lines import Attempts
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.acting import Actor
+from kafka_keyshared.pools.interpreter import Actor
 from tests.support.pool import FakePool
 
 PARTITION = TopicPartition("orders", 0)

@@ -29,8 +29,8 @@ from kafka_keyshared.core.events import (
     SetAside,
 )
 from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports

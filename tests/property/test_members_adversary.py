@@ -19,8 +19,8 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.cell import Cell

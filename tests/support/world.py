@@ -14,8 +14,8 @@ from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET, encode
+from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.model import Drop, Record, TopicPartition

@@ -12,7 +12,7 @@ from tests.tidy.sources import PACKAGE, ROOT, Finding, report
 PAGE = "docs/architecture.md"
 
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
-# Names in brackets right behind a module are in it: `core/settle.py` (`decide`, `RetryPolicy`).
+# Names in brackets right behind a module are in it: `core/lanes.py` (`LANE_TABLE`, `ClosedLane`).
 _NAMED = re.compile(r"`((?:[\w-]+/)*\w+\.py)` \(((?:`[\w.]+`(?:, | and )?)+)\)")
 _FLOOR = re.compile(r"\| (\d+) \| ((?:`[\w./]+`(?:, )?)+) \|")
 
@@ -75,10 +75,13 @@ def test_the_page_has_every_part_on_its_floor() -> None:
     [
         ("see `core/no_such.py`", "names core/no_such.py, which does not exist"),
         ("see `runtime/`", "names runtime/, which does not exist"),
-        ("see `core/settle.py` (`judge`)", "names judge, which is not in core/settle.py"),
         (
-            "see `core/settle.py` (`decide`, `RetryPolicy.after`)",
-            "names RetryPolicy.after, which is not in core/settle.py",
+            "see `core/retry_policy.py` (`judge`)",
+            "names judge, which is not in core/retry_policy.py",
+        ),
+        (
+            "see `core/retry_policy.py` (`decide`, `RetryPolicy.after`)",
+            "names RetryPolicy.after, which is not in core/retry_policy.py",
         ),
     ],
 )

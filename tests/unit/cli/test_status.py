@@ -16,8 +16,8 @@ from kafka_keyshared.cli.status import (
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import TopicPartition
 from tests.support.pool import Ending
 from tests.support.ports import Stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness

@@ -9,8 +9,8 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.blocked import REMIND_EVERY
 from kafka_keyshared.core.burst import INTERVAL, Burst, Line
 from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, record
 

@@ -10,8 +10,8 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings, lease_end
 from kafka_keyshared.core.events import Fetched
 from kafka_keyshared.core.metadata import decode, encode
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 

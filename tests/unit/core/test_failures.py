@@ -8,8 +8,8 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import failures
 from kafka_keyshared.core.lanes import LaneState, lane_of
+from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import Decision, RetryPolicy, decide
 from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
@@ -385,3 +385,18 @@ def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
     harness.later(1.0)
     assert not [each for each in harness.seen[before:] if isinstance(each, cmd.Lease)]
     assert harness.work() == [0, 1]
+
+
+def test_a_verdict_that_nobody_acts_on_is_refused_and_settles_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It once fell through to a drop."""
+    monkeypatch.setattr(failures, "decide", lambda *_, **__: Decision(Verdict.ERROR))
+    harness = Harness()
+    harness.assign()
+    harness.fetch(record(0))
+    harness.worker().start()
+    harness.worker().finish(ERROR)
+    with pytest.raises(InvariantError, match="nobody knows what to do for the verdict"):
+        harness.deliver()
+    assert harness.sub().counts.dropped == 0

@@ -11,8 +11,8 @@ from kafka_keyshared.core import keying
 from kafka_keyshared.core.commands import Level
 from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable

@@ -14,8 +14,8 @@ from kafka_keyshared.core.lanes import (
     is_keyless,
     lane_of,
 )
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.workers import merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import lane_hash

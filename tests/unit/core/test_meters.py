@@ -15,8 +15,8 @@ from kafka_keyshared.core.meters import (
     Histogram,
     Meters,
 )
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.harness import Harness
 from tests.support.pool import Ending

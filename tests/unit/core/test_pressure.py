@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafka_keyshared.core.commit import CutSets
 from kafka_keyshared.core.metadata import Encoded
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 

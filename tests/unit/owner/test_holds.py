@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.holds import NOT_PAUSED, Reason
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.observe import Board, Observer
 from kafka_keyshared.owner.stopping import stop

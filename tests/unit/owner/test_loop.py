@@ -14,8 +14,8 @@ from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.core.window import Window

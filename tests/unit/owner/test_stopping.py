@@ -8,8 +8,8 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.heartbeat import BEAT_SECONDS
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.model import Record
 from kafka_keyshared.owner.stopping import StopReport, stop
 from tests.support.ports import Stage

@@ -3,7 +3,7 @@
 A *kind* is the type of an error and the place in the user's program that it came from. The first
 of each is told with its traceback, so that nobody has to look for the line; after that a line in a
 while says how many of which kind there were. How often and how soon a record is tried again is
-decided in :mod:`.settle`.
+decided in :mod:`.retry_policy`.
 """
 
 from __future__ import annotations

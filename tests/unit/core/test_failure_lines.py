@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core.attempts import KINDS_MAX, WHOLE_A_SECOND
 from kafka_keyshared.core.burst import INTERVAL
+from kafka_keyshared.core.failure_lines import KINDS_MAX, WHOLE_A_SECOND
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.settle import RetryPolicy
 from kafka_keyshared.core.verdicts import Failure, Verdict
 from tests.support.harness import Harness
 from tests.support.records import GIVE_UP, NOT_NOW, P0, record
