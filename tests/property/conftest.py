@@ -12,8 +12,8 @@ from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 
 
 @lru_cache(maxsize=64)
-def _table(names: tuple[str, ...]) -> list[int]:
-    return VnodeRing(names, ROUTING_VNODES).table()
+def _arcs(names: tuple[str, ...]) -> list[tuple[int, int]]:
+    return list(VnodeRing(names, ROUTING_VNODES).arcs())
 
 
 class _KnownRing:
@@ -23,12 +23,12 @@ class _KnownRing:
         assert vnodes == ROUTING_VNODES
         self._names = tuple(names)
 
-    def table(self) -> list[int]:
-        return _table(self._names)
+    def arcs(self) -> list[tuple[int, int]]:
+        return _arcs(self._names)
 
 
 @pytest.fixture(autouse=True)
 def known_rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(table, "VnodeRing", _KnownRing)
     yield
-    _table.cache_clear()
+    _arcs.cache_clear()

@@ -95,7 +95,7 @@ class VnodeRing:
         The cost follows the number of vnodes, not of slots times vnodes.
         """
         table: list[int] = []
-        for owner, slots in self._arcs():
+        for owner, slots in self.arcs():
             table += [owner] * slots
         return table
 
@@ -107,7 +107,7 @@ class VnodeRing:
         standard deviation is 9 % of it. More vnodes bring them closer (200: 6 %, 400: 5 %).
         """
         owned = [0] * len(self.workers)
-        for owner, slots in self._arcs():
+        for owner, slots in self.arcs():
             owned[owner] += slots
         return {name: slots / SLOTS for name, slots in zip(self.workers, owned, strict=True)}
 
@@ -129,7 +129,7 @@ class VnodeRing:
             )
         return VnodeRing([other for other in self.workers if other != name], self.vnodes)
 
-    def _arcs(self) -> Iterator[tuple[int, int]]:
+    def arcs(self) -> Iterator[tuple[int, int]]:
         """Yield (owner, number of slots) around the ring from slot 0; together they are 65,536."""
         start = 0
         for point, owner in zip(self._points, self._owners, strict=True):

@@ -33,10 +33,15 @@ class SlotTable:
         """Project the ring of these workers to the table."""
         self.version += 1
         able = list(workers)
-        table = VnodeRing([worker.name for worker in able], ROUTING_VNODES).table()
-        ids = [worker.id for worker in able]
-        rows = [worker.row.backlog.records for worker in able]
-        self.owners = [ids[place] for place in table]
-        self.rows = [rows[place] for place in table]
-        owned = Counter(table)
-        self.shares = {id_: owned[place] / SLOTS for place, id_ in enumerate(ids)}
+        ring = VnodeRing([worker.name for worker in able], ROUTING_VNODES)
+        owners: list[int] = []
+        rows: list[list[Record]] = []
+        owned: Counter[int] = Counter()
+        # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
+        for place, slots in ring.arcs():
+            worker = able[place]
+            owners += [worker.id] * slots
+            rows += [worker.routed] * slots
+            owned[worker.id] += slots
+        self.owners, self.rows = owners, rows
+        self.shares = {worker.id: owned[worker.id] / SLOTS for worker in able}
