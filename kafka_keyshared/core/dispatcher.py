@@ -16,7 +16,6 @@ from kafka_keyshared.core import (
     failures,
     heartbeat,
     metadata,
-    partitions,
     returns,
     roster,
 )
@@ -31,7 +30,7 @@ from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
-from kafka_keyshared.core.partitions import Ownership, PartitionEvent
+from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
 from kafka_keyshared.core.pressure import release, stop_overfull, weigh_parked
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -161,7 +160,7 @@ class Dispatcher:
 
     def _fetched(self, event: ev.Fetched, now: float) -> list[Command]:
         ends = event.received_ends
-        self._follow(PartitionEvent.RECEIVED, ends)
+        self._check(PartitionEvent.RECEIVED, ends)
         self.meters.arrivals.note(ends, now)
         # Before the ends count as received: what is held is looked at without this chunk.
         park = self.ceilings.passed(ends)
@@ -278,7 +277,7 @@ class Dispatcher:
     # --- partitions ---
 
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
-        self._follow(PartitionEvent.ASSIGNED, event.starts)
+        self._check(PartitionEvent.ASSIGNED, event.starts)
         self.meters.assigned(event.starts)
         known = list(self.subscriptions)
         stored = assignment.stored(event.starts)
@@ -294,7 +293,7 @@ class Dispatcher:
         return commands
 
     def _revoking(self, event: ev.Revoking, now: float) -> list[Command]:
-        self._follow(PartitionEvent.REVOKING, event.partitions)
+        self._check(PartitionEvent.REVOKING, event.partitions)
         self.meters.revoking(now)
         self.holds.hold(Reason.CLOSING, event.partitions)
         theirs = returns.of_partitions(event.partitions)
@@ -302,7 +301,8 @@ class Dispatcher:
         return [each for sub in subs for each in returns.recall(sub, sub.workers.values(), theirs)]
 
     def _forget(self, event: ev.Forget, now: float) -> list[Command]:
-        gone = set(self._follow(PartitionEvent.FORGOTTEN, event.partitions))
+        self._check(PartitionEvent.FORGOTTEN, event.partitions)
+        gone = set(event.partitions)
         if event.lost:
             left, _ = self.snapshots.entries(event.progress, gone, now)
             self.regained.keep(left, self.commits.ours(gone), now)
@@ -320,11 +320,8 @@ class Dispatcher:
         self._note_topics()
         return commands if self._stopping else commands + self._flush(ev.Flush(), now)
 
-    def _follow(
-        self, event: PartitionEvent, those: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Ownership]:
-        closing = self.holds.held(Reason.CLOSING)
-        return partitions.follow(self.partitions, closing, event, those)
+    def _check(self, event: PartitionEvent, those: Iterable[TopicPartition]) -> None:
+        refuse_impossible(self.partitions, self.holds.held(Reason.CLOSING), event, those)
 
     def _note_topics(self) -> None:
         """Remember the only topic: with one there is nothing to ask each record for."""

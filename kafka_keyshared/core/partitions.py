@@ -7,9 +7,8 @@ Why one is not fetched from just now stands in :mod:`.holds`, what is done as it
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
-from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 
@@ -52,26 +51,20 @@ PARTITION_TABLE: Mapping[Ownership, Mapping[PartitionEvent, Ownership]] = {
 """The state that follows; what is not here cannot happen."""
 
 
-def follow(
-    states: Mapping[TopicPartition, PartitionState],
-    closing: Iterable[TopicPartition],
+def refuse_impossible(
+    states: Container[TopicPartition],
+    closing: Container[TopicPartition],
     event: PartitionEvent,
     partitions: Iterable[TopicPartition],
-) -> dict[TopicPartition, Ownership]:
-    """Return what becomes of the partitions; ``states`` are those that are here.
+) -> None:
+    """Raise :class:`InvariantError` naming all of the partitions to which that cannot happen.
 
-    Raises :class:`InvariantError` naming all to which that cannot happen.
+    ``states`` has those that are here, ``closing`` those of them that are about to be given up.
     """
-    given_up = set(closing)
-    following: dict[TopicPartition, Ownership] = {}
-    refused: list[TopicPartition] = []
+    refused = []
     for each in partitions:
-        held = Ownership.CLOSING if each in given_up else Ownership.OWNED
-        now = PARTITION_TABLE[held if each in states else Ownership.ABSENT].get(event)
-        if now is None:
+        held = Ownership.CLOSING if each in closing else Ownership.OWNED
+        if event not in PARTITION_TABLE[held if each in states else Ownership.ABSENT]:
             refused.append(each)
-        else:
-            following[each] = now
     if refused:
         raise InvariantError(f"{', '.join(map(str, sorted(refused)))} {event.value}")
-    return following

@@ -66,11 +66,16 @@ def _hand_over(sub: Subscription, worker: Worker) -> None:
     backlog.replace(kept)
     for id_, records in moved.items():
         sub.workers[id_].row.backlog.extend(records)
-    granted, heads = worker.granted[:], list(worker.retries)
-    worker.granted.clear()
+    granted, worker.granted = worker.granted, []
+    for grant in granted:
+        sub.owner(grant[1]).granted.append(grant)
+    _hand_heads_over(sub, worker)
+
+
+def _hand_heads_over(sub: Subscription, worker: Worker) -> None:
+    """Let the lanes that are to run again at the worker do so at whoever owns their slots now."""
+    heads = list(worker.retries)
     worker.retries.clear()
-    for lane, record in granted:
-        sub.owner(record).granted.append((lane, record))
     for closed in heads:
         if closed.head is not None:
             sub.owner(closed.head).ready(closed)
@@ -175,8 +180,7 @@ def slice_ended(sub: Subscription, id_: int) -> None:
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
     """Go on with whoever leaves or joins, now that unstarted leases have come back."""
-    if sub.changing:
-        _start_drained(sub)
+    _start_drained(sub)
     if worker.state is WorkerState.LEAVING and not worker.recalls:
         return abandon(sub, worker)
     return []
@@ -197,14 +201,10 @@ def _give_slots_away(sub: Subscription, worker: Worker) -> None:
     sub.changing.remove(worker)
     sub.drop(worker)
     sub.table.project(sub.workers.values())
-    granted, heads = worker.granted[:], list(worker.retries)
+    granted, worker.granted = worker.granted, []
     waiting: list[Record] = worker.row.merge().take(len(worker.row))[0]
-    worker.granted.clear()
-    worker.retries.clear()
     for _, record in granted:
         sub.put_back([record])
         sub.give_back(record)
     sub.put_back(waiting)
-    for closed in heads:
-        if closed.head is not None:
-            sub.owner(closed.head).ready(closed)
+    _hand_heads_over(sub, worker)

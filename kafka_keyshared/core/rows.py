@@ -6,7 +6,7 @@ append.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.places import without
@@ -37,11 +37,6 @@ class Row:
             self.backlog.put_first(self.front)
             self.front = []
         return self.backlog
-
-    def waiting(self) -> Iterator[Record]:
-        """Yield every record that waits here."""
-        yield from self.front
-        yield from self.backlog.records
 
     def empty(self) -> bool:
         """Say whether nothing waits here."""

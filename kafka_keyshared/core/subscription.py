@@ -226,8 +226,7 @@ class Subscription:
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()
-            slice_ = min(-(-len(self.keyless) // left), room)
-            part, chunks = self.keyless.take(slice_)
+            part, chunks = self.keyless.take(min(-(-len(self.keyless) // left), room))
             keyed, came_in, _ = self._take(worker, room - len(part))
             part, _ = self._startable(part)
             records = merged(keyed, part) if worker.individually else keyed + part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -13,38 +12,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.cli.letters import connected
 from kafka_keyshared.dlq.letter import Place
-from kafka_keyshared.dlq.progress import KafkaProgress, progress_topic
+from kafka_keyshared.dlq.progress import progress_topic
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.live import write
-
-FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
-LONG = 300.0
-"""Seconds of silence that nobody who is alive needs, on however slow a machine."""
-
-Make = Callable[..., KafkaProgress]
+from tests.support.progress import FIRST, Make, cut_off, making
 
 
 @pytest.fixture
 def progress(real_cluster: Cluster, topic: str) -> Make:
-    conf = {"bootstrap.servers": real_cluster.bootstrap}
-
-    def make(id_: str = "default", silence: float = LONG) -> KafkaProgress:
-        return KafkaProgress(conf, lambda: connected(conf), topic, id_, silence=silence)
-
-    return make
-
-
-def cut_off(run: KafkaProgress) -> None:
-    """End a run as SIGKILL does: it says nothing any more, and hears nothing."""
-    run._done.set()
-    assert run._listener is not None
-    run._listener.join()
-    run._writer = None
+    return making(real_cluster, topic)
 
 
 def test_what_was_added_is_known_to_the_next_and_to_who_only_looks(

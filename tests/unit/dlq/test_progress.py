@@ -7,43 +7,24 @@ What the broker does for it (configuration, rights, compaction) is in
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from kafka_keyshared.cli.letters import connected
 from kafka_keyshared.dlq.letter import Place
-from kafka_keyshared.dlq.progress import KafkaProgress, progress_topic
+from kafka_keyshared.dlq.progress import progress_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
 from tests.support.cli import in_process
 from tests.support.live import read_all, write
-
-FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
-LONG = 300.0
-
-Make = Callable[..., KafkaProgress]
+from tests.support.progress import FIRST, Make, cut_off, making
 
 
 @pytest.fixture
 def progress(embedded_cluster: Cluster, topic: str) -> Make:
-    conf = {"bootstrap.servers": embedded_cluster.bootstrap}
-
-    def make(id_: str = "default", silence: float = LONG) -> KafkaProgress:
-        return KafkaProgress(conf, lambda: connected(conf), topic, id_, silence=silence)
-
-    return make
-
-
-def cut_off(run: KafkaProgress) -> None:
-    """End a run as SIGKILL does: it says nothing any more, and hears nothing."""
-    run._done.set()
-    assert run._listener is not None
-    run._listener.join()
-    run._writer = None
+    return making(embedded_cluster, topic)
 
 
 def test_what_was_added_is_known_under_its_id_alone(progress: Make) -> None:
