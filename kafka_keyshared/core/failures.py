@@ -43,7 +43,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     sub.book.strike(leased)
     sub.leased -= count
     sub.window.settle(count - len(leased.unsettled))
-    _count(sub, leased, report.dropped)
+    _count(sub, leased, count, report.dropped)
     if leased.claimed:
         # What was taken back has left its lane to others.
         sub.unclaim(leased, leased.indices())
@@ -57,8 +57,8 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
             advance(sub, closed)
 
 
-def _count(sub: Subscription, leased: Leased, dropped: Collection[int]) -> None:
-    """Count how the slice's records ended. What came back too late has settled nothing.
+def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[int]) -> None:
+    """Count how the slice's leases ended. What came back too late has settled nothing.
 
     None is asked for anything: one that failed may run again by now, and its handler write into it.
     """
@@ -72,7 +72,7 @@ def _count(sub: Subscription, leased: Leased, dropped: Collection[int]) -> None:
         sub.counts.stale += len(late)
         unsettled = late.union(unsettled)
         dropped = [index for index in dropped if index not in late]
-    sub.counts.settled(leased, unsettled, dropped)
+    sub.counts.settled(leased, count, unsettled, dropped)
 
 
 def is_over(sub: Subscription, leased: Leased, index: int) -> bool:

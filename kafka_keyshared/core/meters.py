@@ -199,11 +199,16 @@ class Counts:
     wait_seconds: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
 
-    def settled(self, leased: Leased, unsettled: Collection[int], dropped: Collection[int]) -> None:
-        """Count a slice of which some records came back unsettled and some were dropped."""
-        ok = len(leased) - len(unsettled) - len(dropped)
+    def settled(
+        self, leased: Leased, count: int, unsettled: Collection[int], dropped: Collection[int]
+    ) -> None:
+        """Count the leases of a slice, of which some came back unsettled and some were dropped."""
+        if unsettled or dropped:
+            self.dropped += len(dropped)
+            ok = count - len(unsettled) - len(dropped)
+        else:
+            ok = count
         self.ok += ok
-        self.dropped += len(dropped)
         if self.topic is not None:
             self.processed.add(self.topic, Processed.OK, ok)
             if dropped:

@@ -34,17 +34,17 @@ class OneLease:
         self._lanes[lane] = deque()
         return lane
 
-    def ended(self, lanes: Iterable[Lane]) -> Iterator[Grant]:
-        """Yield the record of each lane that is granted the lease now that the last one has ended.
+    def following(self, lane: Lane) -> Record | None:
+        """End the lane's lease; return the record that is granted the next one, if any waits.
 
         Only that one leaves the lane's queue, or each lease would walk all that wait behind it.
         """
-        for lane in lanes:
-            waiting = self._lanes.get(lane)
-            if waiting:
-                yield lane, waiting.popleft()
-            elif waiting is not None:
-                del self._lanes[lane]
+        waiting = self._lanes.get(lane)
+        if waiting:
+            return waiting.popleft()
+        if waiting is not None:
+            del self._lanes[lane]
+        return None
 
     def release(self, lane: Lane) -> Iterable[Record]:
         """Take the lane out; return what waited in it."""

@@ -295,9 +295,11 @@ class Subscription:
         # While no slot has moved, the lane stays where it was.
         same = leased.table == self.table.version
         stays = self.workers.get(leased.slice.worker) if same else None
-        claimed = leased.claimed
-        for grant in self.one_lease.ended([claimed[at] for at in indices]):
-            (stays or self.owner(grant[1])).granted.append(grant)
+        following, claimed = self.one_lease.following, leased.claimed
+        for at in indices:
+            record = following(lane := claimed[at])
+            if record is not None:
+                (stays or self.owner(record)).granted.append((lane, record))
 
     def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
         granted, worker.granted = worker.granted, []

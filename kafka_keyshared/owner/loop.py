@@ -41,7 +41,7 @@ MAIL_AT_ONCE = 500
 """Most that one turn takes from the mailbox, so that the client is polled in between."""
 
 MAIL_TURNS = 64
-"""Turns in a row, each of half a millisecond at most, in which a full window has the mail alone."""
+"""Times in a row, each of half a millisecond at most, that a full window takes the mail alone."""
 
 LONG = 0.05
 """Seconds in one turn, without a word to the client, after which the heartbeat has to wait."""
@@ -80,7 +80,6 @@ class Loop(Actor):
         self._behind = 0
         self._full_since: float | None = None
         self._full_polled = 0.0
-        self._mail_turns = 0
         # Where the core wants partitions read that it has just been told of.
         self._places: Mapping[TopicPartition, int | None] = {}
 
@@ -120,8 +119,8 @@ class Loop(Actor):
 
     def step(self) -> None:
         """Do one round: mailbox, orders, fetch, delays, commit, heartbeat."""
-        if self._full_since is not None and self._mail_alone():
-            return
+        if self._full_since is not None:
+            self._mail_alone()
         now = self._clock()
         core = self.core
         due = core.next_due()
@@ -167,18 +166,17 @@ class Loop(Actor):
                 ev.Beat(pool.progress(), pool.dead(), self.ports.clock.wall(), pool.departed())
             )
 
-    def _mail_alone(self) -> bool:
-        """Take the mail and leave it at that; say whether there was any. A few times in a row.
+    def _mail_alone(self) -> None:
+        """Take the mail, and again as long as there is some, a few times in a row.
 
         While the window is full nothing is fetched, and with one lease per key there is mail for
         each single record: a whole turn would look at everything again for it.
         """
-        if self._mail_turns < MAIL_TURNS and self.core.outstanding():
-            self._mail_turns += 1
-            if self.serve(BUSY_WAIT, MAIL_AT_ONCE):
-                return True
-        self._mail_turns = 0
-        return False
+        for _ in range(MAIL_TURNS):
+            if not self.core.outstanding() or self.halted is not None:
+                return
+            if not self.serve(BUSY_WAIT, MAIL_AT_ONCE):
+                return
 
     def _commit_in_turn(self) -> None:
         """Commit as :meth:`commit` does, after as many turns as the mail that was there takes."""

@@ -389,14 +389,19 @@ def test_mail_alone_is_no_reason_to_look_at_everything_and_keeps_nothing_waiting
         return due()
 
     stage.core.next_due = next_due  # type: ignore[method-assign]
+    mails = 0
+
+    def mail_and_nothing_that_makes_room() -> None:
+        nonlocal mails
+        mails += 1
+        stage.mailbox.put(None)
+
+    stage.on_wait = mail_and_nothing_that_makes_room
     before = stage.loop.stats.beats
-    turns = 10 * MAIL_TURNS
-    for _ in range(turns):
-        stage.mailbox.put(None)  # mail, and nothing that makes room
-        stage.now += 0.01
-        stage.step()
-    assert turns // (MAIL_TURNS + 1) <= looks <= turns // MAIL_TURNS + 1
-    assert stage.loop.stats.beats - before >= 1
+    stage.step(40)
+    assert looks == 40
+    assert 30 * MAIL_TURNS <= mails <= 50 * MAIL_TURNS
+    assert stage.loop.stats.beats - before >= 2
 
 
 LARGE = 8 << 10
