@@ -39,10 +39,10 @@ from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
-from kafka_keyshared.process import garbage
-from kafka_keyshared.process.aside import Aside
-from kafka_keyshared.process.importing import refuse_inside_handler, refuse_while_imported
-from kafka_keyshared.process.signals import stop_signals
+from kafka_keyshared.program import garbage
+from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
+from kafka_keyshared.program.signals import stop_signals
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes

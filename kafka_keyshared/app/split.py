@@ -25,8 +25,8 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import tell_late
-from kafka_keyshared.process import forks
-from kafka_keyshared.process.importing import refuse_while_imported
+from kafka_keyshared.program import forks
+from kafka_keyshared.program.importing import refuse_while_imported
 
 
 class SplitMember:

@@ -39,7 +39,7 @@ from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
 from kafka_keyshared.logs import Seldom, log_of, quietly
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.process import forks
+from kafka_keyshared.program import forks
 from kafka_keyshared.status import ClientStatus
 
 log = log_of("kafka_keyshared.kafka")

@@ -17,7 +17,7 @@ from kafka_keyshared.core import (
     heartbeat,
     metadata,
     returns,
-    roster,
+    worker_lifecycle,
 )
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
@@ -236,7 +236,7 @@ class Dispatcher:
                 self.meters.slice_ended(sub.counts, leased, report.seconds, now)
                 failures.ended(sub, leased, report)
                 if sub.changing:
-                    roster.slice_ended(sub, leased.slice.worker)
+                    worker_lifecycle.slice_ended(sub, leased.slice.worker)
             elif isinstance(report, ev.FencePassed):
                 sub = self.subscriptions[report.subscription]
                 failures.fence_passed(sub, report)
@@ -261,12 +261,12 @@ class Dispatcher:
         del now
         sub = self.subscriptions[event.subscription]
         worker = returns.recalled(sub, event)
-        return [*roster.recall_answered(sub, worker), *self._flush_one(sub)]
+        return [*worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub)]
 
     def _join(self, event: ev.Join, now: float) -> list[Command]:
         del now
         sub = self.subscriptions[event.subscription]
-        return [*roster.join(sub, event.name), *self._flush_one(sub)]
+        return [*worker_lifecycle.join(sub, event.name), *self._flush_one(sub)]
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
@@ -376,8 +376,9 @@ class Dispatcher:
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
             commands += heartbeat.tell(sub, now)
-            commands += roster.eviction(sub, dead)
-            commands += roster.departures(sub, [i for each, i in event.departed if each == name])
+            commands += worker_lifecycle.eviction(sub, dead)
+            left = [id_ for each, id_ in event.departed if each == name]
+            commands += worker_lifecycle.departures(sub, left)
             if heartbeat.fetch(sub):
                 release(self.holds, sub, len(self.partitions))
             commands += self._flush_one(sub)

@@ -3,7 +3,7 @@
 A worker holds at most two slices, so that one waits while one runs, and the size of a slice follows
 the time that the last one took: a fast handler gets hundreds of records, one that takes 50 ms gets
 one. That keeps small what a fence, a revoke or a worker that joins or leaves has to wait for or
-take back. What is done as one comes and goes stands in :mod:`.roster`.
+take back. What is done as one comes and goes stands in :mod:`.worker_lifecycle`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from kafka_keyshared.owner.stopping import (
     unfinished,
 )
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.process.aside import Aside
+from kafka_keyshared.program.aside import Aside
 
 log = log_of("kafka_keyshared.stop")
 

@@ -17,7 +17,7 @@ from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.rebalance import Rebalancer
 from kafka_keyshared.owner.stopping import StopReport, stop
-from kafka_keyshared.process import forks
+from kafka_keyshared.program import forks
 
 T = TypeVar("T")
 

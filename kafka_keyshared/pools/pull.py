@@ -17,7 +17,7 @@ from kafka_keyshared.model import names_of, some
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.process import forks
+from kafka_keyshared.program import forks
 
 log = log_of("kafka_keyshared.pool")
 

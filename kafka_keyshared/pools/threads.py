@@ -25,9 +25,9 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import STOP, Handover
-from kafka_keyshared.process import forks
-from kafka_keyshared.process.importing import handling
-from kafka_keyshared.process.whose import standing
+from kafka_keyshared.program import forks
+from kafka_keyshared.program.importing import handling
+from kafka_keyshared.program.whose import standing
 
 log = log_of("kafka_keyshared.pool")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from random import Random
 
 from kafka_keyshared.core.metadata import SET_BUDGET
-from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from tests.support.adversary import Adversary
 
 

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("owner",),
     ("web", "dlq", "pools"),
     ("client", "handling"),
-    ("process",),
+    ("program",),
     ("config",),
     ("keys",),
     ("core",),
@@ -51,7 +51,7 @@ ASIDE: dict[str, tuple[set[str], set[str]]] = {
 # can be run where none may be.
 NARROWED: dict[str, set[str]] = {
     "pools": {
-        *("handling", "process", "config", "keys", "core", "headers", "hashing", "model"),
+        *("handling", "program", "config", "keys", "core", "headers", "hashing", "model"),
         *("errors", "logs", "clock"),
     },
     "web": {"config", "core", "status", "model", "errors", "logs"},

@@ -17,8 +17,8 @@ from kafka_keyshared.core.commands import (
 from kafka_keyshared.core.events import Beat, Ended, Reported
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.retry_policy import RetryPolicy
-from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 

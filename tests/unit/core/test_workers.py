@@ -7,9 +7,9 @@ import pytest
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness

@@ -19,7 +19,7 @@ from kafka_keyshared.handling import failure as failures
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
-from kafka_keyshared.process.whose import shown
+from kafka_keyshared.program.whose import shown
 from tests.support.records import record
 from tests.support.slices import slice_of
 

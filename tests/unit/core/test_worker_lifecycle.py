@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.roster import EVICT_AFTER
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError
 from tests.support.harness import Harness

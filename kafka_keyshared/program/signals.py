@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from kafka_keyshared.process.whose import is_users
+from kafka_keyshared.program.whose import is_users
 
 
 @contextmanager
