@@ -192,7 +192,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(NamedTuple):
-    """A verdict with its reason, in a line."""
+    """Whether all is well, with the reason in a line."""
 
     ok: bool
     reason: str

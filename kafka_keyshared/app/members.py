@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from typing import Any, Self
 
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.slices import Slice
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.errors import LeaseOverError
 from kafka_keyshared.headers import ask_headers
 from kafka_keyshared.logs import log_of
@@ -41,15 +41,15 @@ class PulledRecord:
         Raises :class:`ValueError` for a delay that is not a number of seconds from 0 to a year; the
         lease goes on.
         """
-        self._fail(Verdict.RETRY, "nack", "", Retry(delay).delay())
+        self._fail(Disposition.RETRY, "nack", "", Retry(delay).delay())
 
     def dead_letter(self, reason: str = "") -> None:
         """The record goes to the dead-letter topic."""
-        self._fail(Verdict.DEAD_LETTER, "DeadLetter", reason, None)
+        self._fail(Disposition.DEAD_LETTER, "DeadLetter", reason, None)
 
-    def _fail(self, outcome: Verdict, kind: str, message: str, after: float | None) -> None:
+    def _fail(self, disposition: Disposition, kind: str, message: str, after: float | None) -> None:
         failure = Failure(
-            outcome,
+            disposition,
             kind,
             message,
             stack="",

@@ -1,4 +1,4 @@
-"""Evidence of what a run did, and a verdict on it that does not trust the code under test.
+"""Evidence of what a run did, and a judgement of it that does not trust the code under test.
 
 A *ledger* (:mod:`~kafka_keyshared.audit.ledger`) is written while the run goes on, by the producer,
 around every handler call and at every commit. The *judge* (:mod:`~kafka_keyshared.audit.judge`)

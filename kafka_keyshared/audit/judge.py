@@ -74,7 +74,7 @@ class Finding:
 
 @dataclass
 class Totals:
-    """What there was to judge, so that a clean verdict on nothing shows."""
+    """What there was to judge, so that a clean judgement of nothing shows."""
 
     produced: int = 0
     attempts: int = 0
@@ -90,7 +90,7 @@ class Totals:
 
 @dataclass
 class Judgement:
-    """The verdict on a run; each rule is defined at the head of this module."""
+    """What the judge finds in a run; each rule is defined at the head of this module."""
 
     order_violations: Finding = field(default_factory=Finding)
     lost: Finding = field(default_factory=Finding)
@@ -125,7 +125,7 @@ class Judgement:
         return not any(self.counts().values())
 
     def lines(self) -> list[str]:
-        """Return the verdict as lines of text: each count, and under it its first cases."""
+        """Return the judgement as lines of text: each count, and under it its first cases."""
         lines = []
         for name, finding in self.findings().items():
             lines.append(f"{name}: {finding.count:,}")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Commit, Publish
+from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.slices import Progress
-from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.model import Record, TopicPartition
 
 # --- reports: what a pool says about leases, in the order in which it happened ---

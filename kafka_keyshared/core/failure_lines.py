@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.burst import Burst, Line
 from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.model import About, TopicPartition, named_key
 
 KINDS_MAX = 50

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence, Publish
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import DeadLettered, Ended, Failed, FencePassed, SetAside
 from kafka_keyshared.core.failure_lines import Attempt, in_short
 from kafka_keyshared.core.keying import Refused
@@ -25,7 +26,6 @@ from kafka_keyshared.core.meters import LetterAnswer, Processed
 from kafka_keyshared.core.retry_policy import decide
 from kafka_keyshared.core.slices import Leased, Slice
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, Record, counted, name_of, named_key, partition_of
 
@@ -99,7 +99,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     leased.came_back(report.index)
     closed = closed or _close(sub, lane, record)
     closed.attempt = None
-    tried = failure.verdict is not Verdict.GIVEN_BACK
+    tried = failure.disposition is not Disposition.GIVEN_BACK
     if tried:
         closed.failures += 1
         closed.first = closed.first or failure
@@ -112,7 +112,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
         commands.append(Fence(sub.name, slice_.worker, (lane,)))
     judged = judge(sub, closed, failure, now)
     if tried:
-        asked = failure.verdict is Verdict.RETRY and closed.due is not None
+        asked = failure.disposition is Disposition.RETRY and closed.due is not None
         told = sub.bursts.asked if asked else sub.bursts.attempts
         if not told.only_counted_as(failure, now):
             commands += told.note(_attempt(sub, closed, record, failure, now), now)
@@ -139,17 +139,17 @@ def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -
     """Act on what follows the latest failure of a lane's head."""
     settings = sub.settings
     decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
-    if decision.verdict is Verdict.RETRY:
+    if decision.disposition is Disposition.RETRY:
         closed.on(LaneEvent.RETRY)
         sub.closed.wake_at(closed, now + decision.delay)
         return []
-    if decision.verdict is Verdict.DEAD_LETTER:
+    if decision.disposition is Disposition.DEAD_LETTER:
         closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
-    if decision.verdict is Verdict.BLOCK:
+    if decision.disposition is Disposition.BLOCK:
         return _block(sub, closed, now)
-    if decision.verdict is not Verdict.DROP:  # or one that is new would settle, and be lost
-        raise InvariantError(f"nobody knows what to do for the verdict {decision.verdict}")
+    if decision.disposition is not Disposition.DROP:  # or one that is new would settle, and be lost
+        raise InvariantError(f"nobody knows what to do for the disposition {decision.disposition}")
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
@@ -176,7 +176,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.window.settle(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = _close(sub, sub.keys.lane(record), record)
-    closed.first = closed.last = Failure(Verdict.DEAD_LETTER, "Undecodable", reason, "", at_ms)
+    closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)
         return [_publish(sub, closed)]
@@ -312,7 +312,7 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     sub.count_blocked(closed, closed.records())
     why = (
         "its handler asked for a dead letter"
-        if last.verdict is Verdict.DEAD_LETTER
+        if last.disposition is Disposition.DEAD_LETTER
         else "it failed"
     )
     trace = sub.bursts.attempts.first_block(last, now)

@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
+from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.places import without
 from kafka_keyshared.core.tables import follow
-from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
 

@@ -19,9 +19,9 @@ from kafka_keyshared.model import Record, Retry, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_keyshared.core.commands import Commit
+    from kafka_keyshared.core.dispositions import Failure
     from kafka_keyshared.core.events import CommitResult
     from kafka_keyshared.core.slices import Leased
-    from kafka_keyshared.core.verdicts import Failure
 
 # Those of OpenTelemetry's messaging conventions, and finer ones below: handlers may be quick.
 DURATIONS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.verdicts import Failure, Verdict
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.errors import ConfigError
 
 PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block"]
@@ -52,11 +52,15 @@ class RetryPolicy(NamedTuple):
 class Decision(NamedTuple):
     """The decision, and for RETRY the delay in seconds."""
 
-    verdict: Verdict
+    disposition: Disposition
     delay: float = 0.0
 
 
-_POISON = {"drop": Verdict.DROP, "dead_letter": Verdict.DEAD_LETTER, "block": Verdict.BLOCK}
+_POISON = {
+    "drop": Disposition.DROP,
+    "dead_letter": Disposition.DEAD_LETTER,
+    "block": Disposition.BLOCK,
+}
 
 
 def decide(
@@ -68,12 +72,12 @@ def decide(
     lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
     of attempts.
     """
-    if failure.verdict is Verdict.GIVEN_BACK:
-        return Decision(Verdict.RETRY)
-    if failure.verdict is Verdict.DEAD_LETTER:
-        return Decision(Verdict.DEAD_LETTER if dlq else Verdict.BLOCK)
+    if failure.disposition is Disposition.GIVEN_BACK:
+        return Decision(Disposition.RETRY)
+    if failure.disposition is Disposition.DEAD_LETTER:
+        return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
     if failures >= retry.attempts:
         return Decision(_POISON[poison])
     if failure.after is not None:
-        return Decision(Verdict.RETRY, failure.after)
-    return Decision(Verdict.RETRY, retry.delay(failures, failure.jitter))
+        return Decision(Disposition.RETRY, failure.after)
+    return Decision(Disposition.RETRY, retry.delay(failures, failure.jitter))

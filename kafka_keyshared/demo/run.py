@@ -1,4 +1,4 @@
-"""``keyshared demo``: a year of flights through a consumer group, and the verdict on it.
+"""``keyshared demo``: a year of flights through a consumer group, and the judgement of it.
 
 A producer thread writes the year into the embedded cluster while a :class:`KeyShared` instance
 re-dispatches it by aircraft over four times as many workers as the topic has partitions, and a
@@ -134,7 +134,7 @@ class Demo:
         self._watched = 0.0
 
     def run(self) -> dict[str, Any]:
-        """Run to the end; return the figures and the verdict.
+        """Run to the end; return the figures and the judgement.
 
         Raises :class:`KeySharedError` when it makes no progress for a minute, or is stopped by a
         signal before its end.
@@ -155,8 +155,8 @@ class Demo:
             self._watch(self.progress)
             answers = read_answers(Path(out))
         differences = compare(expected(self._records), answers)
-        verdict = judge([self._written, self._ledger, self._letters])
-        return self._summary(verdict, differences)
+        judgement = judge([self._written, self._ledger, self._letters])
+        return self._summary(judgement, differences)
 
     def _run(self, bootstrap: str) -> None:
         producer = MeteredProducer(_quiet(bootstrap))
@@ -308,10 +308,10 @@ class Demo:
 
     # --- the result ---
 
-    def _summary(self, verdict: Judgement, differences: list[str]) -> dict[str, Any]:
+    def _summary(self, judgement: Judgement, differences: list[str]) -> dict[str, Any]:
         produced = self.progress.produced
         elapsed = self._ended - self.progress.started
-        dead_lettered = verdict.totals.dead_lettered
+        dead_lettered = judgement.totals.dead_lettered
         return {
             "records": produced,
             "flights": self.totals.flights,
@@ -321,14 +321,14 @@ class Demo:
             "workers": WORKERS,
             **self._calls.waiting()._asdict(),
             "dead_lettered": dead_lettered,
-            **verdict.counts(),
+            **judgement.counts(),
             "oracle_match": not differences,
             "elapsed_s": round(elapsed, 2),
             "records_per_s": round(produced / elapsed),
-            "ok": verdict.clean
+            "ok": judgement.clean
             and not differences
             and dead_lettered == self.totals.cancelled
             and produced == self._records,
-            "findings": verdict.lines() if not verdict.clean else [],
+            "findings": judgement.lines() if not judgement.clean else [],
             "differences": differences,
         }

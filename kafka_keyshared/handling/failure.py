@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.verdicts import Failure, Verdict
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.model import DeadLetter, Retry
 from kafka_keyshared.program.whose import is_ours, is_users, shown
 
@@ -113,21 +113,21 @@ def describe(
     error: BaseException, clock: Clock, dead_letter_on: tuple[type[BaseException], ...] = ()
 ) -> Failure:
     """Return what a dead letter and the log will say about an attempt that has failed just now."""
-    outcome, after = Verdict.ERROR, None
+    disposition, after = Disposition.ERROR, None
     if isinstance(error, Retry):
         try:
-            outcome, after = Verdict.RETRY, error.delay()
+            disposition, after = Disposition.RETRY, error.delay()
         except ValueError as broken:
             error = broken
     # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The
     # client's for a header name that is not UTF-8 must not be provoked twice: asked again for the
     # headers, it returns what ends the process as soon as it is unpacked.
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
-        outcome = Verdict.DEAD_LETTER
+        disposition = Disposition.DEAD_LETTER
     message = text_of(error)
     place, stack = _place_and_stack(_frames_of(error))
     return Failure(
-        outcome,
+        disposition,
         type(error).__qualname__,
         message,
         stack + _causes_of(error),

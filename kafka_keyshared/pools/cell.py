@@ -14,10 +14,10 @@ from dataclasses import replace
 from itertools import islice
 
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.slices import Serial, Slice
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.failed_lanes import FailedLanes
@@ -236,7 +236,7 @@ class Cell:
         """
         failure = describe(MemberLeftError(self.name), self.clock)
         if not broken or self.dismissed:
-            failure = replace(failure, verdict=Verdict.GIVEN_BACK)
+            failure = replace(failure, disposition=Disposition.GIVEN_BACK)
         with self._changed:
             self.left = True
             while self._received:

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
 from kafka_keyshared.local.cluster import Cluster
@@ -34,8 +34,8 @@ def a_publish(headers: list[tuple[str, Any]] | None, message: str = "no such fli
         headers=headers,
         timestamp=(1, 1_700_000_000_123),
     )
-    first = Failure(Verdict.ERROR, "KeyError", "first", "", 1_000)
-    last = Failure(Verdict.ERROR, "ValueError", message, "  File ...\n", 2_000)
+    first = Failure(Disposition.ERROR, "KeyError", "first", "", 1_000)
+    last = Failure(Disposition.ERROR, "ValueError", message, "  File ...\n", 2_000)
     return Publish("default", lane_of(source), source, 5, first, last)
 
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.model import Drop, TopicPartition
 from tests.support.commit_text import read_commit
 from tests.support.pool import Ending
@@ -230,7 +230,7 @@ class Oracle:
         settings = self.subs[sub]
         place = place_of(record)
         tries = self.attempts[sub, place] = self.attempts.get((sub, place), 0) + 1
-        asked = verdict.verdict is Verdict.DEAD_LETTER
+        asked = verdict.disposition is Disposition.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:
             return
         if (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
 from kafka_keyshared.core.slices import Progress, Slice
-from kafka_keyshared.core.verdicts import Failure
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import Handover, _Stop

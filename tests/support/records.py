@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_keyshared.core.verdicts import Failure, Verdict
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import TopicPartition
 
@@ -103,15 +103,15 @@ def record(offset: int, key: bytes | str | None = "k", at: TopicPartition = P0) 
 
 
 def failure(
-    outcome: Verdict = Verdict.ERROR, *, jitter: float = 0.0, after: float | None = None
+    outcome: Disposition = Disposition.ERROR, *, jitter: float = 0.0, after: float | None = None
 ) -> Failure:
     """A failed attempt."""
     return Failure(outcome, "ValueError", "no such flight", "", 0, jitter, after)
 
 
 ERROR = failure()
-NOT_NOW = failure(Verdict.RETRY, after=3.0)
-GIVE_UP = failure(Verdict.DEAD_LETTER)
+NOT_NOW = failure(Disposition.RETRY, after=3.0)
+GIVE_UP = failure(Disposition.DEAD_LETTER)
 
 
 def colliding_keys() -> tuple[bytes, bytes]:

@@ -11,13 +11,13 @@ from typing import Literal
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.metadata import SET_BUDGET, encode
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
-from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.model import Drop, Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
@@ -31,7 +31,7 @@ _SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     "partition",
     "subscription",
 )
-ATTEMPTS = (Verdict.ERROR, Verdict.RETRY, Verdict.DEAD_LETTER)
+ATTEMPTS = (Disposition.ERROR, Disposition.RETRY, Disposition.DEAD_LETTER)
 _POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 
@@ -302,7 +302,7 @@ class World:
         if rng.random() >= self.fail_share:
             return Drop() if rng.random() < 0.03 else None
         outcome = rng.choices(ATTEMPTS, [6, 2, 1])[0]
-        after = rng.choice([None, 0.0, 0.5]) if outcome is Verdict.RETRY else None
+        after = rng.choice([None, 0.0, 0.5]) if outcome is Disposition.RETRY else None
         return failure(outcome, jitter=rng.uniform(-1, 1), after=after)
 
     def write_into(self, item: Record) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.verdicts import Verdict
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.model import DeadLetter, Retry
 
@@ -53,7 +53,7 @@ def test_a_retry_that_got_one_all_the_same_is_a_failed_attempt_that_names_it(aft
             self.after = after
 
     failure = describe(NotYet(), Clock())
-    assert (failure.verdict, failure.after) == (Verdict.ERROR, None)
+    assert (failure.disposition, failure.after) == (Disposition.ERROR, None)
     assert failure.error_type == "ValueError"
     assert failure.message.startswith("Retry(after=")
 
@@ -68,6 +68,6 @@ def test_a_verdict_of_a_subclass_that_never_called_its_base_counts() -> None:
             self.order = order
 
     failure = describe(NotYet("o-1"), Clock())
-    assert (failure.verdict, failure.after) == (Verdict.RETRY, None)
-    assert describe(Never("o-1"), Clock()).verdict is Verdict.DEAD_LETTER
+    assert (failure.disposition, failure.after) == (Disposition.RETRY, None)
+    assert describe(Never("o-1"), Clock()).disposition is Disposition.DEAD_LETTER
     assert Never("o-1").reason == ""

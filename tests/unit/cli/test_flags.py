@@ -15,7 +15,7 @@ from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.client import reach
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
-from kafka_keyshared.core.verdicts import Failure, Verdict
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from tests.setup.cli_page import verbs
 from tests.support.cli import in_process, own_modules
 from tests.support.ports import Stage
@@ -139,7 +139,7 @@ def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
     start_logging("warning", "json")
     stage.step()
     stack = '  File "/app/app.py", line 12, in handle\n    charge()\n'
-    failure = Failure(Verdict.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
+    failure = Failure(Disposition.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
     stage.work({7: failure})
     stage.step()
     (line,) = capsys.readouterr().err.strip().split("\n")

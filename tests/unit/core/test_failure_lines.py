@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core.burst import INTERVAL
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.failure_lines import KINDS_MAX, WHOLE_A_SECOND
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from tests.support.harness import Harness
 from tests.support.records import GIVE_UP, NOT_NOW, P0, record
 
 STACK = '  File "/app/app.py", line 12, in handle\n    total = order["customer_id"]\n'
-MISSING = Failure(Verdict.ERROR, "KeyError", "'customer_id'", STACK, 0, 0.0, None, "app.py:12")
-SLOW = Failure(Verdict.ERROR, "TimeoutError", "", STACK, 0, 0.0, None, "app.py:30")
-ENDED = Failure(Verdict.ERROR, "RuntimeError", "the thread has ended", "", 0)
+MISSING = Failure(Disposition.ERROR, "KeyError", "'customer_id'", STACK, 0, 0.0, None, "app.py:12")
+SLOW = Failure(Disposition.ERROR, "TimeoutError", "", STACK, 0, 0.0, None, "app.py:30")
+ENDED = Failure(Disposition.ERROR, "RuntimeError", "the thread has ended", "", 0)
 BEATS = int(INTERVAL / 0.5) + 1
 
 
@@ -150,7 +150,7 @@ def test_a_failure_without_a_place_has_no_empty_traceback() -> None:
 
 def kinds(count: int) -> list[Failure]:
     return [
-        Failure(Verdict.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
+        Failure(Disposition.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, "app.py:1")
         for n in range(count)
     ]
 
@@ -185,7 +185,7 @@ def test_kinds_without_end_are_told_whole_so_often_and_then_counted() -> None:
 
 def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
     kinds = [
-        Failure(Verdict.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, f"app.py:{n}")
+        Failure(Disposition.ERROR, f"Error{n}", "", STACK, 0, 0.0, None, f"app.py:{n}")
         for n in range(8)
     ]
     harness = failing(*([each] for each in kinds), *([each] for each in kinds))
@@ -197,7 +197,7 @@ def test_of_many_kinds_a_line_names_the_most_frequent() -> None:
 
 def test_neither_key_nor_message_does_anything_to_a_terminal() -> None:
     evil = "\x1b[2J\x07bell\nand\ttabs " + "x" * 5_000
-    error = Failure(Verdict.ERROR, "E", evil, STACK, 0, 0.0, None, "app.py:1")
+    error = Failure(Disposition.ERROR, "E", evil, STACK, 0, 0.0, None, "app.py:1")
     harness = failing([error], [error], key="\x1b[2J")
     harness.beat(BEATS)
     for each in told(harness):
@@ -208,5 +208,5 @@ def test_neither_key_nor_message_does_anything_to_a_terminal() -> None:
 
 
 def test_a_lease_given_back_is_no_failure() -> None:
-    back = Failure(Verdict.GIVEN_BACK, "MemberLeftError", "member-1 has left", "", 0)
+    back = Failure(Disposition.GIVEN_BACK, "MemberLeftError", "member-1 has left", "", 0)
     assert not told(failing([back]))

@@ -7,10 +7,10 @@ import pytest
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import failures
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.retry_policy import Decision, RetryPolicy, decide
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
@@ -67,22 +67,27 @@ def test_a_retry_policy_that_cannot_work_is_refused_by_name(policy: RetryPolicy)
 
 def test_a_retry_with_a_delay_sets_the_delay_and_not_the_number_of_attempts() -> None:
     policy = RetryPolicy(attempts=2)
-    assert decide(NOT_NOW, 1, policy, "drop", dlq=False) == Decision(Verdict.RETRY, 3.0)
-    assert decide(NOT_NOW, 2, policy, "drop", dlq=False).verdict is Verdict.DROP
+    assert decide(NOT_NOW, 1, policy, "drop", dlq=False) == Decision(Disposition.RETRY, 3.0)
+    assert decide(NOT_NOW, 2, policy, "drop", dlq=False).disposition is Disposition.DROP
 
 
 def test_a_dead_letter_verdict_skips_the_attempts_and_without_a_dlq_blocks() -> None:
     policy = RetryPolicy()
-    assert decide(GIVE_UP, 1, policy, "drop", dlq=True).verdict is Verdict.DEAD_LETTER
-    assert decide(GIVE_UP, 1, policy, "drop", dlq=False).verdict is Verdict.BLOCK
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=True).disposition is Disposition.DEAD_LETTER
+    assert decide(GIVE_UP, 1, policy, "drop", dlq=False).disposition is Disposition.BLOCK
 
 
 @pytest.mark.parametrize(
     ("poison", "expected"),
-    [("drop", Verdict.DROP), ("dead_letter", Verdict.DEAD_LETTER), ("block", Verdict.BLOCK)],
+    [
+        ("drop", Disposition.DROP),
+        ("dead_letter", Disposition.DEAD_LETTER),
+        ("block", Disposition.BLOCK),
+    ],
 )
-def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Verdict) -> None:
-    assert decide(ERROR, 5, RetryPolicy(), poison, dlq=True).verdict is expected  # type: ignore[arg-type]
+def test_exhausted_attempts_follow_the_poison_policy(poison: str, expected: Disposition) -> None:
+    found = decide(ERROR, 5, RetryPolicy(), poison, dlq=True)  # type: ignore[arg-type]
+    assert found.disposition is expected
 
 
 # --- retries ---
@@ -152,7 +157,7 @@ def test_a_recalled_retry_holds_the_position_of_a_stop() -> None:
 def test_a_record_that_is_given_back_has_used_up_no_attempt() -> None:
     harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
     harness.fetch(record(0))
-    given_back = failure(Verdict.GIVEN_BACK)
+    given_back = failure(Disposition.GIVEN_BACK)
     started = harness.work({0: [given_back, given_back, ERROR]})
     for _ in range(3):
         harness.later(0.0)
@@ -205,10 +210,10 @@ def test_a_dead_letter_settles_when_the_broker_has_it_and_its_lane_opens_in_that
     harness.fetch(record(0), record(1))
     harness.work({0: [ERROR]})
     harness.later(0.0)
-    assert harness.work({0: [failure(Verdict.RETRY)]}) == [0]
+    assert harness.work({0: [failure(Disposition.RETRY)]}) == [0]
     (publish,) = harness.publishes
-    assert (publish.attempts, publish.first.verdict) == (2, Verdict.ERROR)
-    assert publish.last.verdict is Verdict.RETRY
+    assert (publish.attempts, publish.first.disposition) == (2, Disposition.ERROR)
+    assert publish.last.disposition is Disposition.RETRY
     assert harness.committed() == (0, [])
     commands = harness.tell(ev.DeadLettered(publish))
     assert [type(each) for each in commands if type(each) is not cmd.Notice] == [cmd.Lease]
@@ -391,12 +396,12 @@ def test_a_verdict_that_nobody_acts_on_is_refused_and_settles_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It once fell through to a drop."""
-    monkeypatch.setattr(failures, "decide", lambda *_, **__: Decision(Verdict.ERROR))
+    monkeypatch.setattr(failures, "decide", lambda *_, **__: Decision(Disposition.ERROR))
     harness = Harness()
     harness.assign()
     harness.fetch(record(0))
     harness.worker().start()
     harness.worker().finish(ERROR)
-    with pytest.raises(InvariantError, match="nobody knows what to do for the verdict"):
+    with pytest.raises(InvariantError, match="nobody knows what to do for the disposition"):
         harness.deliver()
     assert harness.sub().counts.dropped == 0

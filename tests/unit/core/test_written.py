@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.status import take
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.status import Surroundings
 from kafka_keyshared.testing import record as message
@@ -178,7 +178,7 @@ def test_a_letter_has_what_came(write: Write) -> None:
     first = running(harness, record(0))
     before = (first.topic(), first.key(), first.value())
     write(first)
-    harness.worker().finish(Failure(Verdict.DEAD_LETTER, "DeadLetter", "", "", 0))
+    harness.worker().finish(Failure(Disposition.DEAD_LETTER, "DeadLetter", "", "", 0))
     harness.deliver()
     letter = harness.dead_letter().record
     assert (letter.topic(), letter.key(), letter.value()) == before

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import Failed, Report
-from kafka_keyshared.core.verdicts import Failure, Verdict
 from kafka_keyshared.handling import failure as failures
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import maker
@@ -175,12 +175,12 @@ def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
 
 
 def test_a_system_error_is_not_provoked_again() -> None:
-    assert describe(SystemError("bad argument"), Clock()).verdict is Verdict.DEAD_LETTER
+    assert describe(SystemError("bad argument"), Clock()).disposition is Disposition.DEAD_LETTER
 
 
 def test_named_exceptions_skip_the_attempts() -> None:
-    assert describe(KeyError("k"), Clock(), (LookupError,)).verdict is Verdict.DEAD_LETTER
-    assert describe(ValueError("k"), Clock(), (LookupError,)).verdict is Verdict.ERROR
+    assert describe(KeyError("k"), Clock(), (LookupError,)).disposition is Disposition.DEAD_LETTER
+    assert describe(ValueError("k"), Clock(), (LookupError,)).disposition is Disposition.ERROR
     assert -1 <= describe(ValueError(), Clock()).jitter <= 1
 
 

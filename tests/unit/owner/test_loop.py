@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
-from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
@@ -1071,7 +1071,7 @@ def test_only_a_dead_letter_on_its_way_holds_up_a_stop(refused: bool) -> None:
     stage.fill(record(0), record(1, "other"))
     stage.assign()
     stage.step()
-    stage.work({0: failure(outcome=Verdict.DEAD_LETTER)})
+    stage.work({0: failure(outcome=Disposition.DEAD_LETTER)})
     stage.step(2)
     before = stage.now
     report = stop(stage.loop, 10.0, lambda: False)

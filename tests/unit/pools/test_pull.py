@@ -14,10 +14,10 @@ from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
-from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool
@@ -100,15 +100,15 @@ def test_nothing_to_receive_is_none_after_the_time_and_at_the_end(bench: Bench) 
 @pytest.mark.parametrize(
     ("end", "outcome", "message", "after"),
     [
-        (lambda pulled: pulled.nack(), Verdict.RETRY, "", None),
-        (lambda pulled: pulled.nack(2.5), Verdict.RETRY, "", 2.5),
-        (lambda pulled: pulled.dead_letter("why"), Verdict.DEAD_LETTER, "why", None),
+        (lambda pulled: pulled.nack(), Disposition.RETRY, "", None),
+        (lambda pulled: pulled.nack(2.5), Disposition.RETRY, "", 2.5),
+        (lambda pulled: pulled.dead_letter("why"), Disposition.DEAD_LETTER, "why", None),
     ],
 )
 def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
     bench: Bench,
     end: Callable[[Any], None],
-    outcome: Verdict,
+    outcome: Disposition,
     message: str,
     after: float | None,
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_nack_and_a_dead_letter_are_failures_of_their_kind(
     failed, ended = bench.said()
     assert isinstance(failed, Failed)
     assert isinstance(ended, Ended)
-    assert failed.failure.verdict is outcome
+    assert failed.failure.disposition is outcome
     assert failed.failure.message == message
     assert failed.failure.after == after
 
@@ -230,13 +230,13 @@ def test_a_dismissed_member_gets_nothing_more_and_may_settle_what_it_has(bench: 
 def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Bench) -> None:
     """Or one attempt would be enough for a stop to drop or dead-letter what was never tried."""
 
-    def said_by(leave: Callable[[PullMember], None]) -> list[Verdict]:
+    def said_by(leave: Callable[[PullMember], None]) -> list[Disposition]:
         cell = Cell("worker-0", bench.reports.put, Clock())
         cell.put(slice_of(record(1)))
         member = PullMember(cell)
         assert member.receive(1) is not None
         leave(member)
-        return [each.failure.verdict for each in bench.said() if isinstance(each, Failed)]
+        return [each.failure.disposition for each in bench.said() if isinstance(each, Failed)]
 
     def breaks(member: PullMember) -> None:
         with pytest.raises(ValueError, match="bad"), member:
@@ -246,9 +246,9 @@ def test_a_member_that_breaks_has_failed_and_one_that_leaves_has_not(bench: Benc
         with pytest.raises(KeyboardInterrupt), member:
             raise KeyboardInterrupt
 
-    assert said_by(PullMember.close) == [Verdict.GIVEN_BACK]
-    assert said_by(is_interrupted) == [Verdict.GIVEN_BACK]
-    assert said_by(breaks) == [Verdict.ERROR]
+    assert said_by(PullMember.close) == [Disposition.GIVEN_BACK]
+    assert said_by(is_interrupted) == [Disposition.GIVEN_BACK]
+    assert said_by(breaks) == [Disposition.ERROR]
 
 
 def test_once_the_instance_is_over_a_word_about_a_record_is_refused(bench: Bench) -> None:

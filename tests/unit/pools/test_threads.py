@@ -15,10 +15,10 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
-from kafka_keyshared.core.verdicts import Verdict
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import maker
@@ -113,19 +113,19 @@ def test_a_drop_settles_and_is_counted(bench: MakeBench, handler: Any) -> None:
 @pytest.mark.parametrize(
     ("verdict", "outcome", "after"),
     [
-        (Retry(), Verdict.RETRY, None),
-        (Retry, Verdict.RETRY, None),
-        (Retry(after=1.5), Verdict.RETRY, 1.5),
-        (DeadLetter("why"), Verdict.DEAD_LETTER, None),
+        (Retry(), Disposition.RETRY, None),
+        (Retry, Disposition.RETRY, None),
+        (Retry(after=1.5), Disposition.RETRY, 1.5),
+        (DeadLetter("why"), Disposition.DEAD_LETTER, None),
     ],
 )
 @pytest.mark.parametrize("way", ["returned", "raised"])
 def test_retry_and_dead_letter_are_failed_attempts(
-    bench: MakeBench, verdict: Any, outcome: Verdict, after: float | None, way: str
+    bench: MakeBench, verdict: Any, outcome: Disposition, after: float | None, way: str
 ) -> None:
     handler = raises(verdict) if way == "raised" else lambda record: verdict
     failure = the_failure(bench(handler).run(record(1))).failure
-    assert (failure.verdict, failure.after) == (outcome, after)
+    assert (failure.disposition, failure.after) == (outcome, after)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_retry_and_dead_letter_are_failed_attempts(
 def test_no_exception_ends_the_worker(bench: MakeBench, error: BaseException) -> None:
     made = bench(raises(error))
     failed = the_failure(made.run(record(1)))
-    assert failed.failure.verdict is Verdict.ERROR
+    assert failed.failure.disposition is Disposition.ERROR
     assert failed.failure.error_type == type(error).__qualname__
     assert [type(each) for each in made.run(record(2, "other"))] == [Failed, Ended]
 

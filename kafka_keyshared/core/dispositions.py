@@ -1,4 +1,4 @@
-"""Verdicts: what an attempt came to that did not settle its record, and what follows from it."""
+"""What becomes of a record whose attempt did not settle it, and the failed attempt itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import enum
 from dataclasses import dataclass
 
 
-class Verdict(enum.Enum):
+class Disposition(enum.Enum):
     """What becomes of a record whose attempt did not settle it, says who has tried or the policy.
 
     One that is added here is decided on in :func:`kafka_keyshared.core.retry_policy.decide`, and
-    acted on in :func:`kafka_keyshared.core.failures.judge`. What a handler says becomes one of
-    these in :func:`kafka_keyshared.handling.failure.describe`.
+    acted on in :func:`kafka_keyshared.core.failures.judge`. What a handler says, its verdict
+    (:mod:`kafka_keyshared.model`), becomes one of these in
+    :func:`kafka_keyshared.handling.failure.describe`.
     """
 
     ERROR = "error"
@@ -38,7 +39,7 @@ class Failure:
     program that it came from, empty where there is none.
     """
 
-    verdict: Verdict
+    disposition: Disposition
     error_type: str
     message: str
     stack: str
