@@ -10,7 +10,7 @@ class Disposition(enum.Enum):
     """What becomes of a record whose attempt did not settle it, says who has tried or the policy.
 
     One that is added here is decided on in :func:`kafka_keyshared.core.retry_policy.decide`, and
-    acted on in :func:`kafka_keyshared.core.failures.judge`. What a handler says, its verdict
+    acted on in :func:`kafka_keyshared.core.failures.follow_up`. What a handler says, its verdict
     (:mod:`kafka_keyshared.model`), becomes one of these in
     :func:`kafka_keyshared.handling.failure.describe`.
     """

@@ -110,13 +110,13 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     if not is_keyless(lane):
         closed.fence_at = slice_.worker
         commands.append(Fence(sub.name, slice_.worker, (lane,)))
-    judged = judge(sub, closed, failure, now)
+    follows = follow_up(sub, closed, failure, now)
     if tried:
         asked = failure.disposition is Disposition.RETRY and closed.due is not None
         told = sub.bursts.asked if asked else sub.bursts.attempts
         if not told.only_counted_as(failure, now):
             commands += told.note(_attempt(sub, closed, record, failure, now), now)
-    return commands + judged
+    return commands + follows
 
 
 def _attempt(
@@ -135,8 +135,8 @@ def _attempt(
     )
 
 
-def judge(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
-    """Act on what follows the latest failure of a lane's head."""
+def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
+    """Decide what follows the latest failure of a lane's head, and see to it."""
     settings = sub.settings
     decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
     if decision.disposition is Disposition.RETRY:

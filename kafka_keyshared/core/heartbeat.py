@@ -80,7 +80,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                 seen[id_, index] = known
                 # Of many that one worker runs at once a few are named at a time, the oldest first.
                 if named < NAMED_AT_ONCE:
-                    told = _judge_age(sub, known, worker, now - known.since)
+                    told = _overdue(sub, known, worker, now - known.since)
                     named += len(told)
                     commands += told
     for place, known in watch.running.items():
@@ -99,7 +99,7 @@ def _about(record: Record) -> About:
     return About(partition_of(record), record.offset(), record.key())
 
 
-def _judge_age(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
+def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
     settings, place, record = sub.settings, known.place, known.record
     what, who = _where(record), worker.name
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
@@ -127,12 +127,12 @@ def _judge_age(sub: Subscription, known: RunningSince, worker: Worker, age: floa
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:
-    """Phase 2: judge again any lane whose head has no attempt left and was not judged."""
+    """Phase 2: decide again on any lane whose head has no attempt left and still waits."""
     commands: list[Command] = []
     for closed in failures.exhausted(sub):
         if closed.last is not None:
             sub.closed.cancel(closed)
-            commands += failures.judge(sub, closed, closed.last, now)
+            commands += failures.follow_up(sub, closed, closed.last, now)
     return commands
 
 

@@ -1,6 +1,6 @@
 """What becomes of a record whose attempt failed, and after which delay: one pure decision.
 
-Exhausted attempts are judged when the failure arrives; the heartbeat's second phase is the
+Exhausted attempts are decided on when the failure arrives; the heartbeat's second phase is the
 backstop. The policies are those of Danube's Key-Shared dispatcher (Drop, DeadLetter, Block).
 """
 

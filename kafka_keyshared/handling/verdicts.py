@@ -13,8 +13,8 @@ log = log_of("kafka_keyshared.pool")
 _warned_results: set[type] = set()
 
 
-def judge(result: Any) -> None:
-    """Act on a return value that is not None: raise what it means, or take it for done.
+def raise_verdict(result: Any) -> None:
+    """Raise what a returned value means; take it for done where it means nothing.
 
     A verdict that is returned means what it means when it is raised.
     """

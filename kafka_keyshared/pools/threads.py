@@ -20,7 +20,7 @@ from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Re
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.verdicts import judge
+from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
@@ -283,14 +283,14 @@ class ThreadPool:
                 if not lanes:
                     while (record := take()) is not STOP:
                         if (result := handle(record)) is not None:
-                            judge(result)
+                            raise_verdict(result)
                     break
                 while (record := take()) is not STOP:
                     if failed.holds(record):
                         self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
                         cell.reported = record
                     elif (result := handle(record)) is not None:
-                        judge(result)
+                        raise_verdict(result)
                 break
             except BaseException as error:  # SystemExit included: a failed attempt
                 if self._in_child():

@@ -120,7 +120,7 @@ def test_retry_with_a_delay_waits_that_long() -> None:
     assert harness.work() == [0]
 
 
-def test_attempts_are_judged_when_the_failure_arrives_and_not_at_the_heartbeat() -> None:
+def test_exhausted_attempts_are_decided_on_at_the_failure_and_not_at_the_heartbeat() -> None:
     harness = harness_with(retry=RetryPolicy(attempts=2, backoff=0.0), poison="drop")
     harness.fetch(record(0))
     for _ in range(2):

@@ -114,7 +114,7 @@ def test_stuck_can_end_the_instance() -> None:
 # --- 2 and 3: poison and retries ---
 
 
-def test_a_lane_whose_attempts_ran_out_unjudged_is_judged_at_the_next_beat() -> None:
+def test_a_lane_whose_attempts_ran_out_undecided_is_decided_on_at_the_next_beat() -> None:
     settings = SubscriptionSettings(retry=RetryPolicy(attempts=3, backoff=900.0), poison="drop")
     harness = Harness(settings)
     harness.assign(P0)
@@ -122,7 +122,7 @@ def test_a_lane_whose_attempts_ran_out_unjudged_is_judged_at_the_next_beat() -> 
     harness.work({0: [ERROR]})
     closed = harness.sub().closed.get(lane_of(record(0)))
     assert closed is not None
-    closed.failures = 3  # as if its judgement had been missed
+    closed.failures = 3  # as if the decision had been missed
     harness.beat()
     assert harness.sub().counts.dropped == 1
     assert harness.work() == [1]
