@@ -6,7 +6,7 @@ Nothing here knows Kafka's client, threads or time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 
 class TopicPartition(NamedTuple):
@@ -83,6 +83,15 @@ def some(names: Iterable[object], most: int = 5, *, none: str = "none") -> str:
 def partition_of(record: Record) -> TopicPartition:
     """Return the partition that the record came from."""
     return TopicPartition(record.topic(), record.partition())
+
+
+Coordinates: TypeAlias = tuple[TopicPartition, int]
+"""Which record it is: its partition, and its offset there."""
+
+
+def coordinates_of(record: Record) -> Coordinates:
+    """Return which record this is, of one that no handler has seen."""
+    return partition_of(record), record.offset()
 
 
 class Verdict(Exception):  # noqa: N818 - a decision, not an error; raising it is one of two ways

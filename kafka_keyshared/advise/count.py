@@ -173,8 +173,8 @@ class Tally:
         """
         groups: dict[object, list[dict[int, int]]] = {}
         for partition, kept in self._kept.items():
-            place = {"partition": partition, "topic": partition.topic}.get(scope)
-            groups.setdefault(place, []).append(kept)
+            where = {"partition": partition, "topic": partition.topic}.get(scope)
+            groups.setdefault(where, []).append(kept)
         lanes = 0
         best: list[tuple[int, int]] = []
         for group in groups.values():

@@ -29,7 +29,7 @@ class Log(NamedTuple):
     ``committed`` is None without a group, and where the group has none.
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     begin: int
     end: int
     committed: int | None = None
@@ -65,23 +65,23 @@ class Logs:
         Raises :class:`TopicMissingError` for a topic that is not there, :class:`ConfigError` for
         what this user may not see, :class:`KeySharedError` when the cluster does not tell.
         """
-        places = self._places(list(dict.fromkeys(topics)))
-        begins, ends = self._offsets(places, "earliest"), self.ends(places)
-        committed = self._committed(places) if with_group else {}
-        return [Log(each, begins[each], ends[each], committed.get(each)) for each in places]
+        partitions = self._partitions(list(dict.fromkeys(topics)))
+        begins, ends = self._offsets(partitions, "earliest"), self.ends(partitions)
+        committed = self._committed(partitions) if with_group else {}
+        return [Log(each, begins[each], ends[each], committed.get(each)) for each in partitions]
 
-    def ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each log ends now."""
-        return self._offsets(places, "latest")
+        return self._offsets(partitions, "latest")
 
-    def _places(self, topics: list[str]) -> list[TopicPartition]:
+    def _partitions(self, topics: list[str]) -> list[TopicPartition]:
         try:
             # All of them, to tell what a name that is not there may have been.
             there = self._consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
         except KafkaException as error:
             why = f"the cluster does not list its topics: {text_of(error)}"
             raise KeySharedError(why) from error
-        places = []
+        partitions = []
         for topic in self._meant(topics, there):
             if topic not in there:
                 near = get_close_matches(topic, there, n=1)
@@ -90,8 +90,10 @@ class Logs:
                     f"topic {topic!r} does not exist, or this user may not see it; {meant}mend the "
                     f"name, or allow DESCRIBE and READ on topic {topic}"
                 )
-            places += [TopicPartition(topic, number) for number in sorted(there[topic].partitions)]
-        return places
+            partitions += [
+                TopicPartition(topic, number) for number in sorted(there[topic].partitions)
+            ]
+        return partitions
 
     def _meant(self, topics: list[str], there: Iterable[str]) -> list[str]:
         """Return the topics by their names; a pattern means no topic of the cluster's own."""
@@ -105,8 +107,10 @@ class Logs:
             )
         return found
 
-    def _offsets(self, places: Sequence[TopicPartition], which: str) -> dict[TopicPartition, int]:
-        asked = {ClientPartition(*place): place for place in places}
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], which: str
+    ) -> dict[TopicPartition, int]:
+        asked = {ClientPartition(*partition): partition for partition in partitions}
         spec = getattr(OffsetSpec, which)()
         futures = self._admin.list_offsets(
             dict.fromkeys(asked, spec), request_timeout=ANSWER_TIMEOUT
@@ -127,11 +131,11 @@ class Logs:
                 ) from error
         return found
 
-    def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         give_up = time.monotonic() + ANSWER_TIMEOUT
         while True:
             try:
-                asked = [ClientPartition(*place) for place in places]
+                asked = [ClientPartition(*partition) for partition in partitions]
                 answers = self._consumer.committed(asked, timeout=ANSWER_TIMEOUT)
                 failed = next((each.error for each in answers if each.error is not None), None)
             except KafkaException as error:

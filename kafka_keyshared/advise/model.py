@@ -162,7 +162,7 @@ def advise(
     advice = Advice(
         verdict="",
         says="",
-        topics=list(dict.fromkeys(log.place.topic for log in sample.logs)),
+        topics=list(dict.fromkeys(log.partition.topic for log in sample.logs)),
         records=tally.records,
         complete=sample.complete,
         seconds=round(sample.seconds, 1),
@@ -220,7 +220,9 @@ def drain(sample: Sample, lag: Lag, ms_per_record: float, speedup: Mapping[int, 
     arrivals = sample.arrivals or {}
     rate = 1000 / ms_per_record
     part = lag.records / lag.offsets if lag.offsets else 1.0
-    each = [_seconds(log.lag * part, rate - arrivals.get(log.place, 0.0)) for log in sample.logs]
+    each = [
+        _seconds(log.lag * part, rate - arrivals.get(log.partition, 0.0)) for log in sample.logs
+    ]
     total = sum(arrivals.values())
     return Drain(
         ms_per_record=ms_per_record,

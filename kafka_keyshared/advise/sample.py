@@ -144,7 +144,7 @@ class _Reader:
         while done < 1 and total and self._clock() < self._deadline:
             to = min(1.0, done + size / total)
             began, before = self._clock(), self._offsets
-            self._round({log.place: log.stretch(done, to) for log in found})
+            self._round({log.partition: log.stretch(done, to) for log in found})
             took = max(0.001, self._clock() - began)
             rate = (self._offsets - before) / took
             size = max(FIRST_ROUND, min(size * GROWTH, rate * ROUND_SECONDS))
@@ -166,11 +166,14 @@ class _Reader:
     def _round(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Read these offsets, each from and before, until all are read or the time is over."""
         # A new assignment leaves paused what was.
-        self._consumer.resume([ClientPartition(*place) for place in self._paused])
+        self._consumer.resume([ClientPartition(*partition) for partition in self._paused])
         self._paused.clear()
-        self._left = {place: span for place, span in ranges.items() if span[0] < span[1]}
+        self._left = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
         self._consumer.assign(
-            [ClientPartition(*place, offset=first) for place, (first, _) in self._left.items()]
+            [
+                ClientPartition(*partition, offset=first)
+                for partition, (first, _) in self._left.items()
+            ]
         )
         while self._left and self._clock() < self._deadline:
             first = self._consumer.poll(_WAIT)
@@ -188,13 +191,13 @@ class _Reader:
         events = []
         for message in batch:
             if message.error() is None:
-                place: Any = (message.topic(), message.partition())
-                runs.setdefault(place, []).append(message)
+                partition: Any = (message.topic(), message.partition())
+                runs.setdefault(partition, []).append(message)
             else:
                 events.append(message)
         count = size = 0
-        for place, messages in runs.items():
-            self._run(TopicPartition(*place), messages)
+        for partition, messages in runs.items():
+            self._run(TopicPartition(*partition), messages)
             count += len(messages)
             size += sum(map(len, messages[::16])) * 16
         # After the records: the end of a partition comes behind its last ones.
@@ -204,9 +207,9 @@ class _Reader:
             # Records of a megabyte must not come a thousand at a time.
             self._batch = max(10, min(_BATCH_MAX, _BATCH_BYTES * count // max(1, size)))
 
-    def _run(self, place: TopicPartition, messages: list[Message]) -> None:
+    def _run(self, partition: TopicPartition, messages: list[Message]) -> None:
         """Count what one partition sent."""
-        span = self._left.get(place)
+        span = self._left.get(partition)
         if span is None:
             return
         self._answered = True
@@ -216,41 +219,41 @@ class _Reader:
         last = offsets[-1]
         if last >= end:
             messages = [each for each, at in zip(messages, offsets, strict=True) if at < end]
-        self._time(place, messages)
+        self._time(partition, messages)
         keys: list[Any] = [message.key() for message in messages]
-        self._tally.add(place, keys)
+        self._tally.add(partition, keys)
         if last >= end - 1:
-            self._finish(place)
+            self._finish(partition)
         else:
             self._offsets += last + 1 - first
-            self._left[place] = (last + 1, end)
+            self._left[partition] = (last + 1, end)
 
-    def _finish(self, place: TopicPartition) -> None:
-        first, end = self._left.pop(place)
+    def _finish(self, partition: TopicPartition) -> None:
+        first, end = self._left.pop(partition)
         self._offsets += end - first
         # What lies behind has been read in an earlier round, or is newer than the sample.
-        self._consumer.pause([ClientPartition(*place)])
-        self._paused.append(place)
+        self._consumer.pause([ClientPartition(*partition)])
+        self._paused.append(partition)
 
-    def _time(self, place: TopicPartition, messages: list[Message]) -> None:
+    def _time(self, partition: TopicPartition, messages: list[Message]) -> None:
         if not messages:
             return
         kind, at = messages[0].timestamp()
         if kind == 0 or at <= 0:
             self._untimed = True
         else:
-            self._oldest[place] = min(at, self._oldest.get(place, at))
+            self._oldest[partition] = min(at, self._oldest.get(partition, at))
 
     def _event(self, message: Message) -> None:
         error: KafkaError | None = message.error()
         if error is None:
             return
         if error.code() == KafkaError._PARTITION_EOF:
-            place = TopicPartition(str(message.topic()), int(message.partition() or 0))
+            partition = TopicPartition(str(message.topic()), int(message.partition() or 0))
             self._answered = True
             self._silence.came()
-            if place in self._left:
-                self._finish(place)
+            if partition in self._left:
+                self._finish(partition)
             return
         if (cause := unreadable(error, message.topic())) is not None:
             raise cause
@@ -261,12 +264,14 @@ class _Reader:
     ) -> tuple[dict[TopicPartition, float] | None, str | None]:
         if elapsed >= LIVE_SECONDS:
             try:
-                ends = logs.ends([log.place for log in found])
+                ends = logs.ends([log.partition for log in found])
             except KeySharedError as error:
                 # The broker has gone meanwhile. What was read is there to be reported all the same.
                 self._progress(f"how much arrives is not told by where the logs end now: {error}")
             else:
-                rates = {log.place: max(0, ends[log.place] - log.end) / elapsed for log in found}
+                rates = {
+                    log.partition: max(0, ends[log.partition] - log.end) / elapsed for log in found
+                }
                 return rates, "ends"
         now = time.time() * 1000
         if not self._oldest or self._untimed or max(self._oldest.values()) > now:
@@ -274,6 +279,7 @@ class _Reader:
         if now - min(self._oldest.values()) < HISTORY_SECONDS * 1000:
             return None, None
         return {
-            place: self._tally.partitions[place] / max(HISTORY_SECONDS, (now - oldest) / 1000)
-            for place, oldest in self._oldest.items()
+            partition: self._tally.partitions[partition]
+            / max(HISTORY_SECONDS, (now - oldest) / 1000)
+            for partition, oldest in self._oldest.items()
         }, "timestamps"

@@ -185,7 +185,7 @@ class _Assembly:
         self._incarnation = incarnation
         self._open: dict[int, Attempt] = {}
         self._commits: dict[int, Commit] = {}
-        self._places: dict[tuple[str, int], tuple[TopicPartition, dict[int, Trail]]] = {}
+        self._trails: dict[tuple[str, int], tuple[TopicPartition, dict[int, Trail]]] = {}
 
     def add(self, events: list[Event]) -> None:
         late: list[Ended | CommitAnswered] = []
@@ -262,14 +262,14 @@ class _Assembly:
         return True
 
     def _trail(self, topic: str, number: int, offset: int) -> Trail:
-        place = self._places.get((topic, number))
-        if place is None:
+        found = self._trails.get((topic, number))
+        if found is None:
             partition = TopicPartition(topic, number)
-            place = partition, self._trace.trails.setdefault(partition, {})
-            self._places[topic, number] = place
-        trail = place[1].get(offset)
+            found = partition, self._trace.trails.setdefault(partition, {})
+            self._trails[topic, number] = found
+        trail = found[1].get(offset)
         if trail is None:
-            trail = place[1][offset] = Trail(place[0], offset)
+            trail = found[1][offset] = Trail(found[0], offset)
         return trail
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_keyshared.cli.letters import cut, printable
 from kafka_keyshared.cli.output import Justify, write_table
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.replay import Keeper
 
 TELL_EVERY = 10.0
@@ -115,7 +115,7 @@ class Telling:
         self._kept = 0
         self._began = self._told_at = clock()
 
-    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
         """Keep a batch."""
         batch = list(letters)
         self._keeper.add(batch)

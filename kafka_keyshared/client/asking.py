@@ -112,16 +112,16 @@ def ask_bounds(
 def _ask_bounds(
     consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float
 ) -> dict[TopicPartition, LogBounds]:
-    # A look-up by time takes the two special places for a time, and asks all leaders at once.
+    # A look-up by time takes the two special offsets for a time, and asks all leaders at once.
     starts, ends = (
         {
             TopicPartition(each.topic, each.partition): each
             for each in consumer.offsets_for_times(
-                [ClientPartition(*partition, place) for partition in partitions], timeout=timeout
+                [ClientPartition(*partition, offset) for partition in partitions], timeout=timeout
             )
             if each.error is None and each.offset >= 0
         }
-        for place in (OFFSET_BEGINNING, OFFSET_END)
+        for offset in (OFFSET_BEGINNING, OFFSET_END)
     )
     return {
         partition: LogBounds(starts[partition].offset, end.offset, epoch_of(end))

@@ -81,7 +81,7 @@ class KafkaClient:
         self._reset_to = OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING
         self.starts_at_end = self._reset_to == OFFSET_END and reset != "error"
         self.halts_out_of_range = reset == "error"
-        # Where a partition starts is assigned; after that the client must not choose a place.
+        # Where a partition starts is assigned; after that the client must not choose a position.
         own["auto.offset.reset"] = "error"
         self._statistics: ClientStatus | None = None
         ours: dict[str, Callable[..., None]] = {
@@ -255,9 +255,9 @@ class KafkaClient:
             self._assigned[partition] = ClientPartition(*partition)
 
     def restart(
-        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+        self, positions: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
-        """Start reading ``moved`` at their places although the client has given them up.
+        """Start reading ``moved`` at their positions although the client has given them up.
 
         A seek is refused then, and an eager group's assignment can only be given as a whole. The
         client itself cannot tell where the others are: of a partition that has delivered nothing
@@ -267,8 +267,8 @@ class KafkaClient:
         """
 
         def at(partition: TopicPartition) -> ClientPartition:
-            place = places.get(partition)
-            return ClientPartition(*partition, self._first() if place is None else place)
+            position = positions.get(partition)
+            return ClientPartition(*partition, self._first() if position is None else position)
 
         before = self.positions()
         if self._cooperative:

@@ -103,12 +103,13 @@ class Client(Protocol):
         """Go on reading there (None: where the reset policy says)."""
 
     def restart(
-        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+        self, positions: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
         """Go on reading ``moved`` after the client has given them up (out of range).
 
-        ``places`` says where to read each of them, and every other partition that has started: it
-        may have to be assigned anew with them, and what it has not delivered yet must not be lost.
+        ``positions`` says where to read each of them, and every other partition that has started:
+        it may have to be assigned anew with them, and what it has not delivered yet must not be
+        lost.
         """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

@@ -35,7 +35,7 @@ class Failure:
 
     ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
     [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
-    delay in seconds that the handler asked for; ``place`` is the file and line of the user's
+    delay in seconds that the handler asked for; ``where`` is the file and line of the user's
     program that it came from, empty where there is none.
     """
 
@@ -46,4 +46,4 @@ class Failure:
     at_ms: int
     jitter: float = 0.0
     after: float | None = None
-    place: str = ""
+    where: str = ""

@@ -36,13 +36,13 @@ OTHERS: Kind = ("others", "")
 
 def kind_of(failure: Failure) -> Kind:
     """Return the type of the error, and where it came from."""
-    return failure.error_type, failure.place
+    return failure.error_type, failure.where
 
 
 def named_kind(kind: Kind) -> str:
     """Return it in words."""
-    error_type, place = kind
-    return f"{error_type} at {place}" if place else error_type
+    error_type, where = kind
+    return f"{error_type} at {where}" if where else error_type
 
 
 def one_line(text: str) -> str:
@@ -63,7 +63,7 @@ def in_short(failure: Failure) -> str:
 
 def traceback_of(failure: Failure) -> str:
     """Return the lines that follow a line about the failure; none where there is nothing to see."""
-    if not failure.place:
+    if not failure.where:
         return ""
     text = f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type
     return _printable(f"Traceback (most recent call last):\n{failure.stack}{text}")
@@ -113,7 +113,7 @@ class Attempts(Burst[Attempt]):
 
         Else :meth:`note` has to take it.
         """
-        kind = failure.error_type, failure.place
+        kind = failure.error_type, failure.where
         # A count for a kind is there only while something is counted.
         counted = self._counts.get(kind)
         if counted is None:

@@ -36,12 +36,12 @@ AGAIN_EVERY = 600.0
 class RunningSince:
     """Since when a record has been seen running, in monotonic seconds.
 
-    ``place`` is its worker, by subscription and id. ``told_at`` is how long it had been running
+    ``worker`` is by subscription and id. ``told_at`` is how long it had been running
     when it was named last, 0 before it is.
     """
 
     record: Record
-    place: tuple[str, int]
+    worker: tuple[str, int]
     since: float
     told_at: float = 0.0
     stuck: bool = False
@@ -83,8 +83,8 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     told = _overdue(sub, known, worker, now - known.since)
                     named += len(told)
                     commands += told
-    for place, known in watch.running.items():
-        if (known.told_at or known.stuck) and place not in seen:
+    for lease, known in watch.running.items():
+        if (known.told_at or known.stuck) and lease not in seen:
             text = f"{_where(known.record)} ended after {in_words(now - known.since)}"
             commands.append(Notice(Level.INFO, text, about=_about(known.record)))
     watch.running = seen
@@ -100,7 +100,7 @@ def _about(record: Record) -> About:
 
 
 def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
-    settings, place, record = sub.settings, known.place, known.record
+    settings, record = sub.settings, known.record
     what, who = _where(record), worker.name
     if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
         known.stuck = True
@@ -112,7 +112,7 @@ def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float)
         known.told_at = max(known.told_at, age)
         if settings.exit_when_stuck:
             return [Halt(reason)]
-        return [Notice(Level.ERROR, reason, place, _about(record))]
+        return [Notice(Level.ERROR, reason, known.worker, _about(record))]
     if age < known.due(settings.warn_after):
         return []
     known.told_at = age
@@ -123,7 +123,7 @@ def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float)
             f"{what} has been running on {who} for {in_words(age)}; its key and the others of that "
             "worker wait"
         )
-    return [Notice(Level.WARNING, text, place, _about(record))]
+    return [Notice(Level.WARNING, text, known.worker, _about(record))]
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:

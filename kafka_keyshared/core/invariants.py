@@ -13,11 +13,17 @@ from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
-from kafka_keyshared.core.originals import place_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import WorkerState
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
+from kafka_keyshared.model import (
+    Coordinates,
+    Record,
+    TopicPartition,
+    coordinates_of,
+    name_of,
+    partition_of,
+)
 
 
 def check_subscription(
@@ -37,12 +43,12 @@ def check_subscription(
 
 
 def _each_once(sub: Subscription, waiting: list[Record]) -> None:
-    seen: set[tuple[TopicPartition, int]] = set()
+    seen: set[Coordinates] = set()
     for record in waiting:
-        place = place_of(record)
-        if place in seen:
-            raise InvariantError(f"{sub.name}: {place[0]}@{place[1]} is held twice")
-        seen.add(place)
+        at = coordinates_of(record)
+        if at in seen:
+            raise InvariantError(f"{sub.name}: {at[0]}@{at[1]} is held twice")
+        seen.add(at)
 
 
 def _counted(sub: Subscription, waiting: int) -> None:
@@ -90,16 +96,16 @@ def _keys_known(sub: Subscription) -> None:
 def _below_ceilings(sub: Subscription) -> None:
     """What may settle is below its ceiling, so that the settled set fits in the metadata."""
     parked = {id(record) for record in sub.parking.waiting()}
-    places = [
-        *(place_of(record) for record in sub.waiting() if id(record) not in parked),
+    every = [
+        *(coordinates_of(record) for record in sub.waiting() if id(record) not in parked),
         *(
-            leased.slice.came.place_of(index)
+            leased.slice.came.coordinates_of(index)
             for leased in sub.leases()
             for index in leased.indices()
             if not is_over(sub, leased, index)
         ),
     ]
-    for partition, offset in places:
+    for partition, offset in every:
         ceiling = sub.parking.ceilings.get(partition)
         if ceiling is not None and offset >= ceiling:
             raise InvariantError(

@@ -289,7 +289,7 @@ class Meters:
             return
         self._sample_at = now + SAMPLE_EVERY
         first = next(iter(leased.indices()))
-        arrived = self.arrivals.at(*leased.slice.came.place_of(first))
+        arrived = self.arrivals.at(*leased.slice.came.coordinates_of(first))
         if arrived is not None:
             counts.wait_seconds.observe(now - seconds - arrived)
         kind, at_ms = records[-1].timestamp()

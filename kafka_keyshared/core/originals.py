@@ -19,18 +19,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
-from typing import Any, TypeAlias
+from typing import Any
 
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition, partition_of
-
-Place: TypeAlias = tuple[TopicPartition, int]
-"""Where a record stands: its partition and its offset there."""
-
-
-def place_of(record: Record) -> Place:
-    """Return where a record stands that no handler has seen."""
-    return partition_of(record), record.offset()
+from kafka_keyshared.model import Coordinates, Record, TopicPartition
 
 
 class Chunk:
@@ -59,7 +51,7 @@ class Chunk:
         return chunk
 
     def find(self, record: Record) -> int | None:
-        """Return the record's place in this chunk, None if it came in another."""
+        """Return the record's index in this chunk, None if it came in another."""
         # An address is one record's as long as that is alive, and here all of them are kept alive.
         index = self._index
         if index is None:
@@ -103,12 +95,12 @@ class Originals:
         """Return the partition that a record of the slice came from."""
         return TopicPartition(self.topic_of(index), self._records[index].partition())
 
-    def place_of(self, index: int) -> Place:
-        """Return where a record of the slice stands."""
+    def coordinates_of(self, index: int) -> Coordinates:
+        """Return which record of its partition one of the slice is."""
         return self.partition_of(index), self._records[index].offset()
 
     def find(self, record: Record) -> tuple[Chunk, int]:
-        """Return the chunk that a record of the slice came in, and its place there."""
+        """Return the chunk that a record of the slice came in, and its index there."""
         for chunk in self._chunks:
             at = chunk.find(record)
             if at is not None:
@@ -130,8 +122,8 @@ class Originals:
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Yield what the records came in, and how many of them in each, roughly."""
-        for place, chunk in enumerate(self._chunks):
-            yield chunk, 0 if place else len(self._records)
+        for number, chunk in enumerate(self._chunks):
+            yield chunk, 0 if number else len(self._records)
 
     def let_go(self, received: int) -> None:
         """Let go of what came before so many records were received and is not in the slice."""

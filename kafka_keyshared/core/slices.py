@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from kafka_keyshared.core.lanes import Lane
-from kafka_keyshared.core.originals import Originals, Place
+from kafka_keyshared.core.originals import Originals
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Coordinates, Record, TopicPartition
 
 
 class Slice(NamedTuple):
@@ -154,14 +154,14 @@ class Leased:
         """Return the records that were running when progress was read."""
         return progress.get(self.slice.id, UNSTARTED).running()
 
-    def oldest(self) -> Iterator[Place]:
+    def oldest(self) -> Iterator[Coordinates]:
         """Yield where the records are of which one arrived before all others."""
         came, records = self.slice.came, self.slice.records
         for record in self.first:
             for index, each in enumerate(records):
                 if each is record:
                     if index not in self.back:  # one that was taken back is held elsewhere
-                        yield came.place_of(index)
+                        yield came.coordinates_of(index)
                     break
 
 

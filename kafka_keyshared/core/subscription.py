@@ -18,7 +18,7 @@ from kafka_keyshared.core.commands import Command, Lease
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
-from kafka_keyshared.core.originals import Chunk, Originals, Place, kept_from, place_of
+from kafka_keyshared.core.originals import Chunk, Originals, kept_from
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.routing.table import SlotTable
@@ -26,7 +26,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress, Slice
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, WorkerState, merged
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.model import Coordinates, Record, TopicPartition, coordinates_of, partition_of
 
 
 class Subscription:
@@ -345,13 +345,13 @@ class Subscription:
             each.empty() or each is self.keyless or isinstance(each, Worker) for each in self.places
         )
 
-    def oldest(self) -> Iterator[Place]:
+    def oldest(self) -> Iterator[Coordinates]:
         """Yield where records are of which one arrived before all others that are held."""
         for worker in self.workers.values():
             for leased in worker.slices.values():
                 yield from leased.oldest()
-            yield from map(place_of, worker.row.backlog.records[:1])
-        yield from map(place_of, self.keyless.records[:1])
+            yield from map(coordinates_of, worker.row.backlog.records[:1])
+        yield from map(coordinates_of, self.keyless.records[:1])
 
     def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
         """Yield every record that is not settled with its partition, in no particular order.

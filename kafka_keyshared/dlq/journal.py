@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.marks import marks_in, told_of
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
@@ -101,7 +101,7 @@ class Journal:
             _sync_folder(self.path.parent)
         return self
 
-    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
         """Keep for good that these letters were replayed."""
         marks = dict(letters)
         self._write(told_of(marks))

@@ -34,7 +34,7 @@ class Source(NamedTuple):
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """Where a letter stands in the dead-letter topic."""
 
     partition: int
@@ -77,7 +77,7 @@ class Letter:
     why. ``written`` is when the broker's topic got it, in milliseconds since 1970.
     """
 
-    at: Place
+    at: LetterPlace
     written: int | None
     kind: Kind
     key: bytes | None
@@ -89,7 +89,7 @@ class Letter:
 
 def read_letter(message: Any) -> Letter:
     """Return what a message of a dead-letter topic is; it is the client's own object."""
-    at = Place(message.partition(), message.offset())
+    at = LetterPlace(message.partition(), message.offset())
     kind_of_time, time = message.timestamp()
     written = time if kind_of_time and time >= 0 else None
     key, value = message.key(), message.value()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 
 
-def told_of(marks: Mapping[Place, int]) -> dict[str, str]:
+def told_of(marks: Mapping[LetterPlace, int]) -> dict[str, str]:
     """Return a batch as it is written."""
     return {str(place): f"{mark:016x}" for place, mark in marks.items()}
 
@@ -22,6 +22,6 @@ def marks_in(batch: Mapping[str, Any]) -> list[int]:
     return [int(mark, 16) for mark in batch.values()]
 
 
-def places_in(batch: Mapping[str, Any]) -> list[Place]:
+def places_in(batch: Mapping[str, Any]) -> list[LetterPlace]:
     """Return the places of a batch; raise ValueError for what names none."""
-    return [Place(*map(int, at.split(":"))) for at in batch]
+    return [LetterPlace(*map(int, at.split(":"))) for at in batch]

@@ -19,7 +19,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import lane_hash
 
@@ -84,9 +84,9 @@ class Refused:
     unreadable: int = 0
     already: int = 0
     copies: int = 0
-    examples: dict[str, list[Place]] = field(default_factory=dict)
+    examples: dict[str, list[LetterPlace]] = field(default_factory=dict)
 
-    def example(self, why: str, at: Place) -> None:
+    def example(self, why: str, at: LetterPlace) -> None:
         """Keep a place as an example while there are few."""
         places = self.examples.setdefault(why, [])
         if len(places) < EXAMPLES:
@@ -257,15 +257,15 @@ class Plan:
         lane = self.rows[one][_LANE]
         return lane == self.rows[other][_LANE] and lane != bytes(8)
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> LetterPlace:
         """Return where a letter stands."""
         return _placed(self.rows[index])[0]
 
-    def settled_with(self, index: int) -> list[tuple[Place, int]]:
+    def settled_with(self, index: int) -> list[tuple[LetterPlace, int]]:
         """Return place and mark of all letters that are done with once this one is replayed."""
         return [_placed(row) for row in (self.rows[index], *self._copies.get(index, ()))]
 
-    def settled_before(self) -> list[tuple[Place, int]]:
+    def settled_before(self) -> list[tuple[LetterPlace, int]]:
         """Return place and mark of copies of what was replayed before, not marked themselves."""
         return [_placed(row) for row in self._copies_of_done]
 
@@ -274,7 +274,7 @@ class Plan:
         return self.state.count(state)
 
 
-def _placed(row: bytes) -> tuple[Place, int]:
+def _placed(row: bytes) -> tuple[LetterPlace, int]:
     """Return where a letter stands, and its mark."""
     *_, partition, offset, mark = _ROW.unpack(row)
-    return Place(partition, offset), mark
+    return LetterPlace(partition, offset), mark

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq import scan
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.marks import marks_in, places_in, told_of
 from kafka_keyshared.dlq.patience import Patience
 from kafka_keyshared.dlq.progress_record import Key, packed, read, this_run
@@ -88,7 +88,7 @@ class KafkaProgress:
         self._clock = clock
         self._silence = silence
         self._marks: set[int] = set()
-        self._batches: dict[Key, list[Place]] = {}
+        self._batches: dict[Key, list[LetterPlace]] = {}
         self._runs: dict[str, str] = {}
         self._run, self._who = uuid.uuid4().hex, this_run()
         self._number = 0
@@ -282,7 +282,7 @@ class KafkaProgress:
         """Write what this run is doing, and return where that stands."""
         return self._write(Key(self.id, self._run, None), value)
 
-    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
         """Keep for good that these letters were replayed."""
         marks = dict(letters)
         self._number += 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kafka_keyshared.dlq.envelope import REPLAYS, Headers
-from kafka_keyshared.dlq.letter import Letter, Place
+from kafka_keyshared.dlq.letter import Letter, LetterPlace
 from kafka_keyshared.dlq.plan import PASSED, STOPPED, Plan, State
 
 BATCH = 500
@@ -56,7 +56,7 @@ class Sender(Protocol):
 class Keeper(Protocol):
     """Keeps for good which letters were replayed."""
 
-    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
         """Return when it is kept."""
 
 
@@ -74,7 +74,7 @@ class Outcome:
     gone: int = 0
     left: int = 0
     why: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[Place, str]] = field(default_factory=list)
+    examples: list[tuple[LetterPlace, str]] = field(default_factory=list)
     halted: str | None = None
 
     @property
@@ -122,7 +122,7 @@ class Replay:
         self._held: dict[int, Letter] = {}
         self._free: deque[int] = deque()
         self._on_the_way = 0
-        self._unkept: list[tuple[Place, int]] = []
+        self._unkept: list[tuple[LetterPlace, int]] = []
         self._unkept_since = 0.0
         self.outcome = Outcome()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 
 MOST_GROUPS = 1_000
 """Error types and names come from outside: so many kinds are told apart, the rest is one."""
@@ -48,7 +48,7 @@ class Summary:
     limit: int
     counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
     kinds: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    _newest: list[tuple[int, Place, Letter, bool]] = field(default_factory=list)
+    _newest: list[tuple[int, LetterPlace, Letter, bool]] = field(default_factory=list)
 
     def add(self, letter: Letter, *, replayed: bool = False) -> None:
         """Count a letter, and keep it while it is among the newest."""

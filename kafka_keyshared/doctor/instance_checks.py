@@ -108,23 +108,23 @@ def told(
     """
     own = {TopicPartition(each.topic, each.partition): each for each in seen.partitions}
     return {
-        each.place: _told(seen, own[each.place], each.position)
+        each.partition: _told(seen, own[each.partition], each.position)
         for each in standing
-        if each.place in own and seen.group == group
+        if each.partition in own and seen.group == group
     }
 
 
 def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Told:
     """Return for how long a record has been the oldest that is not settled, and what it does."""
-    place = (of.topic, of.partition, position)
+    oldest = (of.topic, of.partition, position)
     # What has become of it matters more than what else goes on.
     for blocked in (each for own in seen.subscriptions for each in own.blocked):
-        if (blocked.topic, blocked.partition, blocked.offset) == place:
+        if (blocked.topic, blocked.partition, blocked.offset) == oldest:
             what = f"its key is blocked, for {in_words(blocked.seconds)} (last: {blocked.error})"
             return Told(blocked.seconds, what, _UNBLOCK, blocked=True)
     for worker in (each for own in seen.subscriptions for each in own.workers):
         run = worker.running
-        if run is not None and (run.topic, run.partition, run.offset) == place:
+        if run is not None and (run.topic, run.partition, run.offset) == oldest:
             what = f"{worker.name} has been running it for {in_words(run.seconds)}"
             return Told(max(run.seconds, of.oldest_seconds), what, _UNHANG)
     log = "see its log, and what else it says below"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
@@ -26,7 +26,7 @@ from kafka_keyshared.doctor.progress_checks import (
     Unread,
     age_of,
 )
-from kafka_keyshared.model import TopicPartition, in_words, some
+from kafka_keyshared.model import Coordinates, TopicPartition, in_words, some
 
 WATCH_SECONDS = 6.0
 """How long positions are watched: longer than the 5 s at which a plain consumer commits."""
@@ -90,7 +90,6 @@ class Looking:
 
 AS_USUAL = Looking()
 
-Place: TypeAlias = tuple[TopicPartition, int]
 Ask = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, Committed]]
 
 
@@ -123,26 +122,26 @@ def watch(
         pause(min(LOOK_EVERY, left))
         latest |= ask(waiting)
         waiting = [
-            place
-            for place in waiting
-            if place not in latest or latest[place].position == first[place].committed
+            partition
+            for partition in waiting
+            if partition not in latest or latest[partition].position == first[partition].committed
         ]
     took = clock() - began
     return [
-        _standing(place, facts, latest.get(place))._replace(seconds=took)
-        for place, facts in first.items()
+        _standing(partition, facts, latest.get(partition))._replace(seconds=took)
+        for partition, facts in first.items()
     ]
 
 
 class Asking(NamedTuple):
     """Whom :func:`observe` asks: what became of positions within some seconds, what stands at
-    places, what an instance says of positions that stood still, and the time in ms since 1970.
+    offsets, what an instance says of positions that stood still, and the time in ms since 1970.
 
     ``note`` is told what takes long, before it begins.
     """
 
     watch: Callable[[Sequence[PartitionFacts], float], list[Standing]]
-    read: Callable[[Sequence[Place]], Records]
+    read: Callable[[Sequence[Coordinates]], Records]
     told: Callable[[Sequence[Standing]], Mapping[TopicPartition, Told]]
     now_ms: Callable[[], int]
     note: Callable[[str], None]
@@ -162,26 +161,26 @@ def observe(behind: Sequence[PartitionFacts], looking: Looking, ask: Asking) -> 
     if looking.watch is not None or not doubtful or left <= 0:
         return seen
     ask.note(
-        f"{some(f'{each.place}@{each.position}' for each in doubtful)} did not move in "
+        f"{some(f'{each.partition}@{each.position}' for each in doubtful)} did not move in "
         f"{seen.seconds:.0f} s: watching on for {in_words(left)} at most, to tell slow from stuck "
         "(--watch says for how long)"
     )
-    again = {each.place for each in doubtful}
+    again = {each.partition for each in doubtful}
     facts = [each for each in behind if (each.topic, each.partition) in again]
     later = {
-        each.place: each._replace(seconds=each.seconds + seen.seconds)
+        each.partition: each._replace(seconds=each.seconds + seen.seconds)
         for each in ask.watch(facts, left)
     }
-    standing = [later.get(each.place, each) for each in standing]
+    standing = [later.get(each.partition, each) for each in standing]
     unread = [each for each in wanted(later.values()) if not _is_known(records.get(each))]
     return Seen(standing, records | dict(ask.read(unread)), seen.told)
 
 
 def _is_doubtful(each: Standing, seen: Seen, looking: Looking, now_ms: int) -> bool:
     """Say whether a longer look would tell more of a position that stood still."""
-    if each.moved or each.place in seen.told:
+    if each.moved or each.partition in seen.told:
         return False
-    record = seen.records.get((each.place, each.position))
+    record = seen.records.get((each.partition, each.position))
     if isinstance(record, RecordFacts):
         age = age_of(record, now_ms)
         # A record cannot have been held for longer than it is there.
@@ -193,18 +192,18 @@ def _is_known(found: Read | None) -> bool:
     return found is not None and not isinstance(found, Unread)
 
 
-def _standing(place: TopicPartition, facts: PartitionFacts, now: Committed | None) -> Standing:
+def _standing(partition: TopicPartition, facts: PartitionFacts, now: Committed | None) -> Standing:
     position = facts.committed or 0
     if now is not None and now.position != position:
-        return Standing(place, now.position, facts.end, moved=True)
+        return Standing(partition, now.position, facts.end, moved=True)
     before = _settled(facts.metadata, position)
     after = before if now is None else _settled(now.metadata, position)
     if not after:
-        return Standing(place, position, facts.end, moved=False)
+        return Standing(partition, position, facts.end, moved=False)
     # What is unsettled below the end of the earlier set was so all the while.
     known = (before or after)[-1][1]
     return Standing(
-        place,
+        partition,
         position,
         facts.end,
         moved=False,
@@ -228,11 +227,11 @@ def _gaps(position: int, runs: Runs) -> Iterable[tuple[int, int]]:
         position = end
 
 
-def wanted(standing: Iterable[Standing]) -> list[Place]:
-    """Return the places of the records that are worth a look: few, those at positions first."""
+def wanted(standing: Iterable[Standing]) -> list[Coordinates]:
+    """Return which records are worth a look: few, those at positions first."""
     still = [each for each in standing if not each.moved]
-    return [(each.place, each.position) for each in still] + [
-        (each.place, offset)
+    return [(each.partition, each.position) for each in still] + [
+        (each.partition, offset)
         for each in still[:NAMED]
         for offset in each.held_offsets(NAMED + 1)
         if offset != each.position
@@ -241,53 +240,53 @@ def wanted(standing: Iterable[Standing]) -> list[Place]:
 
 def read_records(
     consumer: Consumer,
-    places: Sequence[Place],
+    records: Sequence[Coordinates],
     seconds: float = READ_SECONDS,
     clock: Callable[[], float] = time.monotonic,
-) -> dict[Place, Read]:
-    """Return the first record at or after each place, that there is none, or why it is not known.
+) -> dict[Coordinates, Read]:
+    """Return the first record at or after each of them, that there is none, or why none is known.
 
     One that does not come in time may be there all the same.
     """
-    found: dict[Place, Read] = {}
+    found: dict[Coordinates, Read] = {}
     give_up = clock() + seconds
-    left = list(places)
+    left = list(records)
     while left and clock() < give_up:
-        # A partition can be read at one place at a time.
+        # A partition can be read at one offset at a time.
         turn = dict(reversed(left))
         left = [each for each in left if turn[each[0]] != each[1]]
         _read_turn(consumer, turn, found, give_up, clock)
     consumer.unassign()
     late = Unread(f"it did not come within {seconds:g} s")
-    return {each: found.get(each, late) for each in places}
+    return {each: found.get(each, late) for each in records}
 
 
 def _read_turn(
     consumer: Consumer,
     turn: Mapping[TopicPartition, int],
-    found: dict[Place, Read],
+    found: dict[Coordinates, Read],
     give_up: float,
     clock: Callable[[], float],
 ) -> None:
-    consumer.assign([ClientPartition(*place, offset) for place, offset in turn.items()])
+    consumer.assign([ClientPartition(*partition, offset) for partition, offset in turn.items()])
     open_ = dict(turn)
     while open_ and clock() < give_up:
         message = consumer.poll(_WAIT)
         if message is None:
             continue
         error: KafkaError | None = message.error()
-        place = TopicPartition(str(message.topic()), int(message.partition() or 0))
-        if place not in open_ or (error is not None and _is_passing(error)):
+        partition = TopicPartition(str(message.topic()), int(message.partition() or 0))
+        if partition not in open_ or (error is not None and _is_passing(error)):
             continue
-        at = open_.pop(place)
+        at = open_.pop(partition)
         offset = int(message.offset() or 0)
         if error is None:
             kind, stamp = message.timestamp()
-            found[place, at] = RecordFacts(offset, message.key(), stamp if kind else None)
+            found[partition, at] = RecordFacts(offset, message.key(), stamp if kind else None)
         elif error.code() == KafkaError._PARTITION_EOF:
-            found[place, at] = Nothing(offset)
+            found[partition, at] = Nothing(offset)
         else:
-            found[place, at] = Unread(error.str())
+            found[partition, at] = Unread(error.str())
 
 
 def _is_passing(error: KafkaError) -> bool:

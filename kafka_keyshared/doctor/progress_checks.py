@@ -28,7 +28,7 @@ class Standing(NamedTuple):
     ``seconds`` is for how long it was watched.
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     position: int
     end: int
     moved: bool
@@ -56,13 +56,13 @@ class RecordFacts(NamedTuple):
 
 
 class Nothing(NamedTuple):
-    """There is no record from a place on: a reader is given the end of the log, at ``end``."""
+    """There is no record from an offset on: a reader is given the end of the log, at ``end``."""
 
     end: int
 
 
 class Unread(NamedTuple):
-    """What stands at a place is not known, and why."""
+    """What stands at an offset is not known, and why."""
 
     reason: str
 
@@ -87,8 +87,8 @@ class Told(NamedTuple):
 class Watched(NamedTuple):
     """All that was seen: for how long, and the records at the positions that stood still.
 
-    ``records`` has what was found at each place that was asked for, ``owners`` the member of each
-    partition. ``told`` is what the instance at ``url`` says; that is None where none was named.
+    ``records`` has what was found at what was asked for, ``owners`` the member of each partition.
+    ``told`` is what the instance at ``url`` says; that is None where none was named.
     """
 
     seconds: float
@@ -116,7 +116,7 @@ def progress(watched: Watched, held_after: float) -> Check:
             else f", {len(stuck)} of them stood still for {watched.seconds:.1f} s"
         )
     if done:
-        names = some(f"{each.place}@{each.position}" for each in done)
+        names = some(f"{each.partition}@{each.position}" for each in done)
         seen += f"; from {names} on there is no record, only what transactions or compaction left"
     by_kind: dict[tuple[Kind, Status], list[Standing]] = {}
     for each in stuck:
@@ -128,7 +128,7 @@ def progress(watched: Watched, held_after: float) -> Check:
             findings.append(Finding(kind, status, why, cure))
     for (kind, status), every in by_kind.items():
         if more := every[NAMED:]:
-            why = f"so do {len(more)} more: {some(each.place for each in more)}"
+            why = f"so do {len(more)} more: {some(each.partition for each in more)}"
             findings.append(Finding(kind, status, why, _cure(kind, more[0], watched, held_after)))
     return conclude("progress", seen, findings)
 
@@ -140,11 +140,11 @@ def _is_done(each: Standing, watched: Watched) -> bool:
 
 
 def _first(each: Standing, watched: Watched) -> Read:
-    return watched.records.get((each.place, each.position), Unread("it was not looked at"))
+    return watched.records.get((each.partition, each.position), Unread("it was not looked at"))
 
 
 def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[Kind, Status]:
-    told, first = watched.told.get(each.place), _first(each, watched)
+    told, first = watched.told.get(each.partition), _first(each, watched)
     stuck = is_stuck(each, told, held_after)
     if each.settled_end is not None:
         return (Kind.POSITION_HELD, Status.FAIL) if stuck else (Kind.OFFSETS_HELD, Status.WARN)
@@ -163,8 +163,8 @@ def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
 
 
 def _why(kind: Kind, status: Status, each: Standing, watched: Watched) -> str:
-    owner, told = watched.owners.get(each.place), watched.told.get(each.place)
-    why = f"{each.place}" + (f", which {owner} has," if owner else "")
+    owner, told = watched.owners.get(each.partition), watched.told.get(each.partition)
+    why = f"{each.partition}" + (f", which {owner} has," if owner else "")
     why += f" has stood at {each.position} for {each.seconds:.0f} s: "
     first = _first(each, watched)
     if kind is Kind.TRANSACTION_OPEN and isinstance(first, Nothing):
@@ -212,7 +212,7 @@ def _named(each: Standing, watched: Watched) -> str:
     """Return the first few records that are held behind the one at the position."""
     names = []
     for offset in each.held_offsets(NAMED + 1)[1:]:
-        record = watched.records.get((each.place, offset))
+        record = watched.records.get((each.partition, offset))
         key = ""
         if isinstance(record, RecordFacts) and record.offset == offset:
             key = f" {named_key(record.key)}"
@@ -246,12 +246,12 @@ _CURES = {
 def _cure(kind: Kind, each: Standing, watched: Watched, held_after: float) -> str:
     if kind in _CURES:
         return _CURES[kind]
-    told = watched.told.get(each.place)
+    told = watched.told.get(each.partition)
     if told is not None:
         return told.cure
     ask = _ASK
     if watched.url is not None:
-        owner = watched.owners.get(each.place, "the member that has it")
+        owner = watched.owners.get(each.partition, "the member that has it")
         ask = f"{watched.url} tells nothing of this partition: ask {owner} there, and see its log"
     if kind is Kind.POSITION_HELD:
         return f"{_CAUSES[kind]}; which of the two it is: {ask}"

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
     AdminClient,
     ConfigResource,
@@ -40,9 +41,8 @@ from kafka_keyshared.doctor.progress import (
     read_records,
     watch,
 )
-from kafka_keyshared.doctor.progress import Place as RecordPlace
 from kafka_keyshared.doctor.progress_checks import Records, Standing
-from kafka_keyshared.model import TopicPartition as Place
+from kafka_keyshared.model import Coordinates, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
@@ -232,50 +232,50 @@ class Survey:
             return committed
         found, errors = [], []
         for each in asked:
-            begins, ends, answer = first[each], end[each], committed[_place(each)]
+            begins, ends, answer = first[each], end[each], committed[_pair(each)]
             untold = [got for got in (begins, ends, answer.error) if isinstance(got, KafkaError)]
             if untold:
                 errors.append(untold[0])
-                facts = PartitionFacts(*_place(each), 0, 0, None, untold[0].str())
+                facts = PartitionFacts(*_pair(each), 0, 0, None, untold[0].str())
             else:
                 position = answer.offset if answer.offset >= 0 else None
                 bounds = (begins.offset, ends.offset)
                 beside = metadata_of(answer)
-                facts = PartitionFacts(*_place(each), *bounds, position, metadata=beside)
+                facts = PartitionFacts(*_pair(each), *bounds, position, metadata=beside)
             found.append(facts)
         return errors[0] if errors and len(errors) == len(found) else found
 
     def _committed(
-        self, asked: list[TopicPartition]
-    ) -> dict[tuple[str, int], TopicPartition] | KafkaError:
+        self, asked: list[ClientPartition]
+    ) -> dict[tuple[str, int], ClientPartition] | KafkaError:
         try:
             answers = self._consumer.committed(asked, timeout=self._left())
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             self._unheard |= reason.code() in _NO_CONNECTION
             return reason
-        return {_place(each): each for each in answers}
+        return {_pair(each): each for each in answers}
 
     def watch(self, behind: Sequence[PartitionFacts], seconds: float) -> list[Standing]:
         """Look again and again at positions for so long, or until all have moved."""
         self._deadline += seconds
 
-        def ask(places: Sequence[Place]) -> dict[Place, Committed]:
-            answers = self._committed([TopicPartition(*place) for place in places])
+        def ask(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+            answers = self._committed([ClientPartition(*partition) for partition in partitions])
             if isinstance(answers, KafkaError):
                 return {}
             return {
-                Place(*place): Committed(each.offset, metadata_of(each))
-                for place, each in answers.items()
+                TopicPartition(*partition): Committed(each.offset, metadata_of(each))
+                for partition, each in answers.items()
                 if each.error is None and each.offset >= 0
             }
 
         return watch(behind, ask, seconds, clock=self._clock)
 
-    def read(self, places: Sequence[RecordPlace]) -> Records:
-        """Return what stands at these places, or why that is not known."""
+    def read(self, records: Sequence[Coordinates]) -> Records:
+        """Return what stands there, or why that is not known."""
         self._deadline += READ_SECONDS
-        return read_records(self._consumer, places)
+        return read_records(self._consumer, records)
 
     def newest(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the latest timestamp in each topic (KIP-734), where one is told."""
@@ -298,7 +298,7 @@ class Survey:
         at = self.now_ms()
         ends = self._offsets(_partitions_of(counts), "latest") if counts else {}
         known = {
-            _place(each): answer.offset
+            _pair(each): answer.offset
             for each, answer in ends.items()
             if not isinstance(answer, KafkaError)
         }
@@ -315,7 +315,7 @@ class Survey:
         return []
 
     def _stamps(self, since: Look) -> list[Stamp]:
-        asked = [TopicPartition(*place) for place in since.ends]
+        asked = [ClientPartition(*partition) for partition in since.ends]
         answers = self._offsets(asked, "max_timestamp")
         now = self.now_ms()
         return [
@@ -323,7 +323,7 @@ class Survey:
             for each, answer in answers.items()
             if not isinstance(answer, KafkaError)
             and answer.timestamp >= 0
-            and answer.offset >= since.ends[_place(each)]
+            and answer.offset >= since.ends[_pair(each)]
         ]
 
     @staticmethod
@@ -331,7 +331,7 @@ class Survey:
         """Return this machine's time, in milliseconds since 1970."""
         return int(time.time() * 1000)
 
-    def _offsets(self, asked: Sequence[TopicPartition], which: str) -> dict[TopicPartition, Any]:
+    def _offsets(self, asked: Sequence[ClientPartition], which: str) -> dict[ClientPartition, Any]:
         return self._gather(
             self._admin.list_offsets(
                 dict.fromkeys(asked, getattr(OffsetSpec, which)()), request_timeout=self._left()
@@ -356,13 +356,13 @@ class Survey:
         return max(_LAST_CHANCE, min(most, self._deadline - self._clock()))
 
 
-def _partitions_of(counts: Mapping[str, int]) -> list[TopicPartition]:
+def _partitions_of(counts: Mapping[str, int]) -> list[ClientPartition]:
     return [
-        TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)
+        ClientPartition(topic, number) for topic, count in counts.items() for number in range(count)
     ]
 
 
-def _place(partition: TopicPartition) -> tuple[str, int]:
+def _pair(partition: ClientPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
 
 
@@ -379,7 +379,7 @@ def _described(answer: Any) -> GroupFacts:
         members=tuple(name for name, _ in has),
         may=_operations(answer),
         idle=tuple(name for name, own in has if not own),
-        owners={Place(*_place(each)): name for name, own in has for each in own},
+        owners={TopicPartition(*_pair(each)): name for name, own in has for each in own},
     )
 
 

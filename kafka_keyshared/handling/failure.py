@@ -32,10 +32,10 @@ def _frames_of(error: BaseException) -> Frames:
     return frames
 
 
-def _place_and_stack(frames: Frames) -> tuple[str, str]:
+def _where_and_stack(frames: Frames) -> tuple[str, str]:
     """Return where it was raised, as file and line, and the innermost frames as text.
 
-    The place is in the handler's program, or else below it; nowhere, if only this package was
+    The first is in the handler's program, or else below it; nowhere, if only this package was
     running. The text has the layout of a Python traceback; the traceback module would look at every
     source file again for each failure, and parse the lines to underline parts of them: in a program
     whose threads are busy that costs milliseconds each.
@@ -81,10 +81,10 @@ def _line_at(file: str, number: int, name: str, names: dict[str, Any]) -> _Line:
     except Exception as broken:  # noqa: BLE001 - a source may come from a loader of the user's
         source = f"(no source: {type(broken).__name__})"
     text = f'  File "{file}", line {number}, in {name}\n' + (f"    {source}\n" if source else "")
-    place = f"{shown(file)}:{number}"
+    where = f"{shown(file)}:{number}"
     if is_users(file):
-        return _Line(text, place, "")
-    return _Line(text, "", "" if is_ours(file) else place)
+        return _Line(text, where, "")
+    return _Line(text, "", "" if is_ours(file) else where)
 
 
 def _causes_of(error: BaseException) -> str:
@@ -95,7 +95,7 @@ def _causes_of(error: BaseException) -> str:
         if cause is None:
             break
         error = cause
-        where, _ = _place_and_stack(_frames_of(error))
+        where, _ = _where_and_stack(_frames_of(error))
         at = f", at {where}" if where else ""
         lines.append(f"  because of {type(error).__qualname__}: {text_of(error)}{at}\n")
     return "".join(lines)
@@ -125,7 +125,7 @@ def describe(
     elif isinstance(error, (DeadLetter, SystemError, *dead_letter_on)):
         disposition = Disposition.DEAD_LETTER
     message = text_of(error)
-    place, stack = _place_and_stack(_frames_of(error))
+    where, stack = _where_and_stack(_frames_of(error))
     return Failure(
         disposition,
         type(error).__qualname__,
@@ -134,5 +134,5 @@ def describe(
         at_ms=clock.wall_ms(),
         jitter=clock.jitter(),
         after=after,
-        place=place,
+        where=where,
     )

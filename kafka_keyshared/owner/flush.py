@@ -32,11 +32,11 @@ def flush(loop: Loop) -> Generator[None, None, Mapping[TopicPartition, int]]:
         yield
     if loop.commits_stopped:
         raise OrderRefusedError("nothing is committed until the group has assigned partitions anew")
-    placed = loop.placed()
-    if not placed:
+    committable = loop.committable()
+    if not committable:
         return {}
-    loop.commit(placed)
-    states = {each: core.partitions[each] for each in placed if each in core.snapshots.derived}
+    loop.commit(committable)
+    states = {each: core.partitions[each] for each in committable if each in core.snapshots.derived}
     wanted = {each: core.snapshots.derived[each].position for each in states}
     while True:
         here = [each for each, state in states.items() if core.partitions.get(each) is state]

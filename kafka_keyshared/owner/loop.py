@@ -81,7 +81,7 @@ class Loop(Actor):
         self._full_since: float | None = None
         self._full_polled = 0.0
         # Where the core wants partitions read that it has just been told of.
-        self._places: Mapping[TopicPartition, int | None] = {}
+        self._read_at: Mapping[TopicPartition, int | None] = {}
 
     def start(
         self, starts: Mapping[TopicPartition, ev.StartPoint]
@@ -91,9 +91,9 @@ class Loop(Actor):
         Whoever starts them assigns them: together with others that wait for their start, or by a
         seek.
         """
-        self._places = {}
+        self._read_at = {}
         self.tell(ev.Assigned(starts))
-        return self._places
+        return self._read_at
 
     def serve(self, timeout: float, most: int | None = None) -> bool:
         """Take the mail, the oldest ``most`` of it, waiting ``timeout`` seconds; say if any."""
@@ -187,14 +187,14 @@ class Loop(Actor):
                 self.serve(0.0, MAIL_AT_ONCE)
         if self._behind <= 0:
             progress, self._progress = self._progress, None
-            placed = self.placed()
-            if placed:
-                self.tell(ev.CommitDue(progress, placed if self.reseek else None))
+            committable = self.committable()
+            if committable:
+                self.tell(ev.CommitDue(progress, committable if self.reseek else None))
 
-    def placed(self) -> list[TopicPartition]:
+    def committable(self) -> list[TopicPartition]:
         """Return the partitions that may be committed.
 
-        Not one whose place is not found yet; the others do not wait for it.
+        Not one whose position is not found yet; the others do not wait for it.
         """
         return [each for each in self.core.partitions if each not in self.reseek.partitions]
 
@@ -258,9 +258,9 @@ class Loop(Actor):
 
     def _read_again(self) -> None:
         reseek = self.reseek
-        misplaced = len(reseek.out_of_range)
+        lost = len(reseek.out_of_range)
         reseek.seek(self)
-        if len(reseek.out_of_range) < misplaced:
+        if len(reseek.out_of_range) < lost:
             # It was assigned anew, and in an eager group all others with it.
             self.pauses.forget(self.core.partitions)
             self.hold()
@@ -339,14 +339,14 @@ class Loop(Actor):
 
     def assign_at(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Note where the core wants them read, for :meth:`start`."""
-        self._places = positions
+        self._read_at = positions
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log it, with where its worker stands."""
         tell(notice, self.pool)
 
     def client_events(self, messages: Sequence[Record]) -> None:
-        """Act on what the client said: ends of partitions, lost places, what is fatal."""
+        """Act on what the client said: ends of partitions, lost positions, what is fatal."""
         for message in messages:
             error = message.error()
             kind = classify_event(error)
@@ -355,7 +355,7 @@ class Loop(Actor):
                 if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
             elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
-                self.reseek.misplaced(partition_of(message), self._clock())
+                self.reseek.lost_position(partition_of(message), self._clock())
             elif kind is EventKind.MAX_POLL_EXCEEDED:
                 log.error("%s; commits stop until partitions are assigned again", error.str())
                 self.commits_stopped = True

@@ -20,9 +20,9 @@ def tell(notice: Notice, pool: Pool) -> None:
     What a collector wants by itself is in attributes of the log record, too: ``traceback``, and of
     the one record that it is about ``topic``, ``partition``, ``offset`` and ``key``.
     """
-    place = pool.where(*notice.running) if notice.running else ""
+    where = pool.where(*notice.running) if notice.running else ""
     extra = {} if notice.about is None else _told(notice.about)
-    lines = notice.text + (f"; now {place}" if place else "")
+    lines = notice.text + (f"; now {where}" if where else "")
     if notice.traceback:
         extra["traceback"] = notice.traceback
         lines += f"\n{notice.traceback}"

@@ -133,8 +133,8 @@ class Rebalancer:
             del self._unstarted[partition]
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
         # Not a seek here: it may fail for now, and what comes before it must be dropped.
-        places = loop.start(starts)
-        loop.reseek.again(each for each, at in places.items() if at is not None)
+        positions = loop.start(starts)
+        loop.reseek.again(each for each, at in positions.items() if at is not None)
         loop.hold()
         log.info("started %s after asking again", _names(list(starts)))
 
@@ -187,7 +187,7 @@ class Rebalancer:
         """Say whether the bounds of its log must be known before a partition may start.
 
         A set must not be believed beyond the end of the log, nor what this member had settled when
-        it lost the partition; and "the end" is to be one place, also when the partition has to be
+        it lost the partition; and "the end" is to be one offset, also when the partition has to be
         assigned again before it delivers anything. A bare position needs nothing: if the log does
         not have it, the broker says so (:mod:`.seeking`).
         """

@@ -1,4 +1,4 @@
-"""Going back to the received end of a partition, after the client lost records or its place.
+"""Going back to the received end of a partition, after the client lost records or its position.
 
 The client's own reset (``auto.offset.reset``) decides only where a partition without a committed
 position starts. It must not decide anything later: one answer "out of range", as a replica that
@@ -37,7 +37,7 @@ ASK_AGAIN_AFTER = 4.0
 
 
 class OwnersPorts(Protocol):
-    """The world, as far as it is needed to find a place in it."""
+    """The world, as far as it is needed to find where to read on."""
 
     @property
     def client(self) -> Client:
@@ -75,7 +75,7 @@ class Owner(Protocol):
         """Tell the core of partitions that start."""
 
 
-class Place(NamedTuple):
+class ReadOn(NamedTuple):
     """Where to read on.
 
     ``another`` says that the log is not the one that was read, ``remade`` that nothing of it is.
@@ -121,8 +121,8 @@ class Reseek:
             if record.error() is not None or partition_of(record) not in unwanted
         ]
 
-    def misplaced(self, partition: TopicPartition, now: float) -> None:
-        """The broker has nothing at the place that was fetched from."""
+    def lost_position(self, partition: TopicPartition, now: float) -> None:
+        """The broker has nothing at the position that was fetched from."""
         self.again([partition])
         self.out_of_range[partition] = now + OUT_OF_RANGE_WAIT
 
@@ -157,16 +157,16 @@ class Reseek:
             each: inside(each, states[each].received_end, known, client.received_epoch(each))
             for each, known in bounds.items()
         }
-        anew = {each: place for each, place in found.items() if place.another}
+        anew = {each: on for each, on in found.items() if on.another}
         if anew:
             begin_anew(loop, anew, bounds)
             self.again(anew)  # that it is not found yet is not over with the old log
         # The others too: an eager assignment is given as a whole.
-        places = {each: state.received_end for each, state in states.items()}
-        places |= {each: place.position for each, place in found.items() if each not in anew}
+        positions = {each: state.received_end for each, state in states.items()}
+        positions |= {each: on.position for each, on in found.items() if each not in anew}
         try:
             if found:
-                client.restart(places, found.keys())
+                client.restart(positions, found.keys())
         except KafkaException as error:
             log.debug("%s: cannot read on yet: %s", ", ".join(map(str, found)), error)
         else:
@@ -182,7 +182,9 @@ def _sought(client: Client, partition: TopicPartition, state: PartitionState) ->
     return True
 
 
-def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, epoch: int) -> Place:
+def inside(
+    partition: TopicPartition, position: int | None, bounds: LogBounds, epoch: int
+) -> ReadOn:
     """Return where to read on of a log with these bounds, and say what is lost by that.
 
     ``epoch`` is the leader's at what was received last. A log is cut off when a replica that lags
@@ -191,7 +193,7 @@ def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, e
     """
     start, end, epoch_now = bounds
     if position is None:
-        return Place(None)
+        return ReadOn(None)
     if position < start:
         log.warning(
             "%s: retention has removed the log up to %d, past the received end %d; %d offsets are "
@@ -201,7 +203,7 @@ def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, e
             position,
             start - position,
         )
-        return Place(start)
+        return ReadOn(start)
     if position > end and 0 <= epoch_now <= epoch:
         log.error(
             "%s: the log ends at %d, before the received end %d, and its leader's epoch has not "
@@ -214,7 +216,7 @@ def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, e
             epoch,
             start,
         )
-        return Place(start, another=True, remade=True)
+        return ReadOn(start, another=True, remade=True)
     if position > end:
         log.error(
             "%s: the log ends at %d, before the received end %d: it was cut off (as by the "
@@ -225,14 +227,14 @@ def inside(partition: TopicPartition, position: int | None, bounds: LogBounds, e
             position,
             position - end,
         )
-        return Place(end, another=True)
+        return ReadOn(end, another=True)
     log.info("%s: out of range at %d, which the log has; reading on there", partition, position)
-    return Place(position)
+    return ReadOn(position)
 
 
 def begin_anew(
     loop: Owner,
-    places: Mapping[TopicPartition, Place],
+    found: Mapping[TopicPartition, ReadOn],
     bounds: Mapping[TopicPartition, LogBounds],
 ) -> None:
     """Give the partitions a new epoch in the core, as if they went away and came back.
@@ -244,8 +246,8 @@ def begin_anew(
     snapshots = loop.core.snapshots.take(progress, loop.ports.clock())
     budget = loop.core.ceilings.set_budget
     starts = {
-        each: anew(place, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
-        for each, place in places.items()
+        each: anew(on, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
+        for each, on in found.items()
     }
     loop.tell(ev.Revoking(list(starts)))
     loop.tell(ev.Forget(list(starts)))
@@ -253,7 +255,7 @@ def begin_anew(
 
 
 def anew(
-    place: Place,
+    on: ReadOn,
     log_bounds: LogBounds,
     snapshot: Snapshot | None,
     state: PartitionState,
@@ -265,8 +267,8 @@ def anew(
     again, because it is forgotten with the rest.
     """
     start, end, _ = log_bounds
-    if place.remade or snapshot is None or snapshot.position >= end:
-        return ev.StartPoint(place.position, None, start, end, stored=False)
+    if on.remade or snapshot is None or snapshot.position >= end:
+        return ev.StartPoint(on.position, None, start, end, stored=False)
     runs = {
         name: kept
         for name, each in snapshot.runs.items()

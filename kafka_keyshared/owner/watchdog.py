@@ -121,7 +121,7 @@ class Watchdog:
         if quiet.waited >= STALLED_AFTER and partition not in self._reseek.out_of_range:
             quiet.waited = 0.0
             log.warning("%s: the client takes no seek; assigning it anew", partition)
-            self._reseek.misplaced(partition, now)
+            self._reseek.lost_position(partition, now)
 
     def _stalled(self, partition: TopicPartition, quiet: Quiet, end: int, now: float) -> bool:
         """Ask what the known end of the log does not tell.

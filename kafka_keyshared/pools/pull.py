@@ -6,7 +6,7 @@ A worker of it is a *member's* :class:`~.cell.Cell`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
@@ -21,7 +21,6 @@ from kafka_keyshared.program import forks
 
 log = log_of("kafka_keyshared.pool")
 
-Place: TypeAlias = tuple[str, int]
 
 LATE_EVERY = 10.0
 """Seconds between two lines about what was settled too late."""
@@ -49,7 +48,7 @@ class PullPool:
         self._lanes: Lanes = own_lanes
         self._subscription = subscription
         self._lease_timeout = lease_timeout
-        self.cells: dict[Place, Cell] = {}
+        self.cells: dict[tuple[str, int], Cell] = {}
         # Whose thread was said to have ended.
         self._orphaned: dict[Cell, str] = {}
         self._tell_late_at = 0.0
@@ -61,7 +60,7 @@ class PullPool:
         return cell
 
     def names(self) -> tuple[str, ...]:
-        """Return the members' names, in the order of their places."""
+        """Return the members' names, in the order of their numbers."""
         return tuple(cell.name for cell in self.cells.values())
 
     def start(self, lanes: Lanes = own_lanes) -> None:
@@ -107,13 +106,13 @@ class PullPool:
         cell.failed = FailedLanes(self._lanes(worker.subscription))
         self.cells[worker.subscription, worker.worker] = cell
 
-    def dead(self) -> list[Place]:
+    def dead(self) -> list[tuple[str, int]]:
         """Return nothing: a member lives until it leaves."""
         return []
 
-    def departed(self) -> list[Place]:
+    def departed(self) -> list[tuple[str, int]]:
         """Return the members that have left others behind; who was dismissed leaves with all."""
-        return [place for place, cell in self.cells.items() if cell.left and not cell.dismissed]
+        return [whose for whose, cell in self.cells.items() if cell.left and not cell.dismissed]
 
     def where(self, subscription: str, worker: int) -> str:
         """Return nothing: what a member's code does with a record is not seen from here."""

@@ -141,8 +141,8 @@ class ThreadPool:
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers whose thread has ended."""
         return [
-            place
-            for place, cell in self.cells.items()
+            whose
+            for whose, cell in self.cells.items()
             if cell.thread is not None and not cell.thread.is_alive()
         ]
 

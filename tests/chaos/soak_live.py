@@ -26,7 +26,7 @@ from kafka_keyshared.local.cluster import Cluster, admin_client, await_metadata,
 from kafka_keyshared.model import TopicPartition
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, MAIN, Scenario, Stream
 
-Place = tuple[str, int, int]
+Coordinates = tuple[str, int, int]
 """Topic, partition, offset."""
 
 ENOUGH = 120.0
@@ -113,7 +113,7 @@ class Writer:
         """How many records were written to the topic."""
         return self._counts[topic]
 
-    def owed(self) -> set[Place]:
+    def owed(self) -> set[Coordinates]:
         """Every record that has to be settled before the end."""
         return {
             (event.topic, event.partition, event.offset)
@@ -141,8 +141,8 @@ class Watch:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: dict[Path, int] = {}
-        self._open: dict[tuple[Path, int], Place] = {}
-        self._settled: set[Place] = set()
+        self._open: dict[tuple[Path, int], Coordinates] = {}
+        self._settled: set[Coordinates] = set()
         self._counts = {MAIN: 0, BLOCKED: 0}
         self._decoder = msgspec.json.Decoder(Event)
 
@@ -167,7 +167,7 @@ class Watch:
         elif isinstance(event, DeadLettered | Dropped):
             self._settle((event.topic, event.partition, event.offset))
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, place: Coordinates) -> None:
         if place not in self._settled:
             self._settled.add(place)
             self._counts[place[0]] += 1
@@ -176,6 +176,6 @@ class Watch:
         """How many records of the topic are settled."""
         return self._counts[topic]
 
-    def has_all(self, owed: set[Place]) -> bool:
+    def has_all(self, owed: set[Coordinates]) -> bool:
         """Whether all of these are settled."""
         return len(owed) <= len(self._settled) and owed <= self._settled

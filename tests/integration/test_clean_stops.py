@@ -21,7 +21,7 @@ from kafka_keyshared.owner.loop import Loop
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write
 
-Place = tuple[int, int]
+Coordinates = tuple[int, int]
 _PAUSE = threading.Event()
 
 
@@ -42,7 +42,7 @@ class Traffic:
         self.partitions = partitions
         self.bad = bad
         self._seconds = seconds
-        self.settled: Counter[Place] = Counter()
+        self.settled: Counter[Coordinates] = Counter()
         self._lock = threading.Lock()
 
     def handle(self, record: Any) -> None:
@@ -57,7 +57,7 @@ class Traffic:
         """How many records can settle, at the least."""
         return min(sum(not self.bad(key) for key in self.keys), self._most)
 
-    def repeated(self) -> list[Place]:
+    def repeated(self) -> list[Coordinates]:
         return [place for place, count in self.settled.items() if count > 1]
 
 

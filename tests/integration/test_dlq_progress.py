@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import progress_topic
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
@@ -33,7 +33,7 @@ def test_what_was_added_is_known_to_the_next_and_to_who_only_looks(
     assert not progress().load().there, "looking makes no topic"
     with progress().open() as first:
         first.add(FIRST)
-        first.add([(Place(0, 2), 12)])
+        first.add([(LetterPlace(0, 2), 12)])
         assert 12 in first
         assert len(progress().load()) == 3, "while it is at work, too"
     with progress().open() as again:
@@ -90,8 +90,8 @@ def test_one_that_was_only_slow_hears_that_it_was_replaced(
 
 def test_batches_of_letters_that_are_gone_are_deleted(progress: Make) -> None:
     with progress().open() as first:
-        first.add([(Place(0, 1), 1), (Place(0, 2), 2)])
-        first.add([(Place(0, 3), 3), (Place(1, 9), 9)])
+        first.add([(LetterPlace(0, 1), 1), (LetterPlace(0, 2), 2)])
+        first.add([(LetterPlace(0, 3), 3), (LetterPlace(1, 9), 9)])
     ends = {0: (3, 10), 1: (0, 10)}
     with progress().open() as later:
         assert later.forget(ends) == 1

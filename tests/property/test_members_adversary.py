@@ -22,7 +22,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Slice
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import Coordinates, TopicPartition
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool
@@ -37,8 +37,6 @@ MEMBERS = 3
 KEYS = 7
 
 pytestmark = pytest.mark.timeout(400 * SCALE)
-
-Place = tuple[TopicPartition, int]
 
 
 class World:
@@ -67,10 +65,10 @@ class World:
         self.fetched = {P0: 0, P1: 0}
         self.metadata = {P0: "", P1: ""}
         self.away: list[TopicPartition] = []
-        self.keys: dict[Place, bytes | None] = {}
+        self.keys: dict[Coordinates, bytes | None] = {}
         # Lane -> what each member holds of it, in the order of its receipt.
         self.held: dict[int, list[Slice]] = {index: [] for index in range(MEMBERS)}
-        self.settled: set[Place] = set()
+        self.settled: set[Coordinates] = set()
         self.gone: set[int] = set()
         self.position = {P0: 0, P1: 0}
         self.harness.assign(P0, P1)
@@ -117,18 +115,18 @@ class World:
             # As a loop does: up to some record of a partition.
             chosen = self.up_to_one_of(index)
         for slice_ in self.end(index, chosen):
-            place = place_of(slice_)
-            assert place not in self.settled, f"{place} settled twice"
-            self.settled.add(place)
+            at = coordinates_of(slice_)
+            assert at not in self.settled, f"{at} settled twice"
+            self.settled.add(at)
 
     def up_to_one_of(self, index: int) -> list[Slice]:
         if not self.held[index]:
             return []
-        partition, offset = place_of(self.chance.choice(self.held[index]))
+        partition, offset = coordinates_of(self.chance.choice(self.held[index]))
         return [
             each
             for each in self.held[index]
-            if place_of(each)[0] == partition and place_of(each)[1] <= offset
+            if coordinates_of(each)[0] == partition and coordinates_of(each)[1] <= offset
         ]
 
     def end(self, index: int, shares: list[Slice]) -> list[Slice]:
@@ -178,12 +176,12 @@ class World:
             self.commit(self.away)
         self.harness.tell(ev.Forget(self.away))
         for each in self.away:
-            mine = {place for place in self.settled if place[0] == each}
+            mine = {at for at in self.settled if at[0] == each}
             entry = cmd.CommitEntry(self.position[each], self.metadata[each])
             known = covered_by(entry, ["default"], range(self.written[each]))["default"]
             assert not clean or known == {offset for _, offset in mine}
             # Lost, what was settled since the last commit runs again.
-            self.settled -= {place for place in mine if place[1] not in known}
+            self.settled -= {at for at in mine if at[1] not in known}
 
     def beat(self) -> None:
         self.pool.expire_leases()
@@ -220,20 +218,20 @@ class World:
 
     def check_receipt(self, index: int, slice_: Slice) -> None:
         """Nothing ahead of it in its lane is unsettled, except what this very member holds."""
-        partition, offset = place = place_of(slice_)
-        assert place not in self.settled, f"{place} was received after it was settled"
-        key = self.keys[place]
-        mine = {place_of(each) for each in self.holding(index)} if self.split else set()
+        partition, offset = at = coordinates_of(slice_)
+        assert at not in self.settled, f"{at} was received after it was settled"
+        key = self.keys[at]
+        mine = {coordinates_of(each) for each in self.holding(index)} if self.split else set()
         later = [each for each in mine if each[0] == partition and each[1] >= offset]
-        assert not later, f"{place} was received while its member holds {later}"
+        assert not later, f"{at} was received while its member holds {later}"
         if key is None:
             return
         for earlier in range(offset):
             if self.keys[partition, earlier] == key:
                 ahead = (partition, earlier)
-                assert ahead in self.settled or ahead in mine, f"{place} overtook {ahead}"
+                assert ahead in self.settled or ahead in mine, f"{at} overtook {ahead}"
         for other in self.held:
-            same = [each for each in self.holding(other) if self.keys[place_of(each)] == key]
+            same = [each for each in self.holding(other) if self.keys[coordinates_of(each)] == key]
             assert other == index or not same, f"{key!r} is at two members"
 
     def holding(self, index: int) -> list[Slice]:
@@ -254,7 +252,7 @@ class World:
                 for slice_ in self.cell(index).take(100, 0):
                     self.received(index, slice_)
                 for slice_ in self.end(index, list(self.held[index])):
-                    self.settled.add(place_of(slice_))
+                    self.settled.add(coordinates_of(slice_))
             self.deliver()
             self.beat()
             self.commit()
@@ -263,7 +261,7 @@ class World:
         raise AssertionError(f"stuck at {self.position} of {self.written}")
 
 
-def place_of(slice_: Slice) -> Place:
+def coordinates_of(slice_: Slice) -> Coordinates:
     message = slice_.records[0]
     return TopicPartition(message.topic(), message.partition()), message.offset()
 

@@ -14,8 +14,8 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.slices import Progress
-from kafka_keyshared.model import TopicPartition
-from tests.support.oracle import Place, place_of
+from kafka_keyshared.model import Coordinates, TopicPartition
+from tests.support.oracle import coordinates_of
 from tests.support.records import FakeRecord
 from tests.support.world import Member, World
 
@@ -62,7 +62,7 @@ class Adversary(World):
         self._forget(gone, (), ev.Forget(gone, lost=True, progress=progress))
         self.reached["lost"] += 1
 
-    def _last_started(self) -> set[tuple[str, Place]]:
+    def _last_started(self) -> set[tuple[str, Coordinates]]:
         """Return the last started record of each slice, of which progress does not say more."""
         found = set()
         for id_, progress in self.member.pool.progress().items():
@@ -70,7 +70,7 @@ class Adversary(World):
             for index in progress.running():
                 item = slice_.records[index]
                 assert isinstance(item, FakeRecord)
-                found.add((slice_.subscription, place_of(item)))
+                found.add((slice_.subscription, coordinates_of(item)))
         return found
 
     def _forget(
@@ -201,10 +201,7 @@ class Adversary(World):
                 return
         missing = {
             name: [
-                place
-                for p, log in self.oracle.log.items()
-                for o in log
-                if (place := (p, o)) not in done
+                at for p, log in self.oracle.log.items() for o in log if (at := (p, o)) not in done
             ]
             for name, done in self.oracle.done.items()
         }

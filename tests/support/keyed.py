@@ -17,7 +17,7 @@ from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 from tests.support.adversary import Adversary
-from tests.support.oracle import Lane, Oracle, partition_of, place_of
+from tests.support.oracle import Lane, Oracle, coordinates_of, partition_of
 from tests.support.records import FakeRecord
 
 NULLS: tuple[NullKeys, ...] = ("any", "one-lane", "reject")
@@ -61,17 +61,17 @@ class KeyedOracle(Oracle):
         super().delivered(records)
         for sub, settings in self.subs.items():
             for record in records:
-                partition, offset = place = place_of(record)
+                partition, offset = at = coordinates_of(record)
                 if offset in self.covered[sub, partition] or not self.refused(sub, record):
                     continue
                 match settings.when_undecodable():
                     case "dead_letter":
-                        self.dead_lettering.add((sub, place))
+                        self.dead_lettering.add((sub, at))
                     case "block":
-                        self.blocked.add((sub, place))
+                        self.blocked.add((sub, at))
                     case _:
                         # From now on it may count as settled, whenever the member gets to it.
-                        self.done[sub].add(place)
+                        self.done[sub].add(at)
 
     def started(self, sub: str, record: FakeRecord, *, asked: bool = False) -> None:
         assert not self.refused(sub, record), f"{record} started and has no readable key"

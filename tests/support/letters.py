@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.core.commands import Publish
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, Told
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, Told
 from kafka_keyshared.dlq.plan import Order, Plan, digest_of, mark_of
 from kafka_keyshared.local.cluster import Cluster
 
@@ -52,7 +52,9 @@ def a_letter(
     """A letter of the header form, or a foreign one without a source."""
     told = source and Told(Source(*source), timestamp=timestamp, replays=replays, **more)
     kind = Kind.HEADERS if told else Kind.FOREIGN
-    return Letter(Place(*at), 5, kind, key, value, [], told or None, "" if told else "foreign")
+    return Letter(
+        LetterPlace(*at), 5, kind, key, value, [], told or None, "" if told else "foreign"
+    )
 
 
 def planned(
@@ -60,7 +62,7 @@ def planned(
     *,
     max_replays: int = 3,
     order: Order = "key",
-    already: frozenset[Place] = frozenset(),
+    already: frozenset[LetterPlace] = frozenset(),
 ) -> Plan:
     """A plan that has seen all of these letters."""
     plan = Plan(max_replays, order, 10_000)

@@ -108,7 +108,7 @@ def progress(
     """Judge positions, with records of that age at them, or with ``found`` there."""
     at = None if age is None else NOW - int(age * 1000)
     records = {
-        (each.place, offset): found or RecordFacts(offset, b"customer-%d" % offset, at)
+        (each.partition, offset): found or RecordFacts(offset, b"customer-%d" % offset, at)
         for each in standing
         for offset in (each.position, *each.held_offsets(4))
     }

@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Sequence
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.model import Drop, TopicPartition
+from kafka_keyshared.model import Coordinates, Drop, TopicPartition
 from tests.support.commit_text import read_commit
 from tests.support.pool import Ending
 from tests.support.records import FakeRecord
 
-Place = tuple[TopicPartition, int]
 Lane = tuple[str, int, bytes, int]
 """Topic, partition, whole key and offset; the parts that do not matter are "", -1, b"" and -1."""
 
@@ -26,7 +25,7 @@ def partition_of(record: FakeRecord) -> TopicPartition:
     return TopicPartition(record.came_as[0], record.partition())
 
 
-def place_of(record: FakeRecord) -> Place:
+def coordinates_of(record: FakeRecord) -> Coordinates:
     return partition_of(record), record.offset()
 
 
@@ -46,7 +45,7 @@ class Oracle:
 
     def __init__(self, subs: Sequence[SubscriptionSettings]) -> None:
         self.subs = {settings.name: settings for settings in subs}
-        self.done: dict[str, set[Place]] = {name: set() for name in self.subs}
+        self.done: dict[str, set[Coordinates]] = {name: set() for name in self.subs}
         self.log: dict[TopicPartition, list[int]] = defaultdict(list)
         self.epochs: dict[TopicPartition, int] = defaultdict(int)
         self.owned: set[TopicPartition] = set()
@@ -57,9 +56,9 @@ class Oracle:
         # Delivered in this epoch and not settled, in order: only the first of a lane may start.
         self.open: dict[str, dict[tuple[TopicPartition, Lane], list[int]]] = {}
         self.running: dict[str, dict[Lane, FakeRecord]] = {}
-        self.attempts: dict[tuple[str, Place], int] = {}
-        self.dead_lettering: set[tuple[str, Place]] = set()
-        self.blocked: set[tuple[str, Place]] = set()
+        self.attempts: dict[tuple[str, Coordinates], int] = {}
+        self.dead_lettering: set[tuple[str, Coordinates]] = set()
+        self.blocked: set[tuple[str, Coordinates]] = set()
         self.last_sent: dict[TopicPartition, int] = {}
         # What a lost partition had settled, and the last entry that the broker may have of it.
         self.left: dict[TopicPartition, tuple[CommitEntry | None, dict[str, set[int]]]] = {}
@@ -121,14 +120,14 @@ class Oracle:
             assert not missing, f"{partition}: {sub} had settled {missing} when it was lost"
             self.covered[sub, partition] = offsets
             self.settled[sub, partition] = set()
-            done = {offset for place, offset in self.done[sub] if place == partition}
+            done = {offset for at, offset in self.done[sub] if at == partition}
             assert offsets <= done, f"{partition}: committed unsettled {offsets - done}"
             missing = self.owed.pop((sub, partition), set()) - offsets
             assert not missing, f"{partition}: a clean end of {sub} forgot {missing}"
         return regained
 
     def lost(
-        self, partitions: Iterable[TopicPartition], unclear: Collection[tuple[str, Place]]
+        self, partitions: Iterable[TopicPartition], unclear: Collection[tuple[str, Coordinates]]
     ) -> None:
         """Partitions are lost; the member knows of all that has settled but what is ``unclear``."""
         for partition in partitions:
@@ -168,7 +167,7 @@ class Oracle:
         self.remade_at[partition] = self.epochs[partition] + 1
         for sub, done in self.done.items():
             self.owed.pop((sub, partition), None)
-            self.done[sub] = {place for place in done if place[0] != partition}
+            self.done[sub] = {at for at in done if at[0] != partition}
 
     # --- records ---
 
@@ -176,7 +175,7 @@ class Oracle:
         """A chunk was given to the member."""
         for sub, lanes in self.open.items():
             for record in records:
-                partition, offset = place_of(record)
+                partition, offset = coordinates_of(record)
                 if offset not in self.covered[sub, partition]:
                     lane = self.lane(sub, record)
                     lanes.setdefault((partition, lane), []).append(offset)
@@ -193,7 +192,7 @@ class Oracle:
         late, when it settles nothing. But no lane ever runs twice at once.
         """
         settings = self.subs[sub]
-        partition, offset = place = place_of(record)
+        partition, offset = at = coordinates_of(record)
         lane = self.lane(sub, record)
         if not asked:
             assert not self.stopped, f"{record} started after the stop"
@@ -209,10 +208,10 @@ class Oracle:
         assert offset not in self.covered[sub, partition], f"{record} ran although settled"
         ahead = self.open[sub].get((partition, lane), [])
         assert ahead and ahead[0] == offset, f"{record} started, ahead of it: {ahead[:5]}"
-        tries = self.attempts.get((sub, place), 0)
+        tries = self.attempts.get((sub, at), 0)
         assert tries < settings.retry.attempts, f"{record} started for attempt {tries + 1}"
-        assert (sub, place) not in self.dead_lettering, f"{record} started while dead-lettered"
-        assert (sub, place) not in self.blocked, f"{record} started although blocked"
+        assert (sub, at) not in self.dead_lettering, f"{record} started while dead-lettered"
+        assert (sub, at) not in self.blocked, f"{record} started although blocked"
         self.running[sub][lane] = record
 
     def ended(self, sub: str, record: FakeRecord, verdict: Ending) -> None:
@@ -228,34 +227,34 @@ class Oracle:
 
     def _failed(self, sub: str, record: FakeRecord, verdict: Failure) -> None:
         settings = self.subs[sub]
-        place = place_of(record)
-        tries = self.attempts[sub, place] = self.attempts.get((sub, place), 0) + 1
+        at = coordinates_of(record)
+        tries = self.attempts[sub, at] = self.attempts.get((sub, at), 0) + 1
         asked = verdict.disposition is Disposition.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:
             return
         if (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):
-            self.dead_lettering.add((sub, place))
+            self.dead_lettering.add((sub, at))
         elif asked or settings.poison == "block":
-            self.blocked.add((sub, place))
+            self.blocked.add((sub, at))
         else:
             self._settled(sub, record)
 
     def archived(self, sub: str, record: FakeRecord) -> None:
         """The broker acknowledged the dead letter."""
-        self.dead_lettering.discard((sub, place_of(record)))
+        self.dead_lettering.discard((sub, coordinates_of(record)))
         self._settled(sub, record)
 
     def _settled(self, sub: str, record: FakeRecord) -> None:
-        place = place_of(record)
-        if record.epoch < self.remade_at[place[0]]:
+        at = coordinates_of(record)
+        if record.epoch < self.remade_at[at[0]]:
             return  # of a log that is no more
-        self.done[sub].add(place)
+        self.done[sub].add(at)
         if self.current(record):
             lane = self.lane(sub, record)
-            ahead = self.open[sub][place[0], lane]
-            assert ahead[0] == place[1], f"{record} settled, ahead of it: {ahead[:5]}"
+            ahead = self.open[sub][at[0], lane]
+            assert ahead[0] == at[1], f"{record} settled, ahead of it: {ahead[:5]}"
             ahead.pop(0)
-            self.settled[sub, place[0]].add(place[1])
+            self.settled[sub, at[0]].add(at[1])
 
     def forgotten_dead_letters(self, partitions: Iterable[TopicPartition]) -> None:
         """Dead letters of these partitions settle nothing any more: their records run again."""

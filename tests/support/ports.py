@@ -176,12 +176,12 @@ class FakeClient:
         self._move(partition, position)
 
     def restart(
-        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+        self, positions: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
     ) -> None:
         """Read on as an eager assignment makes the client do it: everything where it is said."""
-        self.calls.append(("restart", (dict(places), set(moved))))
+        self.calls.append(("restart", (dict(positions), set(moved))))
         for each in moved if self._cooperative else list(self.at):
-            self._move(each, places.get(each))
+            self._move(each, positions.get(each))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("pause", {each for each in partitions if each in self.at}))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kafka_keyshared.cli.letters import connected
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import KafkaProgress
 from kafka_keyshared.local.cluster import Cluster
 
-FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
+FIRST = [(LetterPlace(0, 1), 11), (LetterPlace(2, 5), 2**64 - 1)]
 LONG = 300.0
 """Seconds of silence that nobody who is alive needs, on however slow a machine."""
 

@@ -139,7 +139,7 @@ def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
     start_logging("warning", "json")
     stage.step()
     stack = '  File "/app/app.py", line 12, in handle\n    charge()\n'
-    failure = Failure(Disposition.ERROR, "KeyError", "'id'", stack, 0, place="app.py:12")
+    failure = Failure(Disposition.ERROR, "KeyError", "'id'", stack, 0, where="app.py:12")
     stage.work({7: failure})
     stage.step()
     (line,) = capsys.readouterr().err.strip().split("\n")

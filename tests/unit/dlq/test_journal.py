@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.dlq.journal import Journal
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
-FIRST = [(Place(0, 1), 11), (Place(2, 5), 2**64 - 1)]
+FIRST = [(LetterPlace(0, 1), 11), (LetterPlace(2, 5), 2**64 - 1)]
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def path(tmp_path: Path) -> Path:
 def test_what_was_added_is_there_the_next_time(path: Path) -> None:
     with Journal(path, "orders.dlq").open() as journal:
         journal.add(FIRST)
-        journal.add([(Place(0, 2), 12)])
+        journal.add([(LetterPlace(0, 2), 12)])
         assert 12 in journal
     with Journal(path, "orders.dlq").open() as again:
         assert (len(again), 11 in again, 2**64 - 1 in again, 13 in again) == (3, True, True, False)
-        again.add([(Place(0, 3), 13)])
+        again.add([(LetterPlace(0, 3), 13)])
     assert len(Journal(path, "orders.dlq").load()) == 4
 
 
@@ -42,11 +42,11 @@ def test_a_torn_line_is_cut_off_and_the_file_goes_on(path: Path, cut: int) -> No
     """The process was killed while it wrote."""
     with Journal(path, "orders.dlq").open() as journal:
         journal.add(FIRST)
-        journal.add([(Place(0, 2), 12)])
+        journal.add([(LetterPlace(0, 2), 12)])
     path.write_bytes(path.read_bytes()[:-cut])
     assert len(Journal(path, "orders.dlq").load()) == 2
     with Journal(path, "orders.dlq").open() as journal:
-        journal.add([(Place(0, 3), 13)])
+        journal.add([(LetterPlace(0, 3), 13)])
     found = Journal(path, "orders.dlq").load()
     assert (len(found), 12 in found, 13 in found) == (3, False, True)
     assert all(json.loads(line) for line in path.read_text().splitlines())

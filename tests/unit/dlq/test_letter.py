@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_keyshared.dlq import avro, envelope
-from kafka_keyshared.dlq.letter import Kind, Letter, Place, Source, read_letter
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace, Source, read_letter
 from tests.support.letters import V1_LETTER, a_publish
 
 FORMS = {"headers": envelope.pack, "avro": avro.pack}
@@ -175,7 +175,7 @@ def test_headers_that_the_client_cannot_read_are_asked_for_once() -> None:
     """What it returns the second time would end the process."""
     message: Any = Unreadable()
     read = read_letter(message)
-    assert (read.kind, read.at, read.value) == (Kind.UNREADABLE, Place(0, 1), b"v")
+    assert (read.kind, read.at, read.value) == (Kind.UNREADABLE, LetterPlace(0, 1), b"v")
     assert "not UTF-8" in read.problem
     assert message.asked == 1
 

@@ -15,7 +15,7 @@ from kafka_keyshared.cli import dlq, letters
 from kafka_keyshared.cli.letters import Wanted, Where, when
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 from kafka_keyshared.dlq.summary import MOST_GROUPS, OTHERS, Summary
 from kafka_keyshared.errors import ConfigError
 from tests.support.cli import in_process
@@ -142,7 +142,7 @@ def test_letters_are_counted_by_source_and_error() -> None:
 def test_the_newest_are_kept_whatever_the_order_of_reading() -> None:
     letters = [written(at, n) for n, at in enumerate([5, 1, 9, 3, 9, None])]
     newest = [letter.at for letter, _ in summed(letters).newest()]
-    assert newest == [Place(0, 4), Place(0, 2), Place(0, 0)]
+    assert newest == [LetterPlace(0, 4), LetterPlace(0, 2), LetterPlace(0, 0)]
     assert summed(letters, limit=0).newest() == []
 
 

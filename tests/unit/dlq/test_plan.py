@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.dlq.letter import Kind, Letter, Place
+from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 from kafka_keyshared.dlq.plan import BYTES_PER_LETTER, Plan, digest_of, mark_of
 from kafka_keyshared.errors import ConfigError
 from tests.support.letters import a_letter, planned
 
 
-def lane_from(plan: Plan, first: int) -> list[Place]:
+def lane_from(plan: Plan, first: int) -> list[LetterPlace]:
     """The places of a lane from a letter on."""
     places, at = [], first
     while True:
@@ -26,7 +26,7 @@ def lane_from(plan: Plan, first: int) -> list[Place]:
         at = behind
 
 
-def lanes(plan: Plan) -> list[list[Place]]:
+def lanes(plan: Plan) -> list[list[LetterPlace]]:
     """The places of the letters, lane by lane, in the order in which they are sent."""
     firsts = [index for index in range(len(plan.rows)) if plan.before(index) is None]
     return [lane_from(plan, first) for first in firsts]
@@ -43,14 +43,14 @@ def test_letters_of_a_key_go_in_the_order_of_their_source() -> None:
         ]
     )
     assert sorted(lanes(plan)) == [
-        [Place(0, 1), Place(1, 0), Place(0, 0)],
-        [Place(1, 2), Place(1, 1)],
+        [LetterPlace(0, 1), LetterPlace(1, 0), LetterPlace(0, 0)],
+        [LetterPlace(1, 2), LetterPlace(1, 1)],
     ]
 
 
 def test_a_lane_is_a_key_of_one_topic() -> None:
     plan = planned([a_letter((0, 0), ("t", 0, 2)), a_letter((0, 1), ("u", 0, 1))])
-    assert sorted(lanes(plan)) == [[Place(0, 0)], [Place(0, 1)]]
+    assert sorted(lanes(plan)) == [[LetterPlace(0, 0)], [LetterPlace(0, 1)]]
     assert plan.targets() == plan.lanes() == {"t": 1, "u": 1}
 
 
@@ -71,8 +71,8 @@ def test_by_partition_all_of_a_source_partition_is_one_lane() -> None:
         a_letter((0, 3), ("t", 2, 0), key=b"a"),
     ]
     assert sorted(lanes(planned(letters, order="partition"))) == [
-        [Place(0, 1), Place(0, 2), Place(0, 0)],
-        [Place(0, 3)],
+        [LetterPlace(0, 1), LetterPlace(0, 2), LetterPlace(0, 0)],
+        [LetterPlace(0, 3)],
     ]
 
 
@@ -80,16 +80,16 @@ def test_by_partition_all_of_a_source_partition_is_one_lane() -> None:
 def test_the_loop_guard_refuses_what_was_replayed_too_often(replays: int, sent: int) -> None:
     plan = planned([a_letter((0, 7), ("t", 0, 1), replays=replays)])
     assert (len(plan.rows), plan.refused.guarded) == (sent, 1 - sent)
-    assert plan.refused.examples.get("guarded", []) == [Place(0, 7)] * (1 - sent)
+    assert plan.refused.examples.get("guarded", []) == [LetterPlace(0, 7)] * (1 - sent)
 
 
 def test_what_the_guard_refuses_stops_nobody() -> None:
     plan = planned([a_letter((0, 0), ("t", 0, 1), replays=3), a_letter((0, 1), ("t", 0, 2))])
-    assert lanes(plan) == [[Place(0, 1)]]
+    assert lanes(plan) == [[LetterPlace(0, 1)]]
 
 
 def test_what_is_no_letter_is_counted_and_not_sent() -> None:
-    unreadable = Letter(Place(0, 1), 5, Kind.UNREADABLE, b"k", b"v", problem="damaged")
+    unreadable = Letter(LetterPlace(0, 1), 5, Kind.UNREADABLE, b"k", b"v", problem="damaged")
     plan = planned([a_letter((0, 0), None), unreadable])
     assert (plan.rows, plan.letters) == ([], 0)
     assert (plan.refused.foreign, plan.refused.unreadable) == (1, 1)
@@ -99,9 +99,9 @@ def test_of_two_letters_of_one_record_one_is_sent() -> None:
     """A crash between a dead letter and the commit gives a record two."""
     twice = [a_letter((0, 0), ("t", 0, 1), attempts=5), a_letter((1, 5), ("t", 0, 1), attempts=3)]
     plan = planned(twice)
-    assert (lanes(plan), plan.refused.copies) == ([[Place(0, 0)]], 1)
+    assert (lanes(plan), plan.refused.copies) == ([[LetterPlace(0, 0)]], 1)
     # When one of them was replayed before, the other is not sent either.
-    again = planned(twice, already=frozenset([Place(0, 0)]))
+    again = planned(twice, already=frozenset([LetterPlace(0, 0)]))
     assert (again.rows, again.refused.already, again.refused.copies) == ([], 1, 1)
 
 
@@ -111,7 +111,7 @@ def test_a_copy_is_done_with_when_the_letter_that_was_sent_is() -> None:
     marks = [(each.at, mark_of(each, digest_of(each))) for each in twice]
     plan = planned(twice)
     assert (plan.settled_with(0), plan.settled_before()) == (marks, [])
-    later = planned(twice, already=frozenset([Place(0, 0)]))
+    later = planned(twice, already=frozenset([LetterPlace(0, 0)]))
     assert later.settled_before() == marks[1:]
 
 
@@ -129,8 +129,8 @@ def test_a_tombstone_is_not_an_empty_value() -> None:
 
 def test_what_was_replayed_is_left_out_and_what_follows_does_not_wait_for_it() -> None:
     letters = [a_letter((0, n), ("t", 0, n)) for n in range(3)]
-    plan = planned(letters, already=frozenset([Place(0, 0), Place(0, 1)]))
-    assert (lanes(plan), plan.refused.already) == ([[Place(0, 2)]], 2)
+    plan = planned(letters, already=frozenset([LetterPlace(0, 0), LetterPlace(0, 1)]))
+    assert (lanes(plan), plan.refused.already) == ([[LetterPlace(0, 2)]], 2)
 
 
 def test_a_mark_is_of_the_letter_and_of_its_place() -> None:
@@ -149,7 +149,7 @@ def test_letters_are_found_by_their_place() -> None:
     for n in range(300):
         index = plan.find(n % 3, n)
         assert index is not None
-        assert plan.place(index) == Place(n % 3, n)
+        assert plan.place(index) == LetterPlace(n % 3, n)
     assert [plan.find(0, 1), plan.find(0, 300), plan.find(9, 0)] == [None] * 3
 
 

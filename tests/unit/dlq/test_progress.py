@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import progress_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.cluster import Cluster
@@ -30,7 +30,7 @@ def progress(embedded_cluster: Cluster, topic: str) -> Make:
 def test_what_was_added_is_known_under_its_id_alone(progress: Make) -> None:
     with progress().open() as first:
         first.add(FIRST)
-        first.add([(Place(0, 2), 12)])
+        first.add([(LetterPlace(0, 2), 12)])
         assert 12 in first
     again = progress().load()
     assert (len(again), 11 in again, 2**64 - 1 in again, 13 in again) == (3, True, True, False)
@@ -85,9 +85,9 @@ def test_one_that_was_only_slow_hears_that_it_was_replaced(
 
 def test_only_batches_of_which_every_letter_is_gone_are_deleted(progress: Make) -> None:
     with progress().open() as first:
-        first.add([(Place(0, 1), 1), (Place(0, 2), 2)])
-        first.add([(Place(0, 2), 3), (Place(0, 3), 4)])
-        first.add([(Place(1, 0), 5)])
+        first.add([(LetterPlace(0, 1), 1), (LetterPlace(0, 2), 2)])
+        first.add([(LetterPlace(0, 2), 3), (LetterPlace(0, 3), 4)])
+        first.add([(LetterPlace(1, 0), 5)])
     begin_at_three = {0: (3, 10), 1: (0, 10)}
     with progress().open() as later:
         assert later.forget(begin_at_three) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.dlq.envelope import Headers
-from kafka_keyshared.dlq.letter import Letter, Place
+from kafka_keyshared.dlq.letter import Letter, LetterPlace
 from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.dlq.replay import BATCH, Outcome, Refusal, Replay, headers_for
 from tests.support.letters import a_letter, planned
@@ -56,10 +56,10 @@ class Kept:
     """A journal in memory."""
 
     def __init__(self) -> None:
-        self.marks: dict[int, Place] = {}
+        self.marks: dict[int, LetterPlace] = {}
         self.on_add: Callable[[], None] = lambda: None
 
-    def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+    def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
         self.on_add()
         self.marks.update({mark: place for place, mark in letters})
 
@@ -186,7 +186,7 @@ def test_what_is_kept_was_acknowledged_before() -> None:
     assert sender.acknowledged
 
     class Seen(Kept):
-        def add(self, letters: Iterable[tuple[Place, int]]) -> None:
+        def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
             done = {letter.at for letter in again.acknowledged}
             batch = list(letters)
             assert {place for place, _ in batch} <= done
@@ -222,7 +222,7 @@ def test_a_refused_letter_stops_its_key_and_no_other() -> None:
     outcome = Replay(planned(letters), sender, kept).run(lambda: letters)
     assert (outcome.replayed, outcome.refused, outcome.behind, outcome.left) == (23, 1, 6, 0)
     assert outcome.why == {"too large": 1}
-    assert outcome.examples == [(Place(0, 9), "too large")]
+    assert outcome.examples == [(LetterPlace(0, 9), "too large")]
     assert not outcome.whole
     sent = [letter.at.offset for letter in sender.acknowledged if letter.key == b"key-0"]
     assert sent == [0, 3, 6]
@@ -373,7 +373,7 @@ def test_marks_are_those_that_a_later_plan_asks_for() -> None:
     letter = a_letter((0, 0), ("t", 0, 0))
     sender, kept = FakeSender(), Kept()
     assert Replay(planned([letter]), sender, kept).run(lambda: [letter]).whole
-    assert kept.marks == {mark_of(letter, digest_of(letter)): Place(0, 0)}
+    assert kept.marks == {mark_of(letter, digest_of(letter)): LetterPlace(0, 0)}
 
 
 def test_a_plan_of_nothing_reads_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.cli.dlq_plan import KEY_SHOWN, MOST_PLACES, Telling, write_outcome, write_plan
-from kafka_keyshared.dlq.letter import Place
+from kafka_keyshared.dlq.letter import LetterPlace
 
 PLAN: dict[str, Any] = {
     "topic": "orders.dlq",
@@ -70,7 +70,7 @@ def test_a_long_replay_says_every_ten_seconds_how_far_it_is() -> None:
 
     telling = Telling(Keeper(), 100, notes.append, lambda: now)
     for number in range(100):
-        telling.add([(Place(0, number), number)])
+        telling.add([(LetterPlace(0, number), number)])
         now += 0.5
     assert len(kept) == 100
     assert notes[0] == "replayed 21 of 100 letters, about 38 s left"

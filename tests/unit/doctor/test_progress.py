@@ -27,7 +27,7 @@ from kafka_keyshared.doctor.progress_checks import (
     Unread,
 )
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.model import TopicPartition, in_words
+from kafka_keyshared.model import Coordinates, TopicPartition, in_words
 from tests.support.looked_at import (
     HELD,
     NOW,
@@ -55,10 +55,10 @@ class Group:
         self.now = 0.0
         self.asked: list[list[TopicPartition]] = []
 
-    def ask(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
-        self.asked.append(list(places))
+    def ask(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        self.asked.append(list(partitions))
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return {} if look is None else dict.fromkeys(places, look)
+        return {} if look is None else dict.fromkeys(partitions, look)
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -111,11 +111,11 @@ def test_metadata_that_is_not_ours_says_nothing_of_what_is_held(metadata: str | 
 
 
 def test_few_records_are_read_the_ones_at_positions_first() -> None:
-    places = [TopicPartition("orders", number) for number in range(9)]
+    partitions = [TopicPartition("orders", number) for number in range(9)]
     held = tuple((offset, offset + 1) for offset in range(10, 400, 2))
-    every = [Standing(place, 10, 500, moved=False, held=held) for place in places]
+    every = [Standing(partition, 10, 500, moved=False, held=held) for partition in partitions]
     wanted = looking.wanted([*every, Standing(ORDERS, 3, 9, moved=True)])
-    assert wanted[:9] == [(place, 10) for place in places]
+    assert wanted[:9] == [(partition, 10) for partition in partitions]
     assert len(wanted) == 9 + judging.NAMED * judging.NAMED
 
 
@@ -304,8 +304,8 @@ def observed(
     noted = Noted()
     record = found or RecordFacts(17, b"k", NOW - int(age * 1000))
 
-    def read(places: Sequence[looking.Place]) -> dict[looking.Place, Read]:
-        return dict.fromkeys(places, record)
+    def read(records: Sequence[Coordinates]) -> dict[Coordinates, Read]:
+        return dict.fromkeys(records, record)
 
     said = how.pop("told", {})
     ask = looking.Asking(group.watch, read, lambda _: said, lambda: NOW, noted.append)
@@ -352,7 +352,7 @@ def test_nobody_waits_for_longer_than_it_takes_to_know(how: dict[str, Any], seco
 
 def test_many_partitions_that_stand_still_are_a_few_sentences() -> None:
     held = HELD._replace(seconds=60.0)
-    every = [held._replace(place=TopicPartition("orders", number)) for number in range(200)]
+    every = [held._replace(partition=TopicPartition("orders", number)) for number in range(200)]
     check = progress(*every, age=600.0)
     assert len(check.findings) == judging.NAMED + 1
     assert "so do 197 more: orders-3, orders-4" in check.why

@@ -75,7 +75,7 @@ def test_a_failure_knows_its_line_and_its_stack_begins_with_the_handler(
     program: dict[str, Any],
 ) -> None:
     failure = failure_of(program["handle"])
-    assert failure.place == "app.py:7"
+    assert failure.where == "app.py:7"
     assert failure.stack.split("\n") == [
         f'  File "{Path.cwd()}/app.py", line 4, in handle',
         '    return lookup({}, "customer_id")',
@@ -89,24 +89,24 @@ def test_what_fails_in_a_library_comes_from_the_line_that_called_it(
     program: dict[str, Any],
 ) -> None:
     failure = failure_of(program["parse"])
-    assert failure.place == "app.py:10"
+    assert failure.where == "app.py:10"
     assert Path(json.decoder.__file__).name in failure.stack
 
 
 def test_a_library_that_is_the_handler_is_its_own_place() -> None:
-    place = failure_of(json.loads).place
-    assert place.startswith(str(Path(json.__file__).parent))
+    where = failure_of(json.loads).where
+    assert where.startswith(str(Path(json.__file__).parent))
 
 
 def test_what_only_this_package_raises_has_no_place(program: dict[str, Any]) -> None:
     failure = failure_of(lambda item: iter(program["generator"](item)))
     assert "the handler returned a generator" in failure.message
-    assert failure.place == ""
+    assert failure.where == ""
 
 
 def test_what_an_error_was_raised_from_is_told_with_its_line(program: dict[str, Any]) -> None:
     failure = failure_of(program["wrapped"])
-    assert failure.place == "app.py:16"
+    assert failure.where == "app.py:16"
     assert failure.stack.endswith("  because of KeyError: 'customer_id', at app.py:7\n")
 
 
@@ -156,7 +156,7 @@ def test_a_folder_that_is_gone_does_not_matter(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert failure_of(program["handle"]).place == f"{tmp_path}/app.py:7"
+    assert failure_of(program["handle"]).where == f"{tmp_path}/app.py:7"
 
 
 def test_a_huge_message_and_a_deep_stack_are_bounded() -> None:
