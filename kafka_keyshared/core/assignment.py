@@ -129,7 +129,7 @@ def not_settled_before(
     return kept
 
 
-def pending(
+def under_way(
     subscriptions: Iterable[Subscription],
     partitions: set[TopicPartition],
     progress: Progress,

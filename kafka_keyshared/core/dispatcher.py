@@ -137,7 +137,7 @@ class Dispatcher:
         """Return what says which lane a record of the subscription is in; from any thread."""
         return self.subscriptions[subscription].keys.lane
 
-    def pending(
+    def under_way(
         self, partitions: Sequence[TopicPartition] | None, progress: Progress
     ) -> tuple[list[Record], int]:
         """Return the running records of the partitions and how many dead letters are on the way.
@@ -145,7 +145,7 @@ class Dispatcher:
         While a recall is not answered, whatever it may find started counts as running.
         """
         wanted = set(self.partitions if partitions is None else partitions)
-        return assignment.pending(self.subscriptions.values(), wanted, progress)
+        return assignment.under_way(self.subscriptions.values(), wanted, progress)
 
     def unsettled_count(self) -> int:
         """Return how many records are held, over all subscriptions."""

@@ -41,7 +41,7 @@ class _Line:
 
     def __init__(self, conf: Mapping[str, Any], *, alone: bool) -> None:
         self.alone = alone
-        self.pending = 0
+        self.unanswered = 0
         self.fatal: KafkaError | None = None
         self.producer = Producer(quietly({**conf, **(_ALONE if alone else {})}))
 
@@ -51,7 +51,7 @@ class _Line:
             act()
         except KafkaException as error:
             self.fatal = error.args[0]
-        if self.fatal is not None and self.pending:
+        if self.fatal is not None and self.unanswered:
             # Refused now, and written again by the next producer, instead of after a time-out.
             self.producer.purge()
 
@@ -102,7 +102,7 @@ class DeadLetterPublisher:
             return
 
         def delivered(error: KafkaError | None, letter: Any) -> None:
-            line.pending -= 1
+            line.unanswered -= 1
             if error is None:
                 self._post(DeadLettered(publish, None, name_of(letter)))
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not alone:
@@ -110,7 +110,7 @@ class DeadLetterPublisher:
             else:
                 self._refused(publish, error, line)
 
-        line.pending += 1
+        line.unanswered += 1
         try:
             value, headers = self._pack(publish, self._group)
             line.producer.produce(
@@ -121,7 +121,7 @@ class DeadLetterPublisher:
                 on_delivery=delivered,
             )
         except (BufferError, KafkaException, ValueError, TypeError) as error:
-            line.pending -= 1
+            line.unanswered -= 1
             reason = error.args[0] if isinstance(error, KafkaException) else error
             self._refused(publish, reason, line)
 
@@ -150,14 +150,14 @@ class DeadLetterPublisher:
     def serve(self) -> None:
         """Let the broker's answers in."""
         for line in list(self._lines):
-            if line.pending:
+            if line.unanswered:
                 line.serve(partial(line.producer.poll, 0))
             elif line.fatal is not None:
                 self._lines.remove(line)
 
-    def pending(self) -> int:
+    def unanswered(self) -> int:
         """Return how many dead letters have not been answered."""
-        return sum(line.pending for line in self._lines)
+        return sum(line.unanswered for line in self._lines)
 
     def close(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for what is on the way, then disconnect."""

@@ -127,7 +127,7 @@ class Loop(Actor):
         busy = (
             core.outstanding() > 0
             or (due is not None and due - now <= IDLE_WAIT)
-            or (self.ports.publisher is not None and self.ports.publisher.pending() > 0)
+            or (self.ports.publisher is not None and self.ports.publisher.unanswered() > 0)
             or bool(self.orders.line)
         )
         self.serve(BUSY_WAIT if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
@@ -198,16 +198,16 @@ class Loop(Actor):
         """
         return [each for each in self.core.partitions if each not in self.reseek.partitions]
 
-    def pending(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
-        """Return the running records of the partitions and how many dead letters are on the way.
+    def awaited(self, partitions: Sequence[TopicPartition] | None) -> tuple[list[Record], int]:
+        """Return what a revoke or a stop waits for: running records, and a number of dead letters.
 
         A dead letter that the broker refused and that waits for its next try is not on the way:
         waiting for it would use up every deadline for as long as its topic is down.
         """
         progress = self.progress()
-        running, dead_letters = self.core.pending(partitions, progress)
+        running, dead_letters = self.core.under_way(partitions, progress)
         publisher = self.ports.publisher
-        return running, min(dead_letters, publisher.pending() if publisher is not None else 0)
+        return running, min(dead_letters, publisher.unanswered() if publisher is not None else 0)
 
     # --- fetching ---
 

@@ -22,7 +22,7 @@ class Publisher(Protocol):
     def serve(self) -> None:
         """Let the answers in."""
 
-    def pending(self) -> int:
+    def unanswered(self) -> int:
         """Return how many dead letters the broker has not answered."""
 
     def close(self, timeout: float) -> None:

@@ -294,7 +294,7 @@ def await_running(
     turns true with the second signal, which gives up what still runs.
     """
     while True:
-        running, dead_letters = loop.pending(partitions)
+        running, dead_letters = loop.awaited(partitions)
         if not running and not dead_letters:
             return ""
         remaining = deadline - loop.ports.clock()

@@ -117,7 +117,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         accepted, heard = _commit(loop, deadline, hurried)
     if hurried() or clock() >= deadline:
         # With what a revoke gave up on: that is not waited for either, and it is to be named.
-        running = list(dict.fromkeys([*running, *names_of(loop.pending(_in_hand(loop))[0])]))
+        running = list(dict.fromkeys([*running, *names_of(loop.awaited(_in_hand(loop))[0])]))
     undone = _undone(loop, loop.progress())
     return StopReport(
         clean=not running and not dead_letters and accepted,
@@ -195,7 +195,7 @@ def _await_running(
     polled = 0.0
     talk = _Talk(loop, deadline)
     while True:
-        running, dead_letters = loop.pending(None)
+        running, dead_letters = loop.awaited(None)
         now = loop.ports.clock()
         if (not running and not dead_letters) or now >= deadline or hurried():
             return names_of(running), dead_letters
@@ -235,7 +235,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
     if loop is not None:
         try:
             progress = loop.ports.pool.progress()
-            records, dead_letters = loop.core.pending(None, progress)
+            records, dead_letters = loop.core.under_way(None, progress)
             running, undone = names_of(records), _undone(loop, progress)
             blocked = _blocked(loop)
         except (RuntimeError, KeyError):

@@ -391,7 +391,7 @@ class World:
         patience = self.rng.choice([0, 5, 60, 60])
         for _ in range(patience):
             progress = self.progress()
-            running, dead_letters = member.core.pending(partitions, progress)
+            running, dead_letters = member.core.under_way(partitions, progress)
             if not running and not dead_letters:
                 return True
             self.steps()

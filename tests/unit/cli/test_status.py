@@ -37,7 +37,7 @@ class Letters:
 
     def serve(self) -> None: ...
 
-    def pending(self) -> int:
+    def unanswered(self) -> int:
         return 0
 
 

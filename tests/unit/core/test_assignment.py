@@ -28,11 +28,11 @@ def started_with(*offsets: int, key: str | None = "k") -> Harness:
 def test_revoking_takes_back_what_has_not_started_and_starts_nothing_more() -> None:
     harness = started_with(0, 1, 2)
     harness.tell(ev.Revoking([P0]))
-    running, dead_letters = harness.core.pending([P0], harness.pool.progress())
+    running, dead_letters = harness.core.under_way([P0], harness.pool.progress())
     assert ([each.offset() for each in running], dead_letters) == ([0], 0)
     harness.worker().finish()
     assert harness.work() == []
-    assert harness.core.pending([P0], harness.pool.progress()) == ([], 0)
+    assert harness.core.under_way([P0], harness.pool.progress()) == ([], 0)
 
 
 def test_other_partitions_go_on_during_a_revoke() -> None:
@@ -69,10 +69,10 @@ def test_a_dead_letter_on_its_way_is_waited_for() -> None:
     harness.fetch(record(0))
     harness.work({0: [GIVE_UP]})
     harness.tell(ev.Revoking([P0]))
-    assert harness.core.pending([P0], {}) == ([], 1)
-    assert harness.core.pending([P1], {}) == ([], 0)
+    assert harness.core.under_way([P0], {}) == ([], 1)
+    assert harness.core.under_way([P1], {}) == ([], 0)
     harness.dead_letter()
-    assert harness.core.pending(None, {}) == ([], 0)
+    assert harness.core.under_way(None, {}) == ([], 0)
     (commit,) = harness.commit([P0], final=True)
     assert commit.entries[P0].position == 1
 

@@ -75,11 +75,11 @@ def test_what_may_still_start_counts_as_running_until_the_answer() -> None:
     member = slow()
     member.fetch(record(0, b"a", at=P1), record(1, b"b", at=P1))
     member.tell(ev.Revoking([P1]))
-    may_run, _ = member.core.pending([P1], member.pool.progress())
+    may_run, _ = member.core.under_way([P1], member.pool.progress())
     assert [each.offset() for each in may_run] == [0, 1]
     member.worker().step()
     member.deliver()
-    assert member.core.pending([P1], member.pool.progress()) == ([], 0)
+    assert member.core.under_way([P1], member.pool.progress()) == ([], 0)
 
 
 def test_an_answer_that_comes_after_its_partition_has_gone_puts_nothing_back() -> None:

@@ -201,7 +201,7 @@ def test_all_that_runs_at_once_is_waited_for_and_what_has_not_started_is_not() -
 def offsets(
     harness: Harness, partitions: list[object], progress: dict[int, Scattered]
 ) -> list[int]:
-    running, letters = harness.core.pending(partitions, progress)  # type: ignore[arg-type]
+    running, letters = harness.core.under_way(partitions, progress)  # type: ignore[arg-type]
     assert letters == 0
     return [each.offset() for each in running]
 

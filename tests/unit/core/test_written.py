@@ -137,7 +137,7 @@ def test_whoever_looks_while_it_is_written_sees_what_came(
     (subscription,) = status.subscriptions
     assert subscription.workers[0].running is not None
     assert subscription.workers[0].running.topic == TOPIC
-    assert harness.core.pending([P0], harness.pool.progress())[0][0].topic() == TOPIC
+    assert harness.core.under_way([P0], harness.pool.progress())[0][0].topic() == TOPIC
     harness.worker().finish()
     assert sorted(harness.work()) == [1, 2]
     assert harness.committed() == (3, [])

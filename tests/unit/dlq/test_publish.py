@@ -94,10 +94,10 @@ def test_a_letter_is_settled_when_the_broker_has_acknowledged_it(desk: Desk) -> 
     assert topic == "orders.dlq"
     assert (what["key"], what["value"]) == (b"k", b"v")
     assert what["headers"][0] == ("h", b"1")
-    assert (desk.told, desk.publisher.pending()) == ([], 1)
+    assert (desk.told, desk.publisher.unanswered()) == ([], 1)
     desk.publisher.serve()
     assert desk.told == [DeadLettered(sent, None, "orders.dlq-1@7")]
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_refused_letter_is_told_with_topic_reason_and_cure(
     assert told.error is not None
     assert told.error.startswith(f"'orders.dlq': {KafkaError(code).str()}; ")
     assert cure in told.error
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk) -> None:
@@ -132,13 +132,13 @@ def test_what_was_refused_for_its_size_in_company_is_sent_again_alone(desk: Desk
     desk.producer.answer = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
     desk.publisher.serve()
     shared, alone = desk.producers
-    assert (len(shared.waiting), len(alone.waiting), desk.publisher.pending()) == (0, 2, 2)
+    assert (len(shared.waiting), len(alone.waiting), desk.publisher.unanswered()) == (0, 2, 2)
     of_both = {name: value for name, value in shared.conf.items() if name != "logger"}
     own = {"batch.num.messages": 1, "logger": alone.conf["logger"]}
     assert alone.conf == {**of_both, **own}
     desk.publisher.serve()
     assert [(each.publish, each.error) for each in desk.told] == [(first, None), (second, None)]
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 def test_what_is_too_large_alone_is_told_once_with_its_size(desk: Desk) -> None:
@@ -148,7 +148,7 @@ def test_what_is_too_large_alone_is_told_once_with_its_size(desk: Desk) -> None:
         desk.publisher.serve()
     (told,) = desk.told
     assert "raise its max.message.bytes: 2 bytes and the headers" in str(told.error)
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 def test_what_is_on_its_way_again_is_waited_for_at_the_end(desk: Desk) -> None:
@@ -191,13 +191,13 @@ def test_a_fatal_error_that_the_client_raises_ends_no_instance(desk: Desk) -> No
     for each in sent:
         desk.publisher.publish(each)
     desk.publisher.serve()
-    assert (desk.told, desk.publisher.pending()) == ([], 2)
+    assert (desk.told, desk.publisher.unanswered()) == ([], 2)
     desk.publisher.serve()
     assert [told.publish for told in desk.told] == sent
     for told in desk.told:
         # Why it failed, not that its queue was emptied.
         assert told.error == "'orders.dlq': no permission; allow this user to WRITE to it"
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 def test_producers_are_not_made_in_a_spin_when_each_one_fails(desk: Desk) -> None:
@@ -247,7 +247,7 @@ def test_a_letter_that_cannot_even_be_sent_is_told_and_not_lost(
     reason = refusal.args[0]
     assert f"'orders.dlq': {reason.str() if isinstance(reason, KafkaError) else ''}" in told.error
     assert isinstance(refusal, KafkaException) or f"{type(refusal).__name__}: " in told.error
-    assert desk.publisher.pending() == 0
+    assert desk.publisher.unanswered() == 0
 
 
 NULL_NAME = type("Pair", (), {"__repr__": lambda self: "(<NULL>, b'v')"})()
@@ -276,7 +276,7 @@ def test_headers_that_cannot_be_read_are_told_and_not_lost(
     (told,) = desk.told
     assert told.publish is sent
     assert "a header has a name that is not UTF-8" in str(told.error)
-    assert publisher.pending() == 0
+    assert publisher.unanswered() == 0
 
 
 class Refuses:
@@ -299,7 +299,7 @@ def test_what_a_handler_has_set_in_place_of_headers_refuses_the_letter_and_nothi
     (told,) = desk.told
     assert told.publish is sent
     assert "its handler has put something in the place of its headers" in str(told.error)
-    assert publisher.pending() == 0
+    assert publisher.unanswered() == 0
 
 
 def test_in_the_avro_form_the_key_stays_and_the_value_has_all_the_rest(desk: Desk) -> None:
@@ -365,7 +365,7 @@ def test_letters_arrive_unchanged_on_a_live_topic(
 
     def answered() -> bool:
         publisher.serve()
-        return publisher.pending() == 0
+        return publisher.unanswered() == 0
 
     eventually(answered, 30.0)
     publisher.close(5.0)

@@ -1054,7 +1054,7 @@ class RefusedLetters:
 
     def serve(self) -> None: ...
 
-    def pending(self) -> int:
+    def unanswered(self) -> int:
         return self.count
 
     def close(self, timeout: float) -> None: ...
