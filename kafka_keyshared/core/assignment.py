@@ -22,7 +22,7 @@ from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 def start(
-    partition: TopicPartition, point: StartPoint, epoch: int, known: Iterable[str]
+    partition: TopicPartition, point: StartPoint, known: Iterable[str]
 ) -> tuple[PartitionState, int | None, list[Command]]:
     """Return the state of a newly assigned partition, where to read from, and what to say.
 
@@ -32,7 +32,7 @@ def start(
     says, because everything before it is gone and everything after it is wanted.
     """
     if point.position is None:
-        return PartitionState(epoch, None), None, []
+        return PartitionState(None), None, []
     commands: list[Command] = []
     position = point.position
     if point.log_start is not None and position < point.log_start:
@@ -54,21 +54,20 @@ def start(
         for name, section in decoded.sections.items()
         if (runs := metadata.clip(section, position, log_end))
     }
-    state = PartitionState(epoch, position, restored, decoded.unknown)
+    state = PartitionState(position, restored, decoded.unknown)
     return state, position, commands
 
 
 def assign(
     partitions: dict[TopicPartition, PartitionState],
     starts: Mapping[TopicPartition, StartPoint],
-    epoch: int,
     known: list[str],
 ) -> list[Command]:
     """Take over partitions."""
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
     for partition, point in starts.items():
-        partitions[partition], position, notices = start(partition, point, epoch, known)
+        partitions[partition], position, notices = start(partition, point, known)
         positions[partition] = position
         commands += notices
     commands.append(AssignAt(positions))

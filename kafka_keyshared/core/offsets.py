@@ -21,14 +21,13 @@ from kafka_keyshared.model import Record, TopicPartition
 
 @dataclass(slots=True)
 class PartitionState:
-    """One assigned partition of one epoch.
+    """One assigned partition of one epoch: the next one has a state of its own.
 
     ``received_end`` is the next offset yet to be received, None until something is known.
     ``restored`` holds, per subscription, the settled runs that came with the assignment and have
     not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on.
     """
 
-    epoch: int
     received_end: int | None
     restored: dict[str, Runs] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)

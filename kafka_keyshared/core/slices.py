@@ -207,11 +207,10 @@ class Epochs:
         self.now = 0
         self.since: dict[TopicPartition, int] = {}
 
-    def come(self, partitions: Iterable[TopicPartition]) -> int:
-        """Note partitions that have come; return their epoch."""
+    def come(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note partitions that have come."""
         self.now += 1
         self.since.update(dict.fromkeys(partitions, self.now))
-        return self.now
 
     def go(self, partitions: Collection[TopicPartition]) -> None:
         """Note partitions that have gone."""

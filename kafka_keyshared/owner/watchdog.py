@@ -35,9 +35,12 @@ ASKED_AT_ONCE = 8
 
 @dataclass(slots=True)
 class Quiet:
-    """Since when nothing has come of a partition, and for how long it could have."""
+    """Since when nothing has come of a partition, and for how long it could have.
 
-    epoch: int
+    ``state`` is what it had then, ``end`` its received end: in a later epoch it has another one.
+    """
+
+    state: PartitionState
     end: int | None
     since: float
     waited: float = 0.0
@@ -106,12 +109,12 @@ class Watchdog:
             self._failing.pop(partition, None)
         for partition, state in states.items():
             quiet = self._quiet.get(partition)
-            if quiet is not None and (quiet.epoch, quiet.end) == (state.epoch, state.received_end):
+            if quiet is not None and quiet.state is state and quiet.end == state.received_end:
                 continue
-            if quiet is not None and quiet.epoch == state.epoch and quiet.times:
+            if quiet is not None and quiet.state is state and quiet.times:
                 log.info("%s delivers again after %.0f s", partition, now - quiet.since)
             self._failing.pop(partition, None)
-            self._quiet[partition] = Quiet(state.epoch, state.received_end, now)
+            self._quiet[partition] = Quiet(state, state.received_end, now)
 
     def _wait_for_seek(
         self, partition: TopicPartition, quiet: Quiet, passed: float, now: float

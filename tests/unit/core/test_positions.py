@@ -192,7 +192,7 @@ def test_the_sets_of_subscriptions_that_are_not_here_are_handed_on() -> None:
 
 
 def test_passed_runs_are_forgotten_and_cut_ones_kept() -> None:
-    state = PartitionState(1, 20, {"a": ((10, 15), (18, 25)), "b": ((1, 2),)})
+    state = PartitionState(20, {"a": ((10, 15), (18, 25)), "b": ((1, 2),)})
     state.drop_passed({})
     assert state.restored == {"a": ((20, 25),)}
     assert max(runs[-1][1] for runs in state.restored.values()) == 25

@@ -91,9 +91,11 @@ def test_of_what_has_started_a_serial_worker_may_still_run_the_last_and_no_other
 
 def test_a_lease_is_over_when_its_partition_has_come_or_gone_since_and_no_other_is() -> None:
     epochs = Epochs()
-    first = epochs.come([P0])
+    epochs.come([P0])
+    first = epochs.now
     assert not epochs.over(first, P0)
-    second = epochs.come([P1])
+    epochs.come([P1])
+    second = epochs.now
     assert (epochs.over(first, P0), epochs.over(second, P0), epochs.over(second, P1)) == (
         False,
         False,
@@ -101,7 +103,8 @@ def test_a_lease_is_over_when_its_partition_has_come_or_gone_since_and_no_other_
     )
     epochs.go([P0])
     assert (epochs.over(second, P0), epochs.over(second, P1)) == (True, False)
-    third = epochs.come([P0])
+    epochs.come([P0])
+    third = epochs.now
     assert (epochs.over(second, P0), epochs.over(third, P0)) == (True, False)
 
 
