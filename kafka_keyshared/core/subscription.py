@@ -295,10 +295,9 @@ class Subscription:
         # While no slot has moved, the lane stays where it was.
         same = leased.table == self.table.version
         stays = self.workers.get(leased.slice.worker) if same else None
-        following, claimed = self.one_lease.following, leased.claimed
         for at in indices:
-            record = following(lane := claimed[at])
-            if record is not None:
+            lane = leased.claimed[at]
+            if (record := self.one_lease.following(lane)) is not None:
                 (stays or self.owner(record)).granted.append((lane, record))
 
     def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
