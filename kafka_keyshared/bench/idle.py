@@ -26,7 +26,7 @@ from kafka_keyshared.bench.idle_side import IdleTask, Spent
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 
-SETTLE = 3.0
+CALM = 3.0
 """Seconds of waiting before those that count: joining the group is over, and the first commit."""
 
 SECONDS_LEAST = 20.0
@@ -70,7 +70,7 @@ def measure(plan: IdlePlan, cluster: Cluster, progress: Progress) -> dict[str, A
                 workers=plan.workers,
                 partitions=plan.partitions,
                 blocked=blocked,
-                settle=SETTLE,
+                calm=CALM,
                 seconds=plan.seconds,
             )
             return run_child("idle_side", task, Spent, f"{side} side")

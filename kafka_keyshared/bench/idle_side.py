@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):
-    """How to wait: until ``blocked`` records are held, then ``settle`` and ``seconds`` seconds.
+    """How to wait: until ``blocked`` records are held, then ``calm`` and ``seconds`` seconds.
 
     Only the last of these are measured.
     """
 
     partitions: int
     blocked: int
-    settle: float
+    calm: float
     seconds: float
 
 
@@ -73,7 +73,7 @@ class Watch:
                 raise Stalled(f"not ready to be measured after {IDLE_LIMIT:g} s")
             return False
         if self._began is None:
-            if now - self._ready >= self._task.settle:
+            if now - self._ready >= self._task.calm:
                 self._began = now, self._cpu()
             return False
         return now - self._began[0] >= self._task.seconds

@@ -154,8 +154,8 @@ def simulate(before: VnodeRing, after: VnodeRing, keys: int, seed: int) -> dict[
     slot_of = SLOT_FUNCTIONS["mmh3"]
     slots = [slot_of(f"key-{chance.getrandbits(64):016x}".encode()) for _ in range(keys)]
     old, new = before.table(), after.table()
-    held = Counter(before.workers[old[slot]] for slot in slots)
-    holds = Counter(after.workers[new[slot]] for slot in slots)
+    had = Counter(before.workers[old[slot]] for slot in slots)
+    has = Counter(after.workers[new[slot]] for slot in slots)
     moved = sum(before.workers[old[slot]] != after.workers[new[slot]] for slot in slots)
     counts = (len(before.workers), len(after.workers))
     return {
@@ -164,7 +164,7 @@ def simulate(before: VnodeRing, after: VnodeRing, keys: int, seed: int) -> dict[
         "moved_ratio": moved / keys,
         "minimum_ratio": (max(counts) - min(counts)) / max(counts),
         "workers": [
-            {"name": name, "before": held[name], "after": holds[name]}
+            {"name": name, "before": had[name], "after": has[name]}
             for name in dict.fromkeys((*before.workers, *after.workers))
         ],
     }

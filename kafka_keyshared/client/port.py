@@ -194,7 +194,7 @@ def classify_event(error: KafkaError) -> EventKind:
     return EventKind.TRANSIENT
 
 
-def told(error: KafkaError) -> str:
+def with_cure(error: KafkaError) -> str:
     """Return the client's words, and what to do where they do not say it."""
     cure = _CURES.get(error.code())
     return f"{error.str()}; {cure}" if cure else str(error.str())

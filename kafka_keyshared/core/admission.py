@@ -36,7 +36,7 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
         asked = unread.cause.delay()
         after = READ_AGAIN_AFTER if asked is None else asked
         unread.due = now + after
-        holds.hold(Reason.UNREAD, [partition], sub.name)
+        holds.hold_back(Reason.UNREAD, [partition], sub.name)
         commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
     return commands
 

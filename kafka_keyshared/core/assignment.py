@@ -194,7 +194,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
     for closed in sub.closed.lanes.values():
         sub.count_blocked(closed, closed.records())
     dropped = before - sum(1 for _ in sub.waiting())
-    sub.window.settle(dropped)
+    sub.window.free(dropped)
     return commands
 
 

@@ -77,7 +77,7 @@ class Ceilings:
             for sub in self._subs.values():
                 if partition not in sub.parking.ceilings:
                     self._raise(sub, partition, start, start, ())
-        self.unsettle()
+        self.forget_marks()
 
     def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
         """Set the first ceilings of partitions that start where their first records are."""
@@ -91,7 +91,7 @@ class Ceilings:
             ]
             self.begin(partition, min(offsets, default=end))
 
-    def unsettle(self) -> None:
+    def forget_marks(self) -> None:
         """Trust no mark any more: partitions have come or gone."""
         self._marks = None
 

@@ -62,7 +62,7 @@ class Dispatcher:
             raise ConfigError(f"subscriptions {names}: give at least one, each with its own name")
         self.holds = Holds()
         self._epochs, self._book = Epochs(), Book()
-        closing = self.holds.held(Reason.CLOSING)
+        closing = self.holds.held_back(Reason.CLOSING)
         self.subscriptions = {
             settings.name: Subscription(settings, closing, self._epochs, self._book)
             for settings in subscriptions
@@ -203,7 +203,7 @@ class Dispatcher:
 
     def _go_on(self, sub: Subscription, now: float) -> list[Command]:
         """Deal with what routing has left over, weigh what is parked, lease what may start."""
-        weigh = sub.parking or self.holds.held(Reason.SET_FULL)
+        weigh = sub.parking or self.holds.held_back(Reason.SET_FULL)
         commands = weigh_parked(self.holds, sub, now) if weigh else []
         if sub.keys.refused or sub.keys.unread:
             commands += admission.routed(sub, self.holds, now, self.meters.wall_offset)
@@ -295,7 +295,7 @@ class Dispatcher:
     def _revoking(self, event: ev.Revoking, now: float) -> list[Command]:
         self._check(PartitionEvent.REVOKING, event.partitions)
         self.meters.revoking(now)
-        self.holds.hold(Reason.CLOSING, event.partitions)
+        self.holds.hold_back(Reason.CLOSING, event.partitions)
         theirs = returns.of_partitions(event.partitions)
         subs = self.subscriptions.values()
         return [each for sub in subs for each in returns.recall(sub, sub.workers.values(), theirs)]
@@ -313,7 +313,7 @@ class Dispatcher:
         for partition in gone:
             self.partitions.pop(partition, None)
         self.commits.forget(gone)
-        self.ceilings.unsettle()
+        self.ceilings.forget_marks()
         self.holds.forget(gone)
         self.meters.gone(gone, now, lost=event.lost)
         self._restored = any(state.restored for state in self.partitions.values())
@@ -321,7 +321,7 @@ class Dispatcher:
         return commands if self._stopping else commands + self._flush(ev.Flush(), now)
 
     def _check(self, event: PartitionEvent, those: Iterable[TopicPartition]) -> None:
-        refuse_impossible(self.partitions, self.holds.held(Reason.CLOSING), event, those)
+        refuse_impossible(self.partitions, self.holds.held_back(Reason.CLOSING), event, those)
 
     def _note_topics(self) -> None:
         """Remember the only topic: with one there is nothing to ask each record for."""
@@ -334,7 +334,7 @@ class Dispatcher:
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:
         del event
         self._stopping = True
-        self.holds.hold_all(Reason.STOPPING)
+        self.holds.hold_all_back(Reason.STOPPING)
         commands: list[Command] = []
         for sub in self.subscriptions.values():
             sub.stopped = True
@@ -375,7 +375,7 @@ class Dispatcher:
             commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
-            commands += heartbeat.tell(sub, now)
+            commands += heartbeat.reminders(sub, now)
             commands += worker_lifecycle.eviction(sub, dead)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)

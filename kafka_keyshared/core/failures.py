@@ -42,7 +42,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     worker.release(leased, count, report.seconds)
     sub.book.strike(leased)
     sub.leased -= count
-    sub.window.settle(count - len(leased.unsettled))
+    sub.window.free(count - len(leased.unsettled))
     _count(sub, leased, count, report.dropped)
     if leased.claimed:
         # What was taken back has left its lane to others.
@@ -113,9 +113,9 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     follows = follow_up(sub, closed, failure, now)
     if tried:
         asked = failure.disposition is Disposition.RETRY and closed.due is not None
-        told = sub.bursts.asked if asked else sub.bursts.attempts
-        if not told.only_counted_as(failure, now):
-            commands += told.note(_attempt(sub, closed, record, failure, now), now)
+        burst = sub.bursts.asked if asked else sub.bursts.attempts
+        if not burst.only_counted_as(failure, now):
+            commands += burst.note(_attempt(sub, closed, record, failure, now), now)
     return commands + follows
 
 
@@ -173,7 +173,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     if policy == "drop":
         sub.counts.dropped += 1
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
-        sub.window.settle(1)
+        sub.window.free(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = _close(sub, sub.keys.lane(record), record)
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
@@ -200,7 +200,7 @@ def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
     leased.came_back(report.index)
     leased.aside += 1
     if closed is None:
-        sub.window.settle(1)
+        sub.window.free(1)
         return
     closed.aside.append(record)
     sub.count_blocked(closed, (record,))
@@ -229,12 +229,12 @@ def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Co
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(head.topic(), Processed.DEAD_LETTERED)
         _settle_head(sub, closed)
-        told = sub.bursts.dead_letters
-        if told.only_counted(now):
+        burst = sub.bursts.dead_letters
+        if burst.only_counted(now):
             return []
         at = f" as {event.at}" if event.at else ""
         text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
-        return [*told.add(Line(text, about), now)]
+        return [*burst.add(Line(text, about), now)]
     closed.publish_failures += 1
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
     sub.closed.wake_at(closed, now + delay)
@@ -292,7 +292,7 @@ def _close(sub: Subscription, lane: Lane, record: Record, *, late: bool = False)
 def _settle_head(sub: Subscription, closed: ClosedLane) -> None:
     closed.on(LaneEvent.SETTLED)
     closed.head = None
-    sub.window.settle(1)
+    sub.window.free(1)
     sub.closed.cancel(closed)
     advance(sub, closed)
 
@@ -335,7 +335,7 @@ def _failures(closed: ClosedLane) -> str:
 
 def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -> list[Command]:
     """Clear the worker's memory of a lane whose failed record belongs to an earlier epoch."""
-    sub.window.settle(1)
+    sub.window.free(1)
     if is_keyless(lane):
         return []
     closed = sub.closed.get(lane)

@@ -141,7 +141,7 @@ def retries(sub: Subscription, now: float) -> list[Command]:
     return failures.fire(sub, now)
 
 
-def tell(sub: Subscription, now: float) -> list[Notice]:
+def reminders(sub: Subscription, now: float) -> list[Notice]:
     """Return what it is time to say of what comes often, and of what does not go away."""
     return [*sub.bursts.due(now), *sub.blocked.remind(sub.closed.lanes.values(), now)]
 

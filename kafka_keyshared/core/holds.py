@@ -36,50 +36,54 @@ unassigns what is given up by itself, when the callback that says so returns."""
 class Holds:
     """Which partitions are held back, each with its reasons. It belongs to the owner.
 
-    ``whose`` tells apart who holds a partition for the same reason (two subscriptions, say): it is
-    free of that reason when all of them have let go. ``version`` changes with every change.
+    ``whose`` tells apart who holds a partition back for the same reason (two subscriptions, say):
+    it is free of that reason when all of them have let go. ``version`` changes with every change.
     """
 
     def __init__(self) -> None:
         self.version = 0
         # For these every partition is held back, whichever are assigned.
         self.everywhere: set[Reason] = set()
-        self._held: dict[Reason, dict[TopicPartition, set[str]]] = {each: {} for each in Reason}
-        self._pausing = [held for why, held in self._held.items() if why not in NOT_PAUSED]
+        self._by_reason: dict[Reason, dict[TopicPartition, set[str]]] = {
+            each: {} for each in Reason
+        }
+        self._pausing = [self._by_reason[each] for each in Reason if each not in NOT_PAUSED]
 
     # --- who holds back ---
 
-    def hold(self, reason: Reason, partitions: Iterable[TopicPartition], whose: str = "") -> None:
+    def hold_back(
+        self, reason: Reason, partitions: Iterable[TopicPartition], whose: str = ""
+    ) -> None:
         """Hold the partitions back for one more reason."""
-        held = self._held[reason]
+        back = self._by_reason[reason]
         for partition in partitions:
-            if partition not in held:
-                held[partition] = set()
+            if partition not in back:
+                back[partition] = set()
                 self.version += 1
-            held[partition].add(whose)
+            back[partition].add(whose)
 
     def let_go(self, reason: Reason, partitions: Iterable[TopicPartition], whose: str = "") -> None:
-        """Hold them back for this reason no more; what was not held is left as it is."""
-        held = self._held[reason]
+        """Hold them back for this reason no more; what was not held back is left as it is."""
+        back = self._by_reason[reason]
         for partition in list(partitions):
-            holders = held.get(partition, set())
-            holders.discard(whose)
-            if not holders and held.pop(partition, None) is not None:
+            who = back.get(partition, set())
+            who.discard(whose)
+            if not who and back.pop(partition, None) is not None:
                 self.version += 1
 
     def only(self, reason: Reason, partitions: AbstractSet[TopicPartition]) -> None:
         """Hold back these for the reason, and no others."""
-        self.let_go(reason, self.held(reason) - partitions)
-        self.hold(reason, partitions)
+        self.let_go(reason, self.held_back(reason) - partitions)
+        self.hold_back(reason, partitions)
 
-    def hold_all(self, reason: Reason) -> None:
+    def hold_all_back(self, reason: Reason) -> None:
         """Hold every partition back, also what is assigned later."""
         if reason not in self.everywhere:
             self.everywhere.add(reason)
             self.version += 1
 
     def let_go_all(self, reason: Reason) -> None:
-        """End what :meth:`hold_all` began."""
+        """End what :meth:`hold_all_back` began."""
         if reason in self.everywhere:
             self.everywhere.discard(reason)
             self.version += 1
@@ -87,34 +91,34 @@ class Holds:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop every reason of partitions that have gone."""
         for partition in partitions:
-            for held in self._held.values():
-                if held.pop(partition, None) is not None:
+            for back in self._by_reason.values():
+                if back.pop(partition, None) is not None:
                     self.version += 1
 
     # --- who asks ---
 
-    def held(self, reason: Reason) -> AbstractSet[TopicPartition]:
-        """Return the partitions that are held for the reason one by one; it changes with them."""
-        return self._held[reason].keys()
+    def held_back(self, reason: Reason) -> AbstractSet[TopicPartition]:
+        """Return the partitions held back for the reason one by one; it changes with them."""
+        return self._by_reason[reason].keys()
 
     def assigned(self, started: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions of this member: those that have started, and those yet to start."""
-        return {*started, *self._held[Reason.UNSTARTED]}
+        return {*started, *self._by_reason[Reason.UNSTARTED]}
 
-    def held_by(self, reason: Reason, whose: str) -> list[TopicPartition]:
-        """Return the partitions that this one holds for the reason."""
-        return [each for each, holders in self._held[reason].items() if whose in holders]
+    def held_back_by(self, reason: Reason, whose: str) -> list[TopicPartition]:
+        """Return the partitions that this one holds back for the reason."""
+        return [each for each, who in self._by_reason[reason].items() if whose in who]
 
     def reasons(self, partition: TopicPartition) -> tuple[Reason, ...]:
         """Return every reason for which nothing is fetched from the partition."""
         return tuple(
             reason
-            for reason, held in self._held.items()
-            if partition in held or reason in self.everywhere
+            for reason, back in self._by_reason.items()
+            if partition in back or reason in self.everywhere
         )
 
     def paused(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Return those of the partitions that the client is not to fetch from."""
         if self.everywhere:
             return set(partitions)
-        return {each for each in partitions if any(each in held for held in self._pausing)}
+        return {each for each in partitions if any(each in back for back in self._pausing)}

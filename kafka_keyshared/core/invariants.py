@@ -132,10 +132,10 @@ def _held_back_for_a_cause(
         Reason.BLOCKED: partitions,  # let go of at the next heartbeat only
     }
     for reason, cause in causes.items():
-        for partition in holds.held_by(reason, sub.name):
+        for partition in holds.held_back_by(reason, sub.name):
             if partition not in cause or partition not in partitions:
                 raise InvariantError(f"{sub.name}: {partition} is held back ({reason}): it is not")
-    if free := sub.keys.unread.keys() - holds.held(Reason.UNREAD):
+    if free := sub.keys.unread.keys() - holds.held_back(Reason.UNREAD):
         raise InvariantError(f"{sub.name}: {min(free)} is fetched from: {Reason.UNREAD}")
     if gone := sub.closing - partitions.keys():
         raise InvariantError(f"{sub.name}: {min(gone)} has gone and is still being given up")

@@ -63,8 +63,8 @@ def refuse_impossible(
     """
     refused = []
     for each in partitions:
-        held = Ownership.CLOSING if each in closing else Ownership.OWNED
-        if event not in PARTITION_TABLE[held if each in states else Ownership.ABSENT]:
+        owned = Ownership.CLOSING if each in closing else Ownership.OWNED
+        if event not in PARTITION_TABLE[owned if each in states else Ownership.ABSENT]:
             refused.append(each)
     if refused:
         raise InvariantError(f"{', '.join(map(str, sorted(refused)))} {event.value}")

@@ -20,13 +20,13 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
     commands: list[Command] = []
     parking = sub.parking
     most = max(1, sub.window.records_max // PARKED_SHARE)
-    held = holds.held_by(Reason.SET_FULL, sub.name)
-    little = [each for each in held if len(parking.parked.get(each, ())) * 2 < most]
+    back = holds.held_back_by(Reason.SET_FULL, sub.name)
+    little = [each for each in back if len(parking.parked.get(each, ())) * 2 < most]
     holds.let_go(Reason.SET_FULL, little, sub.name)
     for partition, waiting in parking.parked.items():
-        if len(waiting) < most or partition in held or partition in sub.closing:
+        if len(waiting) < most or partition in back or partition in sub.closing:
             continue
-        holds.hold(Reason.SET_FULL, [partition], sub.name)
+        holds.hold_back(Reason.SET_FULL, [partition], sub.name)
         text = (
             f"{partition}: {Reason.SET_FULL}; until "
             f"older records settle, only those before {parking.ceilings.get(partition)} start"
@@ -38,11 +38,11 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
 def stop_overfull(holds: Holds, sub: Subscription, assigned: int) -> list[Command]:
     """Stop fetching from partitions whose blocked lanes hold too much; name the key."""
     commands: list[Command] = []
-    held = holds.held_by(Reason.BLOCKED, sub.name)
+    back = holds.held_back_by(Reason.BLOCKED, sub.name)
     for partition, closed in sub.blocked.take_overfull(assigned).items():
-        if partition in held:
+        if partition in back:
             continue
-        holds.hold(Reason.BLOCKED, [partition], sub.name)
+        holds.hold_back(Reason.BLOCKED, [partition], sub.name)
         commands.append(
             Notice(
                 Level.ERROR,
@@ -55,6 +55,6 @@ def stop_overfull(holds: Holds, sub: Subscription, assigned: int) -> list[Comman
 
 def release(holds: Holds, sub: Subscription, assigned: int) -> None:
     """Fetch again from stopped partitions once blocked lanes hold little."""
-    held = holds.held_by(Reason.BLOCKED, sub.name)
-    little = [each for each in held if sub.blocked.holds_little(each, assigned)]
+    back = holds.held_back_by(Reason.BLOCKED, sub.name)
+    little = [each for each in back if sub.blocked.holds_little(each, assigned)]
     holds.let_go(Reason.BLOCKED, little, sub.name)

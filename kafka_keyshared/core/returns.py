@@ -133,6 +133,6 @@ def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> lis
     if leased.slice.epoch == sub.epochs.now:
         return [records[index] for index in unstarted]
     over = [index for index in unstarted if is_over(sub, leased, index)]
-    sub.window.settle(len(over))
+    sub.window.free(len(over))
     sub.unclaim(leased, over)
     return [records[index] for index in unstarted if index not in over]

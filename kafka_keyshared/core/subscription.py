@@ -108,7 +108,7 @@ class Subscription:
             chunk = Chunk(records, self.window.received)
         events = self._route(chunk)
         if events:
-            self.window.settle(len(events))
+            self.window.free(len(events))
         if self.window.received >= self._tidy_at:
             self._let_go()
         return events
@@ -196,7 +196,7 @@ class Subscription:
         slice_ = Slice(self.book.next_id(), self.name, worker.id, self.epochs.now, records, came)
         leased = Leased(slice_, self.table.version, retries, claimed, (records[0], *also[:1]))
         self.book.enter(leased)
-        worker.hold(leased)
+        worker.lease(leased)
         self.leased += len(records)
         return Lease(slice_)
 

@@ -2,7 +2,7 @@
 
 Records are counted one by one. Bytes are the lengths of keys, values and headers, sampled: keys and
 values of every 16th record and headers of every 64th while the window is less than three quarters
-full, all of them above that. Settling takes the mean away, and each commit, which walks all
+full, all of them above that. What is freed takes the mean away, and each commit, which walks all
 unsettled records anyway, puts the exact sum of keys and values in its place.
 """
 
@@ -89,7 +89,7 @@ class Window:
         sample = chunk.records if full else chunk.records[::HEADERS_SAMPLE_EVERY]
         self._headers += sum(map(size_of_headers, sample)) * count / len(sample)
 
-    def settle(self, count: int) -> None:
+    def free(self, count: int) -> None:
         """Count records that are no longer held: settled, or forgotten with their partition."""
         if count:
             self._mean = self.bytes / self.records

@@ -21,7 +21,7 @@ from kafka_keyshared.core.tables import follow
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
-SLICES_HELD = 2
+SLICES_MAX = 2
 SLICE_SECONDS = 0.1
 FIRST_SLICE = 32
 
@@ -80,8 +80,8 @@ class Worker:
         self.state = state
         self.leases_max = leases_max
         self.individually = individually
-        self.slices_held = leases_max if individually else SLICES_HELD
-        self.slice_max = max(1, leases_max // self.slices_held)
+        self.slices_max = leases_max if individually else SLICES_MAX
+        self.slice_max = max(1, leases_max // self.slices_max)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
         self.row = Row(id_ if state is WorkerState.ACTIVE else None)
         self.routed = self.row.backlog.records
@@ -117,7 +117,7 @@ class Worker:
 
         Nothing goes to a worker that is being recalled: it would overtake what comes back.
         """
-        if len(self.slices) >= self.slices_held or self.recalls or self.row.holder is None:
+        if len(self.slices) >= self.slices_max or self.recalls or self.row.holder is None:
             return 0
         return min(self.slice_size, max(0, self.leases_max - self.leased))
 
@@ -146,8 +146,8 @@ class Worker:
         self.granted = [each for each in self.granted if partition_of(each[1]) not in partitions]
         self.row.forget(partitions)
 
-    def hold(self, leased: Leased) -> None:
-        """Record that the slice is leased, in the same step in which it was admitted."""
+    def lease(self, leased: Leased) -> None:
+        """Note that the slice is leased to it, in the same step in which it was admitted."""
         self.slices[leased.slice.id] = leased
         self.leased += len(leased.slice.records)
 

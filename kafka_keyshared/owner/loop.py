@@ -12,7 +12,7 @@ from queue import Empty
 
 from confluent_kafka import KafkaException
 
-from kafka_keyshared.client.port import EventKind, classify_event, told
+from kafka_keyshared.client.port import EventKind, classify_event, with_cure
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -22,7 +22,7 @@ from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.owner.loopstats import LoopStats
-from kafka_keyshared.owner.notices import tell
+from kafka_keyshared.owner.notices import log_notice
 from kafka_keyshared.owner.orders import Orders
 from kafka_keyshared.owner.pauses import Pauses
 from kafka_keyshared.owner.ports import Ports
@@ -159,7 +159,7 @@ class Loop(Actor):
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
             self.watchdog.beat(self.core.partitions, now)
-            self.hold()  # the backstop: what the client has refused is told again
+            self.pause_and_resume()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.expire_leases()
             self.tell(
@@ -236,7 +236,7 @@ class Loop(Actor):
         released = self.released_in_call
         if released:
             self.reseek.again(released & self.core.partitions.keys())
-        if released or self.reseek or self.core.holds.held(Reason.UNSTARTED):
+        if released or self.reseek or self.core.holds.held_back(Reason.UNSTARTED):
             chunk = self.reseek.wanted(chunk, released)
         self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
@@ -263,7 +263,7 @@ class Loop(Actor):
         if len(reseek.out_of_range) < lost:
             # It was assigned anew, and in an eager group all others with it.
             self.pauses.forget(self.core.partitions)
-            self.hold()
+            self.pause_and_resume()
 
     def _window_has_room(self) -> None:
         self._full_since = None
@@ -284,16 +284,16 @@ class Loop(Actor):
             self._full_since = self._full_polled = now
         holds = self.core.holds
         if self._room.floods():
-            holds.hold_all(Reason.WINDOW)
-        held = Reason.WINDOW in holds.everywhere
-        wait = FULL_POLL_EVERY if held else self._room.poll_every()
+            holds.hold_all_back(Reason.WINDOW)
+        paused = Reason.WINDOW in holds.everywhere
+        wait = FULL_POLL_EVERY if paused else self._room.poll_every()
         if now - self._full_polled < wait:
             return
         self._full_polled = now
         self.stats.polled(now)
         lasts = now - self._full_since >= FULL_PAUSE_AFTER
         if lasts or self._room.used_up():
-            holds.hold_all(Reason.WINDOW)
+            holds.hold_all_back(Reason.WINDOW)
         self._follow()
         self.released_in_call.clear()
         try:
@@ -310,15 +310,15 @@ class Loop(Actor):
         """Let the client read there, and hold back of it what is to be held back."""
         self.ports.client.assign(positions)
         self.pauses.forget(positions)
-        self.hold()
+        self.pause_and_resume()
 
-    def hold(self) -> None:
+    def pause_and_resume(self) -> None:
         """Tell the client of the holds what is new to it, and again what it has refused."""
         self.pauses.bring(self.core.holds.assigned(self.core.partitions))
 
     def _follow(self) -> None:
         if self.pauses.behind():
-            self.hold()
+            self.pause_and_resume()
 
     def paused(self) -> set[TopicPartition]:
         """Return the assigned partitions that the client was told to fetch nothing of."""
@@ -343,7 +343,7 @@ class Loop(Actor):
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log it, with where its worker stands."""
-        tell(notice, self.pool)
+        log_notice(notice, self.pool)
 
     def client_events(self, messages: Sequence[Record]) -> None:
         """Act on what the client said: ends of partitions, lost positions, what is fatal."""
@@ -362,7 +362,7 @@ class Loop(Actor):
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self.halt(error.str())
             else:
-                log.warning("%s", told(error))
+                log.warning("%s", with_cure(error))
 
     def halt(self, reason: str) -> None:
         """Note why the instance has to end; its turn is the last."""

@@ -14,14 +14,14 @@ log = log_of("kafka_keyshared.loop")
 KEY_CHARS = 80
 
 
-def tell(notice: Notice, pool: Pool) -> None:
+def log_notice(notice: Notice, pool: Pool) -> None:
     """Log it, with where its worker stands in the user's program.
 
     What a collector wants by itself is in attributes of the log record, too: ``traceback``, and of
     the one record that it is about ``topic``, ``partition``, ``offset`` and ``key``.
     """
     where = pool.where(*notice.running) if notice.running else ""
-    extra = {} if notice.about is None else _told(notice.about)
+    extra = {} if notice.about is None else _attributes(notice.about)
     lines = notice.text + (f"; now {where}" if where else "")
     if notice.traceback:
         extra["traceback"] = notice.traceback
@@ -29,10 +29,10 @@ def tell(notice: Notice, pool: Pool) -> None:
     log.log(notice.level, "%s", lines, extra=extra)
 
 
-def _told(about: About) -> dict[str, Any]:
+def _attributes(about: About) -> dict[str, Any]:
     (topic, partition), offset, key = about
-    told = {"topic": topic, "partition": partition, "offset": offset}
+    found = {"topic": topic, "partition": partition, "offset": offset}
     if key is None:
-        return told
+        return found
     text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
-    return {**told, "key": text[:KEY_CHARS]}
+    return {**found, "key": text[:KEY_CHARS]}

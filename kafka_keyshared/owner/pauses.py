@@ -53,9 +53,9 @@ class Pauses:
         """
         self._brought = self._holds.version
         self._told = {each: told for each, told in self._told.items() if each in assigned}
-        held = self._holds.paused(assigned)
-        self._tell(held, pause=True)
-        self._tell([each for each in assigned if each not in held], pause=False)
+        paused = self._holds.paused(assigned)
+        self._tell(paused, pause=True)
+        self._tell([each for each in assigned if each not in paused], pause=False)
 
     def _tell(self, partitions: Iterable[TopicPartition], *, pause: bool) -> None:
         news = [each for each in partitions if self._told.get(each) is not pause]

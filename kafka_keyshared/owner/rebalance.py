@@ -98,7 +98,7 @@ class Rebalancer:
         starts = self._starts(asked, BOUNDS_TIMEOUT)
         waiting = [partition for partition in partitions if partition not in starts]
         # Reading without the set could run settled records again; so these are held back.
-        loop.core.holds.hold(Reason.UNSTARTED, waiting)
+        loop.core.holds.hold_back(Reason.UNSTARTED, waiting)
         loop.assign({**dict.fromkeys(waiting), **loop.start(starts)})
         if waiting:
             self._unstarted.update((partition, asked[partition]) for partition in waiting)
@@ -135,7 +135,7 @@ class Rebalancer:
         # Not a seek here: it may fail for now, and what comes before it must be dropped.
         positions = loop.start(starts)
         loop.reseek.again(each for each, at in positions.items() if at is not None)
-        loop.hold()
+        loop.pause_and_resume()
         log.info("started %s after asking again", _names(list(starts)))
 
     def _tell_nothing(self, since: float) -> None:

@@ -95,7 +95,7 @@ class Reseek:
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
-        self.partitions = holds.held(Reason.RESEEK)
+        self.partitions = holds.held_back(Reason.RESEEK)
         self.out_of_range: dict[TopicPartition, float] = {}
 
     def __bool__(self) -> bool:
@@ -103,7 +103,7 @@ class Reseek:
 
     def again(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these again: records were lost, or were taken off the queue for what came before."""
-        self._holds.hold(Reason.RESEEK, partitions)
+        self._holds.hold_back(Reason.RESEEK, partitions)
 
     def wanted(self, chunk: list[Record], released: Collection[TopicPartition]) -> list[Record]:
         """Return what may be used of a chunk that a call of the client has brought.
@@ -114,7 +114,7 @@ class Reseek:
         received. One that was released and came back in the call is read again too, from where its
         assignment said.
         """
-        unwanted = {*released, *self.partitions, *self._holds.held(Reason.UNSTARTED)}
+        unwanted = {*released, *self.partitions, *self._holds.held_back(Reason.UNSTARTED)}
         return [
             record
             for record in chunk

@@ -85,7 +85,7 @@ class Shares:
         self._client = client
         self._holds = holds
         self._subs = list(subs)
-        self._held_back = holds.held(Reason.SHARE)
+        self._held_back = holds.held_back(Reason.SHARE)
         # The most records of one fetch; None: as many as there is room for.
         self.most: int | None = None
         self._paused_at: dict[TopicPartition, float] = {}

@@ -109,7 +109,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
     started = clock()
     deadline = started + timeout
     loop.tell(ev.Stopping())
-    loop.hold()
+    loop.pause_and_resume()
     running, dead_letters = _await_running(loop, deadline, hurried)
     if loop.commits_stopped:
         accepted, heard = False, loop.ports.client.answers(ASK_WAIT)
@@ -263,11 +263,11 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
     commits between its JoinGroup and the answer waits behind that at the broker and is then of the
     generation before. Refused so, it is sent once more.
     """
-    held = set(loop.core.partitions)
+    had = set(loop.core.partitions)
     last = _LastCommit(loop)
     loop.on_answer = last.hear
     accepted, heard = _send(loop, last, deadline, hurried)
-    if last.refused and loop.halted is None and held <= set(loop.core.partitions):
+    if last.refused and loop.halted is None and had <= set(loop.core.partitions):
         last = _LastCommit(loop)
         loop.on_answer = last.hear
         accepted, heard = _send(loop, last, deadline, hurried)

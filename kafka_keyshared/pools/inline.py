@@ -133,11 +133,11 @@ class Inline(Actor):
         room = min(self.core.room(), CHUNK)
         paused = self.core.holds.paused(self.core.partitions)
         chunk: list[Record] = []
-        held: deque[Record] = deque()
+        left: deque[Record] = deque()
         while self.ahead and len(chunk) < room:
             following = self.ahead.popleft()
-            (held if partition_of(following) in paused else chunk).append(following)
-        self.ahead.extendleft(reversed(held))
+            (left if partition_of(following) in paused else chunk).append(following)
+        self.ahead.extendleft(reversed(left))
         if chunk:
             ends = {partition_of(each): (each.offset() or 0) + 1 for each in chunk}
             self.tell(ev.Fetched(chunk, ends))

@@ -103,7 +103,7 @@ VERBS: dict[str, tuple[tuple[object, ...], Callable[[dict[str, Any]], None]]] = 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes before the seconds that count is left out."""
     monkeypatch.setattr(latency, "WARM_BROKER", 0.0)
-    monkeypatch.setattr(idle, "SETTLE", 0.1)
+    monkeypatch.setattr(idle, "CALM", 0.1)
 
 
 @pytest.mark.usefixtures("quick")

@@ -16,7 +16,7 @@ TASK = IdleTask(
     group="g",
     partitions=1,
     blocked=0,
-    settle=3.0,
+    calm=3.0,
     seconds=20.0,
 )
 

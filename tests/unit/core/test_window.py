@@ -31,7 +31,7 @@ def test_the_window_has_room_for_what_is_not_held() -> None:
     window = Window(records_max=10)
     window.receive(Chunk(sized(7, 0)))
     assert window.room() == 3
-    window.settle(5)
+    window.free(5)
     assert window.room() == 8
     window.receive(Chunk(sized(12, 0)))
     assert window.room() == 0
@@ -58,11 +58,11 @@ def test_room_in_bytes_is_counted_in_records_of_the_mean_size() -> None:
 def test_settling_takes_the_mean_away_and_a_correction_replaces_the_estimate() -> None:
     window = Window()
     window.receive(Chunk(sized(32, 50)))
-    window.settle(8)
+    window.free(8)
     assert window.bytes == pytest.approx(24 * 50)
     window.correct(sized(2, 3))
     assert window.bytes == 6.0
-    window.settle(24)
+    window.free(24)
     assert (window.records, window.bytes) == (0, 0.0)
 
 
@@ -128,7 +128,7 @@ def test_headers_are_asked_for_once_in_64_records_and_of_all_near_the_bound() ->
     assert asked[4:] == list(range(160, 170))
     window.correct([])
     assert window.bytes == 170 * 100, "what is held is not asked again"
-    window.settle(170)
+    window.free(170)
     assert window.bytes == 0
 
 
@@ -159,7 +159,7 @@ def test_before_any_size_is_known_as_many_are_received_as_fit_at_a_brokers_large
     assert window.room() == 65
     window.receive(Chunk(sized(64, 512 << 10)))
     assert window.room() == 0
-    window.settle(128)
+    window.free(128)
     assert window.room() == 129, "the size is known from those before"
     assert Window(bytes_max=1).room() == 1, "one record may always come"
 
@@ -191,7 +191,7 @@ def leased_of(*offsets: int) -> Leased:
 
 def held(worker: Worker, count: int, seconds: float) -> None:
     leased = leased_of(*range(count))
-    worker.hold(leased)
+    worker.lease(leased)
     worker.release(leased, len(leased), seconds)
 
 
@@ -237,7 +237,7 @@ def test_a_slow_handler_gets_slices_of_one() -> None:
 def test_a_slice_whose_records_were_all_recalled_says_nothing_about_speed() -> None:
     worker = Worker("worker-0", 0, 1_000)
     leased = leased_of(0)
-    worker.hold(leased)
+    worker.lease(leased)
     worker.take_back(leased, [0])
     assert worker.leased == 0
     worker.release(leased, len(leased), 30.0)
@@ -247,8 +247,8 @@ def test_a_slice_whose_records_were_all_recalled_says_nothing_about_speed() -> N
 def test_reports_out_of_the_order_of_the_leases_are_refused() -> None:
     worker = Worker("worker-0", 0, 1_000)
     first, second = leased_of(0), leased_of(1)
-    worker.hold(first)
-    worker.hold(second)
+    worker.lease(first)
+    worker.lease(second)
     with pytest.raises(InvariantError, match="not the oldest"):
         worker.release(second, len(second), 0.1)
 

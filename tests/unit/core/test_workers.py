@@ -29,7 +29,7 @@ def busy_worker(state: WorkerState) -> Worker:
     worker.row.backlog.extend([record(3)])
     worker.row.front.append(record(2))
     worker.granted.append((lane_of(record(1)), record(1)))
-    worker.hold(Leased(slice_of(record(0), worker=7)))
+    worker.lease(Leased(slice_of(record(0), worker=7)))
     worker.recalls = 1
     return worker
 

@@ -271,7 +271,7 @@ class Share(Cause):
         for partition in (P0, P1):
             self.stage.fill(*(FakeRecord(partition, at, b"%d" % at) for at in range(1_000)))
         until = self.stage.now + 10.0
-        while not self.stage.core.holds.held(Reason.SHARE) & {P0}:
+        while not self.stage.core.holds.held_back(Reason.SHARE) & {P0}:
             self.stage.now += 0.02
             self.stage.step(3)
             for index in range(4):

@@ -607,18 +607,18 @@ def test_what_the_core_lets_go_stays_paused_while_the_window_is_full() -> None:
     while not stage.client.paused:
         stage.step()
     stage.client.calls.clear()
-    stage.core.holds.hold(Reason.UNREAD, [P0])
-    stage.loop.hold()
+    stage.core.holds.hold_back(Reason.UNREAD, [P0])
+    stage.loop.pause_and_resume()
     stage.core.holds.let_go(Reason.UNREAD, [P0])
-    stage.loop.hold()
+    stage.loop.pause_and_resume()
     assert stage.client.paused == {P0}
-    stage.core.holds.hold(Reason.UNREAD, [P0])
+    stage.core.holds.hold_back(Reason.UNREAD, [P0])
     while stage.core.holds.reasons(P0) != (Reason.UNREAD,):
         stage.work()
         stage.step()
     assert stage.client.paused == {P0}
     stage.core.holds.let_go(Reason.UNREAD, [P0])
-    stage.loop.hold()
+    stage.loop.pause_and_resume()
     assert stage.client.paused == set()
 
 
@@ -642,8 +642,8 @@ def test_a_pause_that_the_client_refuses_is_told_again(
         raise STATE
 
     stage.client.pause = refused  # type: ignore[method-assign]
-    stage.core.holds.hold(Reason.UNREAD, [P0])
-    stage.loop.hold()
+    stage.core.holds.hold_back(Reason.UNREAD, [P0])
+    stage.loop.pause_and_resume()
     assert stage.loop.paused() == set()
     assert "pause: " in caplog.text
     stage.now += 1.0
@@ -653,8 +653,8 @@ def test_a_pause_that_the_client_refuses_is_told_again(
 
 def test_after_a_restart_the_client_is_told_of_every_pause(stage: Stage) -> None:
     """An eager client assigns all of them anew for one that was out of range."""
-    stage.core.holds.hold(Reason.UNREAD, [P0])
-    stage.loop.hold()
+    stage.core.holds.hold_back(Reason.UNREAD, [P0])
+    stage.loop.pause_and_resume()
     stage.client.calls.clear()
     planned(stage, event(KafkaError._AUTO_OFFSET_RESET))
     stage.step()
@@ -753,7 +753,7 @@ def test_a_revoke_forgets_what_was_held(stage: Stage) -> None:
     stage.now += 10.0
     stage.step()
     assert len(stage.client.made("committed")) == before
-    assert stage.core.holds.held(Reason.UNSTARTED) == set()
+    assert stage.core.holds.held_back(Reason.UNSTARTED) == set()
 
 
 # --- revoke and lost ---

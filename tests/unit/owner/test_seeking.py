@@ -246,7 +246,7 @@ def test_what_was_settled_below_the_cut_stays_so_and_what_was_not_runs() -> None
 def test_a_partition_that_was_held_back_is_fetched_from_again_when_its_log_is_another() -> None:
     stage = received(9)
     stage.client.pause([P0])
-    stage.core.holds.hold(Reason.BLOCKED, [P0])
+    stage.core.holds.hold_back(Reason.BLOCKED, [P0])
     made_anew(stage, 4)
     stage.step(4)
     assert stage.client.paused == set()

@@ -97,7 +97,7 @@ def crowd(count: int = 7, *, window: int = 400, backlog: int = 3_000) -> Busy:
 
 
 def held_back(busy: Busy) -> set[TopicPartition]:
-    return set(busy.stage.core.holds.held(Reason.SHARE))
+    return set(busy.stage.core.holds.held_back(Reason.SHARE))
 
 
 # --- nobody waits for long ---

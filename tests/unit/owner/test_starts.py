@@ -40,7 +40,7 @@ def test_a_partition_whose_log_is_not_known_waits_alone(
     stage.assign(P0, P1)
     assert stage.client.made("assign") == [{P0: 17, P1: None}]
     assert stage.client.paused == {P1}
-    assert stage.core.holds.held(Reason.UNSTARTED) == {P1}
+    assert stage.core.holds.held_back(Reason.UNSTARTED) == {P1}
     stage.step()
     assert stage.work() == [17], "18 and 19 are in its set"
     assert "1 of 2 wait (orders-1)" in caplog.text
@@ -132,7 +132,7 @@ def test_what_waits_may_go_and_come_back(stage_with_sets: Stage, what: str) -> N
     stage.client.unreachable = {P1}
     stage.assign(P0, P1)
     stage.client.callbacks[what]([P1])
-    assert stage.core.holds.held(Reason.UNSTARTED) == set()
+    assert stage.core.holds.held_back(Reason.UNSTARTED) == set()
     stage.client.unreachable.clear()
     asked_again(stage)
     assert set(stage.core.partitions) == {P0}

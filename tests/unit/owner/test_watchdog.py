@@ -180,7 +180,7 @@ def test_brokers_that_are_away_are_said_once_and_are_no_stall(
 
 def test_what_is_held_back_is_no_stall(stage: Stage) -> None:
     stuck(stage, seeks=1)
-    stage.core.holds.hold(Reason.UNREAD, [P0])
+    stage.core.holds.hold_back(Reason.UNREAD, [P0])
     live(stage, 100.0)
     assert stage.client.made("seek") == []
     stage.core.holds.let_go(Reason.UNREAD, [P0])
