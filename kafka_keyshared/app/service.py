@@ -29,10 +29,10 @@ from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.stopping import StopReport
+from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.interpreter import Mail
 from kafka_keyshared.pools.mailbox import Mailbox
@@ -62,14 +62,14 @@ class Hooks:
 
     ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
     ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
-    dead letter; ``stepped`` runs after every step of the loop.
+    dead letter; ``stepped`` is shown the instance after every round.
     """
 
     client: Callable[..., KafkaClient] = KafkaClient
     pool: Callable[..., ThreadPool] = ThreadPool
     dead_lettered: Callable[[DeadLettered], None] | None = None
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None
-    stepped: Callable[[Loop], None] | None = None
+    stepped: Callable[[InstanceView], None] | None = None
 
 
 class KeyShared:
@@ -339,12 +339,12 @@ class KeyShared:
             return 1
         instance.join()
         log.info("started: %s", self.banner())
-        stepped = self.hooks.stepped
+        stepped, view = self.hooks.stepped, InstanceView(instance.loop)
         try:
             observer.enter("running")
             instance.run(
                 lambda: ending.asked or client.ending,
-                None if stepped is None else lambda: stepped(instance.loop),
+                None if stepped is None else lambda: stepped(view),
             )
             observer.enter("stopping")
             return ending.finish(instance)

@@ -17,7 +17,9 @@ from kafka_keyshared.config import client_conf
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
+    from kafka_keyshared.core.dispatcher import Dispatcher
     from kafka_keyshared.owner.loop import Loop
+    from kafka_keyshared.owner.view import InstanceView
 
 Side = Literal["bare", "keyshared"]
 T = TypeVar("T")
@@ -74,12 +76,12 @@ def run_app(
     reading: Reading,
     conf: Mapping[str, Any],
     handler: Callable[[Any], None],
-    stepped: Callable[[KeyShared, Loop], None],
+    stepped: Callable[[KeyShared, InstanceView], None],
     *,
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None,
     **options: Any,
 ) -> Loop:
-    """Run the package until ``stepped``, called after every step of its loop, stops it.
+    """Run the package until ``stepped``, called after every round of it, stops it.
 
     Returns the loop that ran. Raises :class:`Stalled` when it did not stop cleanly with its last
     commit acknowledged.
@@ -92,7 +94,7 @@ def run_app(
         [reading.topic],
         workers=reading.workers,
         commit_interval=COMMIT_INTERVAL,
-        hooks=Hooks(stepped=lambda loop: stepped(app, loop), rebalanced=rebalanced),
+        hooks=Hooks(stepped=lambda view: stepped(app, view), rebalanced=rebalanced),
         **options,
     )
     app.handler(handler)
@@ -102,15 +104,15 @@ def run_app(
         raise Stalled("the run ended before its first step")
     if status or not report.commit_accepted:
         raise Stalled(
-            f"the run ended with status {status} and {settled(instance.loop)} records settled: "
+            f"the run ended with status {status} and {settled(instance.core)} records settled: "
             f"{report.line()}"
         )
     return instance.loop
 
 
-def settled(loop: Loop) -> int:
+def settled(core: Dispatcher | InstanceView) -> int:
     """Return how many records the measured app has done so far."""
-    return loop.core.subscriptions["default"].counts.ok
+    return core.subscriptions["default"].counts.ok
 
 
 class Patience:

@@ -25,7 +25,7 @@ from kafka_keyshared.bench.child import (
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.owner.loop import Loop
+    from kafka_keyshared.owner.view import InstanceView
 
 
 class IdleTask(Reading, kw_only=True, forbid_unknown_fields=True):
@@ -113,12 +113,10 @@ def run_keyshared(task: IdleTask) -> Spent:
     watch = Watch(task)
     found: list[Spent] = []
 
-    def stepped(app: KeyShared, loop: Loop) -> None:
-        held = loop.core.unsettled_count()
+    def stepped(app: KeyShared, view: InstanceView) -> None:
+        held = view.held()
         ready = (
-            len(loop.core.partitions) == task.partitions
-            and held == task.blocked
-            and not loop.core.outstanding()
+            len(view.partitions) == task.partitions and held == task.blocked and not view.leased()
         )
         if watch.over(ready) and not found:
             found.append(watch.spent(held))

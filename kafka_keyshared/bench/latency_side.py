@@ -35,7 +35,7 @@ from kafka_keyshared.bench.paced import NS_PER_MS, STAMP
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.owner.loop import Loop
+    from kafka_keyshared.owner.view import InstanceView
 
 UNSEEN = -1
 QUIET_END = 10.0
@@ -150,8 +150,8 @@ def run_keyshared(task: LatencyTask) -> Delays:
         if what == "assigned" and len(partitions) == task.partitions:
             tell_parent(READY)
 
-    def stepped(app: KeyShared, loop: Loop) -> None:
-        done = settled(loop)
+    def stepped(app: KeyShared, view: InstanceView) -> None:
+        done = settled(view)
         if done:
             notebook.begin()
         quiet = patience.still_for(done) > (QUIET_END if done else IDLE_LIMIT)

@@ -32,7 +32,7 @@ from kafka_keyshared.bench.child import (
 
 if TYPE_CHECKING:
     from kafka_keyshared.app.service import KeyShared
-    from kafka_keyshared.owner.loop import Loop
+    from kafka_keyshared.owner.view import InstanceView
 
 Noted = Callable[[int], None]
 """Told of the number of records done, after every fetch or step of the loop."""
@@ -185,8 +185,8 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         if error is None:
             answered_at = time.monotonic()
 
-    def stepped(app: KeyShared, loop: Loop) -> None:
-        done = settled(loop)
+    def stepped(app: KeyShared, view: InstanceView) -> None:
+        done = settled(view)
         note(done)
         if done >= task.records:
             app.stop()
@@ -203,11 +203,11 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         http_port=task.http_port,
     )
     started = loop.stats.first_record_at
-    if started is None or settled(loop) < task.records:
-        raise Stalled(f"the run ended with {settled(loop)} of {task.records} records settled")
+    if started is None or settled(loop.core) < task.records:
+        raise Stalled(f"the run ended with {settled(loop.core)} of {task.records} records settled")
     return Result(
         seconds=answered_at - started,
-        records=settled(loop),
+        records=settled(loop.core),
         commits=loop.core.commits.accepted_count,
         median_batch=median_of(loop.stats.batches),
         failed=loop.core.subscriptions["default"].counts.failed,

@@ -11,7 +11,7 @@ from kafka_keyshared.cli.live import Live
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 
 log = log_of("kafka_keyshared.status")
 
@@ -83,7 +83,7 @@ class Progress(NamedTuple):
 
 
 class StatusLine:
-    """A hook for every step of the loop: one line every few seconds, and one on catching up.
+    """A hook for every round of the instance: one line every few seconds, and one on catching up.
 
     While nothing changes there is one line a minute, as long as anything is not settled, and none
     when all is. Where a ``live`` line is shown it says that instead, and lines are written for
@@ -116,7 +116,7 @@ class StatusLine:
         self._said_at = clock()
         self._said: Progress | None = None
 
-    def __call__(self, loop: Loop) -> None:
+    def __call__(self, view: InstanceView) -> None:
         """Look at the instance a few times a second, and say what is new."""
         now = self._clock()
         if now < self._look_at:
@@ -124,29 +124,29 @@ class StatusLine:
         self._look_at = now + (LOOK_EVERY if self._live is None else DRAW_EVERY)
         if self._began_at is None:
             self._began_at = now
-        if loop.stats.joined:
+        if view.joined:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now
         if self._live is not None:
-            self._draw(self._live, loop, now)
+            self._draw(self._live, view, now)
         else:
-            self._write(loop, now)
+            self._write(view, now)
 
-    def _draw(self, live: Live, loop: Loop, now: float) -> None:
+    def _draw(self, live: Live, view: InstanceView, now: float) -> None:
         """Bring the live line up to date; say when everything is done, once in a while."""
-        status = self._progress(loop)
+        status = self._progress(view)
         live.text = status.line(self._rate(status.settled, now), self._waiting(status, now))
         again = self._was_caught_up() and now - self._said_at < SAME_EVERY
         if status.caught_up and status != self._said and not again:
             self._tell(status, now)
 
-    def _write(self, loop: Loop, now: float) -> None:
+    def _write(self, view: InstanceView, now: float) -> None:
         waited = now - self._said_at
         # A stream that trickles catches up after every record: that is worth one line in a while.
-        if waited < LINE_EVERY and (self._was_caught_up() or _held(loop)):
+        if waited < LINE_EVERY and (self._was_caught_up() or _held(view)):
             return
-        status = self._progress(loop)
+        status = self._progress(view)
         if waited < LINE_EVERY and not status.caught_up:
             return
         left = status.held or status.lag
@@ -184,34 +184,33 @@ class StatusLine:
             self._rated = now, settled, rate
         return rate
 
-    def _progress(self, loop: Loop) -> Progress:
-        subscriptions = loop.core.subscriptions.values()
-        counts = [sub.counts for sub in subscriptions]
+    def _progress(self, view: InstanceView) -> Progress:
+        subscriptions = view.subscriptions.values()
         states = Counter(
             closed.state for sub in subscriptions for closed in sub.closed.lanes.values()
         )
-        progress = loop.ports.pool.progress()
+        progress = view.progress()
         # The core counts a slice as a whole, at its end: of a slow handler that may be minutes.
         early = sum(sub.ended_early(progress) for sub in subscriptions)
         return Progress(
-            settled=sum(each.ok + each.dropped + each.dead_lettered for each in counts) + early,
-            dead_lettered=sum(each.dead_lettered for each in counts),
-            held=max(0, _held(loop) - early),
+            settled=view.settled() + early,
+            dead_lettered=sum(sub.counts.dead_lettered for sub in subscriptions),
+            held=max(0, _held(view) - early),
             running=sum(len(each.running()) for each in progress.values()),
             retrying=states[LaneState.WAITING],
             writing=states[LaneState.DEAD_LETTERING],
             blocked=states[LaneState.BLOCKED],
-            partitions=len(loop.core.partitions),
-            lag=self._lag(loop),
-            joined=loop.stats.joined,
+            partitions=len(view.partitions),
+            lag=self._lag(view),
+            joined=view.joined,
         )
 
-    def _lag(self, loop: Loop) -> int | None:
+    def _lag(self, view: InstanceView) -> int | None:
         lag = 0
-        ends = loop.ports.client.log_ends()
-        for partition, state in loop.core.partitions.items():
+        ends = view.log_ends()
+        for partition, state in view.partitions.items():
             end = ends.get(partition)
-            committed = loop.core.commits.committed(partition)
+            committed = view.committed(partition)
             if end is None:
                 return None
             if committed is not None:
@@ -223,5 +222,5 @@ class StatusLine:
         return lag
 
 
-def _held(loop: Loop) -> int:
-    return max(sub.window.records for sub in loop.core.subscriptions.values())
+def _held(view: InstanceView) -> int:
+    return max(sub.window.records for sub in view.subscriptions.values())

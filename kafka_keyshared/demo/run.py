@@ -38,7 +38,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.local.producer import MeteredProducer
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 
 TOPIC = "flights"
 DLQ = "flights.dlq"
@@ -278,13 +278,11 @@ class Demo:
                     progress.dead_letters_read += 1
         consumer.close()
 
-    def _stepped(self, loop: Loop) -> None:
+    def _stepped(self, view: InstanceView) -> None:
         """Watch the instance from its own thread; stop it when everything is committed."""
         now = time.monotonic()
         progress = self.progress
-        sub = loop.core.subscriptions["default"]
-        counts = sub.counts
-        progress.settled = counts.ok + counts.dropped + counts.dead_lettered
+        progress.settled = view.settled()
         if now - self._watched >= 0.1:
             self._watched = now
             progress.calls = self._calls.under_way

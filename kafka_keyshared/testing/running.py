@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared import KeyShared
 from kafka_keyshared.config import connection_conf, starts_at_beginning
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 
 _LOOK_AGAIN = 0.5
 _ASK = 10.0
@@ -124,19 +124,17 @@ class RunningApp:
                 self._over = True
                 self._changed.notify_all()
 
-    def _stepped(self, loop: Loop) -> None:
+    def _stepped(self, inside: InstanceView) -> None:
         if self._hooks.stepped is not None:
-            self._hooks.stepped(loop)
-        core = loop.core
-        counts = [sub.counts for sub in core.subscriptions.values()]
-        received = {each: state.received_end for each, state in core.partitions.items()}
+            self._hooks.stepped(inside)
+        received = {each: state.received_end for each, state in inside.partitions.items()}
         for partition in received.keys() - self._view.received.keys():
-            if core.commits.committed(partition) is None:
+            if inside.committed(partition) is None:
                 self._unstored.add(partition)
-        nothing = not loop.stats.fetched and not starts_at_beginning(self.app.conf)
+        nothing = not inside.fetched and not starts_at_beginning(self.app.conf)
         view = _View(
-            sum(each.ok + each.dropped + each.dead_lettered for each in counts),
-            core.unsettled_count(),
+            inside.settled(),
+            inside.held(),
             tuple(
                 f"key {closed.key!r} is {closed.state.value} after {closed.failures} attempts"
                 + (
@@ -144,7 +142,7 @@ class RunningApp:
                     if closed.last is None
                     else f" ({closed.last.error_type}: {closed.last.message:.200})"
                 )
-                for sub in core.subscriptions.values()
+                for sub in inside.subscriptions.values()
                 for closed in list(sub.closed.lanes.values())[:5]
             ),
             received,

@@ -14,7 +14,7 @@ from typing import Any
 from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.bench.memory_side import peak_mib, resident_mib
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 
 ROUNDS = 20
 """So many more rounds of the owner, of up to half a second each, after nothing is fetched."""
@@ -25,9 +25,10 @@ def main() -> int:
     full = threading.Event()
     rounds = 0
 
-    def stepped(loop: Loop) -> None:
+    def stepped(_view: InstanceView) -> None:
         nonlocal rounds
-        rounds += bool(loop.paused())
+        assert app.instance is not None
+        rounds += bool(app.instance.loop.paused())
         if rounds == ROUNDS:
             full.set()
             app.stop()

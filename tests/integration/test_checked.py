@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from tests.conftest import Eventually
 from tests.support.live import Member, client_conf, committed, group_name, numbered, write
 
@@ -27,10 +27,10 @@ def test_a_rule_that_does_not_hold_ends_the_instance_without_another_commit(
     stepped = member.app.hooks.stepped
     assert stepped is not None
 
-    def lose_count(loop: Loop) -> None:
-        stepped(loop)
+    def lose_count(view: InstanceView) -> None:
+        stepped(view)
         if planted.is_set():
-            loop.core.subscriptions["default"].window.records += 7
+            view.subscriptions["default"].window.records += 7
 
     member.app.hooks = replace(member.app.hooks, stepped=lose_count)
     write(any_cluster, topic, numbered(500))

@@ -17,7 +17,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from tests.conftest import Eventually
 from tests.support.live import client_conf, group_name, write
 
@@ -104,8 +104,8 @@ class Instance:
     def _rebalanced(self, what: str, partitions: Sequence[Any]) -> None:
         self.joined.set()
 
-    def _stepped(self, loop: Loop) -> None:
-        self.partitions = len(loop.core.partitions)
+    def _stepped(self, view: InstanceView) -> None:
+        self.partitions = len(view.partitions)
 
     def stop(self) -> None:
         self.app.stop()

@@ -15,9 +15,9 @@ from confluent_kafka import Message
 from kafka_keyshared import Consumer, KeyShared, KeySharedError, LeaseOverError, split
 from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.service import Hooks
-from kafka_keyshared.app.split import SplitMember
+from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from tests.conftest import Eventually
 from tests.support.live import (
     Written,
@@ -229,10 +229,14 @@ def test_a_loop_that_commits_each_record_of_a_batch_settles_none_that_is_still_t
 def test_members_hear_of_an_instance_that_had_to_halt(any_cluster: Cluster, topic: str) -> None:
     consumer = reading(any_cluster, topic, group_name(), [])
 
-    def halt(loop: Loop) -> None:
-        loop.halted = "the broker refuses commits"
+    made: list[Split] = []
+
+    def halt(_view: InstanceView) -> None:
+        if made and made[0].app.instance is not None:
+            made[0].app.instance.loop.halted = "the broker refuses commits"
 
     members = split(consumer, 1, hooks=Hooks(stepped=halt))  # type: ignore[call-arg]
+    made.append(members)
     with pytest.raises(KeySharedError, match="the broker refuses commits"):
         members[0].poll(60)
     with pytest.raises(KeySharedError):

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared import ConfigError, Drop, KeyShared, Record
 from kafka_keyshared.app.service import Hooks
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.testing import EmbeddedKafka, running
 
 
@@ -130,7 +130,7 @@ def test_what_run_raises_reaches_the_test(kafka: EmbeddedKafka) -> None:
 def test_an_app_that_dies_ends_every_wait_at_once(kafka: EmbeddedKafka) -> None:
     broken = threading.Event()
 
-    def stepped(_: Loop) -> None:
+    def stepped(_: InstanceView) -> None:
         if broken.is_set():
             raise OSError("gone")
 
@@ -170,7 +170,7 @@ def test_an_error_of_the_block_comes_first_and_the_app_is_stopped(kafka: Embedde
 
 
 def test_an_app_can_run_again_and_keeps_its_own_hooks(kafka: EmbeddedKafka) -> None:
-    steps: list[Loop] = []
+    steps: list[InstanceView] = []
     hooks = Hooks(stepped=steps.append)
     app = an_app(kafka, does, hooks=hooks)
     kafka.produce("orders", [("a", "")])

@@ -33,7 +33,7 @@ from kafka_keyshared.demo.ledgers import (
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from tests.support.wire import NOT_YET
 
 Written: TypeAlias = tuple[bytes | None, bytes | None]
@@ -163,7 +163,7 @@ class Member:
         else:
             self.assigned = self.assigned.difference(partitions)
 
-    def _stepped(self, _loop: Loop) -> None:
+    def _stepped(self, _view: InstanceView) -> None:
         if self._abandoned.is_set():
             raise AbandonedError
 

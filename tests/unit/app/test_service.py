@@ -15,7 +15,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
@@ -110,8 +110,8 @@ def test_a_broken_rule_ends_the_run_without_a_commit_and_starts_nothing_more(bre
     class Pool(Watched):
         stopped: list[list[str]] = []  # noqa: RUF012 - one class per test
 
-    def stepped(loop: Loop) -> None:
-        if loop.core.subscriptions["default"].counts.ok < 2:
+    def stepped(view: InstanceView) -> None:
+        if view.settled() < 2:
             return
         if breaks:
             raise InvariantError("planted")
@@ -156,14 +156,33 @@ def test_a_stop_before_the_first_record_is_clean() -> None:
 
 
 def test_an_instance_that_had_to_halt_does_not_end_as_a_success() -> None:
-    def halting(loop: Loop) -> None:
-        loop.halted = "planted"
+    def halting(_view: InstanceView) -> None:
+        assert app.instance is not None
+        app.instance.loop.halted = "planted"
 
     app = KeyShared(CONF, ["orders"], hooks=OfflineBroker(stepped=halting).hooks)
     app.handler(lambda record: None)
     assert app.run() == 1
     assert app.report is not None
     assert app.report.clean, "all else went well"
+
+
+def test_a_hook_is_shown_the_instance_and_gets_nothing_by_which_to_order_it_about() -> None:
+    shown: list[tuple[int, set[str]]] = []
+
+    def stepped(view: InstanceView) -> None:
+        if view.settled() == 2:
+            shown.append((view.held(), {name for name in dir(view) if not name.startswith("_")}))
+            app.stop()
+
+    broker = OfflineBroker(record(0), record(1), stepped=stepped)
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks, workers=1)
+    app.handler(lambda record: None)
+    assert app.run() == 0
+    held, names = shown[0]
+    assert held == 0
+    counts = {"committed", "fetched", "held", "joined", "leased", "log_ends", "progress", "settled"}
+    assert names == counts | {"partitions", "subscriptions"}
 
 
 @pytest.mark.parametrize("end", ["stop", "halt", "break"])
@@ -174,7 +193,9 @@ def test_however_an_app_ends_whoever_waits_for_an_answer_gets_one(end: str) -> N
         while True:
             yield
 
-    def stepped(loop: Loop) -> None:
+    def stepped(_view: InstanceView) -> None:
+        assert app.instance is not None
+        loop = app.instance.loop
         if not waiting:
             waiting.extend(loop.orders.post("an order", never) for _ in range(2))
         elif end == "stop":

@@ -20,7 +20,7 @@ from kafka_keyshared.app import split as module
 from kafka_keyshared.app.split import Split, SplitMember
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import P0, record
 
@@ -147,8 +147,8 @@ def ended(broker: OfflineBroker) -> Split:
 
 
 def test_what_the_instance_failed_with_reaches_members_and_close(broker: OfflineBroker) -> None:
-    def breaks(loop: Loop) -> None:
-        if loop.core.outstanding():
+    def breaks(view: InstanceView) -> None:
+        if view.leased():
             raise InvariantError("planted")
 
     failing = OfflineBroker(*broker.records, stepped=breaks)
@@ -162,11 +162,16 @@ def test_what_the_instance_failed_with_reaches_members_and_close(broker: Offline
 
 
 def test_an_instance_that_has_to_halt_is_a_failure_too(broker: OfflineBroker) -> None:
-    def halts(loop: Loop) -> None:
-        if loop.core.outstanding():
-            loop.halted = "no right to read"
+    made: list[Split] = []
 
-    members = ended(OfflineBroker(*broker.records, stepped=halts))
+    def halts(view: InstanceView) -> None:
+        if view.leased() and made and made[0].app.instance is not None:
+            made[0].app.instance.loop.halted = "no right to read"
+
+    members = divided(OfflineBroker(*broker.records, stepped=halts))
+    made.append(members)
+    with pytest.raises(KeySharedError, match="worker-0: the instance has failed"):
+        received(members[0], 6)
     with pytest.raises(KeySharedError, match="it had to halt: no right to read"):
         members.close(WAIT)
 
@@ -448,8 +453,8 @@ def test_loops_that_return_hand_their_keys_to_the_others_until_the_last(
 def test_an_instance_that_fails_ends_the_loops_and_is_raised_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def breaks(loop: Loop) -> None:
-        if loop.core.outstanding():
+    def breaks(view: InstanceView) -> None:
+        if view.leased():
             raise InvariantError("planted")
 
     failing = OfflineBroker(*ORDERS, stepped=breaks)
@@ -465,8 +470,8 @@ def test_an_instance_that_fails_ends_the_loops_and_is_raised_once(
 
 
 def test_a_loop_that_swallows_every_error_does_not_keep_a_failed_instance() -> None:
-    def breaks(loop: Loop) -> None:
-        if loop.core.outstanding():
+    def breaks(view: InstanceView) -> None:
+        if view.leased():
             raise InvariantError("planted")
 
     members = divided(OfflineBroker(*ORDERS, stepped=breaks), 1)

@@ -19,6 +19,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.view import InstanceView
 from tests.support.pool import Ending
 from tests.support.ports import Stage
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
@@ -100,7 +101,7 @@ class World:
         """Let time pass, look once, and return what was said."""
         self.said.clear()
         self.stage.now += seconds
-        self.line(self.stage.loop)
+        self.line(InstanceView(self.stage.loop))
         return list(self.said)
 
 

@@ -1,0 +1,58 @@
+"""What a tool that watches an instance from inside may see of it, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.loop import Loop
+
+
+class InstanceView:
+    """A running instance, to be read on its owner's thread; nothing here makes it do anything.
+
+    ``subscriptions`` and ``partitions`` are those of the core, as they are at the moment.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.subscriptions: Mapping[str, Subscription] = loop.core.subscriptions
+        self.partitions: Mapping[TopicPartition, PartitionState] = loop.core.partitions
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has given out its partitions."""
+        return self._loop.stats.joined
+
+    @property
+    def fetched(self) -> int:
+        """How many records the client has ever delivered."""
+        return self._loop.stats.fetched
+
+    def settled(self) -> int:
+        """Return how many were done, dropped or dead-lettered, in slices that have ended."""
+        counts = [sub.counts for sub in self.subscriptions.values()]
+        return sum(each.ok + each.dropped + each.dead_lettered for each in counts)
+
+    def held(self) -> int:
+        """Return how many records are held, over all subscriptions."""
+        return self._loop.core.unsettled_count()
+
+    def leased(self) -> int:
+        """Return how many records are leased."""
+        return self._loop.core.outstanding()
+
+    def progress(self) -> Progress:
+        """Return how far the workers are."""
+        return self._loop.pool.progress()
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """Return the committed position, None while none is known."""
+        return self._loop.core.commits.committed(partition)
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the logs, as far as the client has heard of them."""
+        return self._loop.ports.client.log_ends()
