@@ -123,6 +123,25 @@ def test_a_stall_outlasts_an_assignment_and_is_forgotten_with_the_partition(stag
     assert not health(stage).live().ok, "this process has read it before"
 
 
+@pytest.mark.parametrize("waited", [26.0, 60.0])
+def test_a_partition_that_goes_and_comes_back_between_two_looks_is_waited_for_anew(
+    stage: Stage, waited: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It delivers nothing, so its received end is the old one; and nothing delivers again."""
+    caplog.set_level("INFO")
+    stuck(stage, seeks=1_000)
+    live(stage, waited)
+    before = stage.loop.watchdog.stalls["orders"]
+    stage.client.callbacks["revoke"]([P0, P1])
+    stage.client.stored[P0] = CommittedOffset(10, None)
+    stage.assign(P0, P1)
+    live(stage, 20.0)
+    assert stage.loop.watchdog.stalls["orders"] == before
+    live(stage, 20.0)
+    assert stage.loop.watchdog.stalls["orders"] == before + 1
+    assert "delivers again" not in caplog.text
+
+
 def test_what_is_behind_markers_is_no_stall(stage: Stage) -> None:
     """The end of the log is beyond the received end, and the client's position has passed it."""
     stage.client.log_ends = lambda: {P0: 12}  # type: ignore[method-assign]
