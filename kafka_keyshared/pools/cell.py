@@ -80,7 +80,7 @@ class Cell:
         """
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._next(1), timeout)
-            if self.dismissed:
+            if self.closed:
                 return []
             taken = self._next(count)
             self._taker = threading.current_thread()

@@ -1,396 +1,622 @@
-"""What the core relies on in every pool, and that the tests' own pool behaves like the real one."""
+"""What the core relies on in every pool, asked of all of them; ``pools/port.py`` says it in words.
+
+The rules (``tests/support/pool_rules.py``) listen throughout: that records start in the order in
+which they were given, that a slice ends once and nothing of it is heard afterwards, that nothing of
+a failed lane starts before its fence, and the like, hold in every test here.
+
+What only one kind of pool can be asked stands apart, with the reason.
+"""
 
 from __future__ import annotations
 
+import os
 import random
-import threading
-import time
 from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import pytest
 
-from kafka_keyshared.audit.judge import judge
-from kafka_keyshared.audit.ledger import MemoryLedger
-from kafka_keyshared.audit.wrap import audited
-from kafka_keyshared.client.port import CommittedOffset
-from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Commit, Fence, Recall, StartWorker
-from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import (
-    CommitAnswered,
-    CommitResult,
-    Ended,
-    Failed,
-    FencePassed,
-    Recalled,
-    Report,
-    SetAside,
-)
-from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.events import Ended, FencePassed
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Slice
-from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.pools.port import Pool
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
-from tests.support.pool import FakePool
-from tests.support.ports import FakeClient
-from tests.support.records import P0, P1, FakeRecord, failure, record
+from kafka_keyshared.model import Drop
+from tests.support.harness import Harness
+from tests.support.pool_rules import At, selecting
+from tests.support.pool_sides import (
+    PLACE,
+    WAIT,
+    Fake,
+    Heard,
+    Later,
+    Members,
+    Side,
+    Threads,
+)
+from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.slices import slice_of
 
-WAIT = 30.0
-Plan = Callable[[FakeRecord], BaseException | None]
+SEEDS = range(30 * max(1, int(os.environ.get("KEYSHARED_SEEDS", "1"))))
+
+DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+S = TypeVar("S", bound=Side)
 
 
-class Driver(Protocol):
-    """A pool of one worker whose handler does what a plan says, record by record."""
-
-    pool: Any
-
-    def reports(self, count: int) -> list[Report]:
-        """Let it work until it has posted that many reports."""
-
-    def close(self) -> None:
-        """End it."""
+def made(kind: type[S]) -> Iterator[S]:
+    side = kind()
+    yield side
+    side.close()
 
 
-class Threads:
-    def __init__(self, plan: Plan) -> None:
-        def handler(item: Any) -> None:
-            error = plan(item)
-            if error is not None:
-                raise error
-
-        self._mailbox: SimpleQueue[Report] = SimpleQueue()
-        spec = WorkerSpec("default", 0, "worker-0", lambda: (handler, None))
-        self.pool = ThreadPool([spec], self._mailbox, Clock())
-        self.pool.start()
-
-    def reports(self, count: int) -> list[Report]:
-        return [self._mailbox.get(timeout=WAIT) for _ in range(count)]
-
-    def close(self) -> None:
-        assert self.pool.stop(WAIT) == []
-        with pytest.raises(Empty):
-            self._mailbox.get_nowait()
+@pytest.fixture(params=[Threads, Fake, Later, Members])
+def side(request: pytest.FixtureRequest) -> Iterator[Side]:
+    """Every pool there is, and the fake once more as one that answers recalls later."""
+    yield from made(request.param)
 
 
-class Fake:
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._posted: list[Report | Recalled] = []
-        self.pool = FakePool(Dispatcher([SubscriptionSettings()]), self._posted.append)
-
-    def reports(self, count: int) -> list[Report]:
-        for worker in self.pool.workers.values():
-            while worker.busy:
-                item: Any = worker.start()
-                if item is not None:
-                    worker.finish(None if self._plan(item) is None else failure())
-        found, self._posted[:] = self._posted[:count], self._posted[count:]
-        return [each for each in found if not isinstance(each, Recalled)]
-
-    def close(self) -> None:
-        assert self._posted == []
+@pytest.fixture(params=[Threads, Fake, Later])
+def serial(request: pytest.FixtureRequest) -> Iterator[Threads | Fake]:
+    """Those whose workers run one record after the other."""
+    yield from made(request.param)
 
 
-@pytest.fixture(params=[Threads, Fake])
-def driver(request: pytest.FixtureRequest) -> Iterator[Callable[[Plan], Driver]]:
-    made: list[Driver] = []
-
-    def make(plan: Plan) -> Driver:
-        made.append(request.param(plan))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+@pytest.fixture
+def members() -> Iterator[Members]:
+    """The one whose workers are members."""
+    yield from made(Members)
 
 
-MakeDriver = Callable[[Plan], Driver]
+@pytest.fixture
+def later() -> Iterator[Later]:
+    """The one that answers a recall later."""
+    yield from made(Later)
 
 
-def shown(reports: list[Report], *shares: Slice) -> list[tuple[str, int]]:
-    """Each report and the offset that it names, -1 where it names none."""
-    records = {slice_.id: slice_.records for slice_ in shares}
-    return [
-        (
-            type(each).__name__,
-            records[each.slice][each.index].offset() if isinstance(each, Failed | SetAside) else -1,
-        )
-        for each in reports
+def fails(*offsets: int) -> Callable[[FakeRecord], Any]:
+    """Let these fail, each time."""
+    return lambda item: ERROR if item.offset() in offsets else None
+
+
+# --- asked of all ---
+
+
+def test_records_are_handed_over_in_order_and_each_slice_ends_once(side: Side) -> None:
+    side.submit(record(1), record(2, None))
+    first = side.start()
+    side.submit(record(3, "other"))
+    assert first.offset() == 1
+    side.end()
+    assert side.work() == [2, 3]
+    assert [each for each in side.rules.said if "Ended" in each] == [
+        "Ended 1",
+        "Ended 2",
+        "Ended 3",
     ]
+    assert side.rules.all_over()
 
 
-def test_slices_are_run_in_order_and_each_ends_once(driver: MakeDriver) -> None:
-    ran: list[int] = []
-    made = driver(lambda item: ran.append(item.offset()))
-    slices = [slice_of(record(1), record(2, None)), slice_of(), slice_of(record(3, "other"))]
-    for each in slices:
-        made.pool.submit(each)
-    reports = made.reports(3)
-    assert [each.slice for each in reports if isinstance(each, Ended)] == [
-        each.id for each in slices
-    ]
-    assert ran == [1, 2, 3]
-    assert made.pool.progress() == {}
+def test_progress_before_a_record_runs_while_it_does_and_after(side: Side) -> None:
+    one, two = side.submit(record(1, "a"), record(2, "b"))
+    side.start()
+    progress = side.progress()
+    assert [list(progress[each.id].running()) for each in (one, two)] == [[0], []]
+    assert [list(progress[each.id].outstanding(1)) for each in (one, two)] == [[0], [0]]
+    side.end()
+    side.work()
+    assert side.progress() == {}
 
 
-def test_a_failed_lane_is_set_aside_in_order_until_its_fence(driver: MakeDriver) -> None:
-    ran: list[int] = []
-
-    def plan(item: FakeRecord) -> BaseException | None:
-        ran.append(item.offset())
-        return ValueError() if item.offset() in (2, 3) else None
-
-    made = driver(plan)
-    slices = [
-        slice_of(record(1), record(2), record(3, "b"), record(4), record(5, "c")),
-        slice_of(record(6, "b"), record(7)),
-        slice_of(record(8), record(9, "b")),
-        slice_of(record(10, "b")),
-    ]
-    made.pool.submit(slices[0])
-    made.pool.submit(slices[1])
-    made.pool.fence(Fence("default", 0, (lane_of(record(2)),)))
-    made.pool.submit(slices[2])
-    made.pool.fence(Fence("default", 0, (lane_of(record(3, "b")),)))
-    made.pool.submit(slices[3])
-    reports = made.reports(12)
-    assert shown(reports, *slices) == [
-        ("Failed", 2),
-        ("Failed", 3),
-        ("SetAside", 4),
-        ("Ended", -1),
-        ("SetAside", 6),
-        ("SetAside", 7),
-        ("Ended", -1),
-        ("FencePassed", -1),
-        ("SetAside", 9),
-        ("Ended", -1),
-        ("FencePassed", -1),
-        ("Ended", -1),
-    ]
-    assert isinstance(reports[7], FencePassed)
-    assert ran == [1, 2, 3, 5, 8, 10]
-
-
-def test_records_without_keys_never_set_each_other_aside(driver: MakeDriver) -> None:
-    made = driver(lambda item: ValueError())
-    slice_ = slice_of(record(1, None), record(2, None))
-    made.pool.submit(slice_)
-    assert shown(made.reports(3), slice_) == [("Failed", 1), ("Failed", 2), ("Ended", -1)]
-
-
-def test_the_failure_is_posted_before_the_next_record_starts(driver: MakeDriver) -> None:
+def test_the_failure_is_posted_before_the_next_record_starts(side: Side) -> None:
     """Whoever reads progress first and the mailbox after it knows of every failure before it."""
-    order: list[str] = []
-
-    def plan(item: FakeRecord) -> BaseException | None:
-        order.append(f"start {item.offset()}")
-        return ValueError() if item.offset() == 1 else None
-
-    made = driver(plan)
-
-    class Noted:
-        """Notes what is posted on its way to where it went before."""
-
-        def __init__(self, post: Callable[[Any], None]) -> None:
-            self._post = post
-
-        def put(self, item: Report | Recalled) -> None:
-            order.append(type(item).__name__)
-            self._post(item)
-
-    pool = made.pool
-    if isinstance(pool, FakePool):
-        pool.post = Noted(pool.post).put
-    else:
-        pool._mailbox = Noted(pool._mailbox.put)
-    made.pool.submit(slice_of(record(1, "a"), record(2, "b")))
-    made.reports(2)
-    assert order == ["start 1", "Failed", "start 2", "Ended"]
+    side.submit(record(1, "a"), record(2, "b"))
+    side.work(fails(1))
+    assert side.rules.said == ["start 1", "Failed 1", "Ended 1", "start 2", "Ended 2"]
 
 
-def test_a_recall_takes_back_all_that_has_not_started_of_the_slices_that_it_names(
-    driver: MakeDriver,
+def test_behind_a_failure_its_lane_comes_back_unrun_and_in_order_until_the_fence(
+    side: Side,
 ) -> None:
-    ran: list[int] = []
-    answers: list[Recalled] = []
+    side.submit(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
+    assert side.work(fails(1)) == [1, 3]
+    side.submit(record(5, "a"), record(6, "b"))
+    assert side.work() == [6]
+    side.fence(record(1, "a"))
+    side.submit(record(7, "a"))
+    assert side.work() == [7]
+    mine = [each for each in side.rules.said if each[-1] not in "36"]
+    assert mine == [
+        *("start 1", "Failed 1", "Ended 1"),
+        *("SetAside 2", "Ended 2", "SetAside 4", "Ended 4", "SetAside 5", "Ended 5"),
+        *("FencePassed", "start 7", "Ended 7"),
+    ]
+
+
+def test_a_fence_comes_back_behind_what_was_given_of_its_lanes_and_clears_only_these(
+    side: Side,
+) -> None:
+    side.submit(record(1, "a"), record(2, "b"), record(3, "a"), record(4, "b"))
+    assert side.work(fails(1, 2)) == [1, 2]
+    side.fence(record(1, "a"))
+    side.submit(record(5, "b"), record(6, "a"))
+    assert side.work() == [6]
+    side.fence(record(2, "b"))
+    side.submit(record(7, "b"))
+    assert side.work() == [7]
+    passed = [each.lanes for each in side.rules.reports if isinstance(each, FencePassed)]
+    assert [lane[2] for (lane,) in passed] == [b"a", b"b"]
+    assert side.rules.at(At.ASIDE) == [3, 4, 5]
+
+
+def test_records_without_keys_never_set_each_other_aside(side: Side) -> None:
+    side.submit(record(1, None), record(2, None))
+    assert side.work(fails(1, 2)) == [1, 2]
+    assert side.rules.at(At.FAILED) == [1, 2]
+
+
+def test_what_was_written_into_a_record_that_failed_is_gone_when_it_is_reported(side: Side) -> None:
+    failed = record(1, "a")
+    side.submit(failed, record(2, "a"))
+
+    def writes(item: Any) -> Any:
+        item.set_key({"id": 1})
+        item.set_value(7)
+        item.set_topic("elsewhere")
+        return ERROR
+
+    assert side.work(writes) == [1]
+    assert (failed.topic(), failed.key(), failed.value()) == ("orders", b"a", b"v" * 10)
+
+
+def test_a_recall_gives_back_exactly_what_has_not_started(side: Side) -> None:
+    side.submit(record(1, "a"))
+    side.start()
+    two, three = side.submit(record(2, "b"), record(3, "a"))
+    assert side.recall() == {two.id: [0], three.id: [0]}
+    assert side.recall() == {}, "and each asking has an answer of its own"
+    side.end()
+    assert side.work() == [], "what came back never runs"
+    assert side.rules.all_over()
+
+
+def test_a_recall_with_a_selector_leaves_the_slices_that_it_does_not_name(side: Side) -> None:
+    (one,) = side.submit(record(1, "a"))
+    side.start()
+    _, three, _ = side.submit(record(2, "b"), record(3, "c"), record(4, "d"))
+    assert side.recall(selecting([one, three, slice_of(record(9))])) == {three.id: [0]}
+    side.end()
+    assert side.work() == [2, 4]
+
+
+def test_a_worker_that_has_nothing_answers_that(side: Side) -> None:
+    assert side.recall() == {}
+    side.submit(record(1))
+    side.start()
+    assert side.recall() == {}
+    side.end()
+    side.work()
+    assert side.recall() == {}
+
+
+@DIES
+def test_of_whoever_is_gone_everything_is_reported_as_over_and_once(side: Side) -> None:
+    side.submit(record(1, "a"))
+    side.start()
+    side.submit(record(2, "a"), record(3, "b"))
+    assert side.lost() == []
+    side.lose()
+    assert side.lost() == [PLACE]
+    side.hear()
+    side.recall()
+    side.pool.abandon(*PLACE)
+    side.pool.abandon(*PLACE)
+    side.hear()
+    assert side.rules.all_over()
+    assert side.rules.at(At.FAILED) == [1]
+    assert side.progress() == {}
+
+
+def test_where_a_worker_stands_is_said_in_words_and_nothing_of_one_that_runs_nothing(
+    side: Side,
+) -> None:
+    """The text goes behind a line of the log; what a member does with a record nobody sees."""
+    side.submit(record(1))
+    side.start()
+    where = side.pool.where(*PLACE)
+    assert where.startswith("at ") if isinstance(side, Threads) else where == ""
+    side.end()
+    side.work()
+
+
+def test_a_stop_names_who_still_runs_and_nothing_starts_any_more(side: Side) -> None:
+    side.submit(record(1, "a"))
+    side.start()
+    side.submit(record(2, "b"))
+    assert side.stop() == ["worker-0"]
+    side.end()
+    assert side.start() is None
+    assert side.stop(WAIT) == []
+
+
+def test_a_stop_names_nobody_where_nothing_runs(side: Side) -> None:
+    side.submit(record(1))
+    side.work()
+    assert side.stop(WAIT) == []
+
+
+def test_a_lease_that_has_lapsed_is_reported_as_any_other(side: Side) -> None:
+    """The owner waits for the end of everything that it has leased, whatever it counts for."""
+    slices = side.submit(record(1, "a"), record(2, "a"), record(3, "b"))
+    side.start()
+    side.lapse(slices)
+    side.end()
+    assert side.start().offset() == 2
+    side.end(ERROR)
+    assert side.work() == [3]
+    assert side.rules.at(At.FAILED) == [2]
+    assert side.rules.all_over()
+
+
+def test_what_ends_after_its_partition_has_gone_settles_nothing_and_is_counted(side: Side) -> None:
+    core = Harness(SubscriptionSettings(individually=not side.serial))
+    core.pool = Heard(side)  # type: ignore[assignment]
+    core.assign()
+    core.fetch(record(0, "a"), record(1, "b"))
+    side.start()
+    core.tell(ev.Revoking([P0]))
+    side.answer()
+    core.mailbox.extend(side.heard())
+    core.deliver()
+    core.tell(ev.Forget([P0]))
+    side.end()
+    assert side.start() is None
+    core.mailbox.extend(side.heard())
+    core.deliver()
+    counts = core.sub().counts
+    assert (counts.stale, counts.ok) == (1, 0)
+    assert core.core.outstanding() == 0
+
+
+def test_a_worker_that_is_added_does_all_that_the_first_one_does(side: Side) -> None:
+    side.add(7)
+    walk = Walk(side, random.Random(7))
+    for _ in range(40):
+        walk.step()
+    walk.finish()
+    assert side.rules.all_over()
+    assert len(side.rules.said) > 40
+
+
+# --- all at random ---
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_comes_in_whatever_order_the_rules_hold(side: Side, seed: int) -> None:
+    walk = Walk(side, random.Random(f"{type(side).__name__}-{seed}"))
+    for _ in range(40):
+        walk.step()
+    walk.finish()
+    assert side.rules.all_over()
+    assert side.progress() == {}
+
+
+class Walk:
+    """Does whatever a core might have a pool do, while one record runs."""
+
+    def __init__(self, side: Side, chance: random.Random) -> None:
+        self.side = side
+        self.chance = chance
+        self.offsets = iter(range(1_000_000))
+        self.unfenced: list[Any] = []
+        if isinstance(side, Later):
+            side.pool.hesitates = lambda: chance.random() < 0.3
+
+    def records(self) -> list[FakeRecord]:
+        keys = [*"aabc", None]
+        return [
+            record(next(self.offsets), self.chance.choice(keys))
+            for _ in range(self.chance.randint(1, 4))
+        ]
+
+    def step(self) -> None:
+        side, chance, rules = self.side, self.chance, self.side.rules
+        if not rules.running():
+            self._submit()
+            side.start()
+            return
+        roll = chance.random()
+        if roll < 0.25:
+            self._submit()
+        elif roll < 0.4:
+            given = [each for each in rules.given_now() if chance.random() < 0.5]
+            side.ask(selecting(given) if chance.random() < 0.6 else None)
+        elif roll < 0.5 and self.unfenced:
+            side.fence(self.unfenced.pop(0))
+        elif roll < 0.55:
+            side.lapse(rules.given_now())
+        elif roll < 0.7:
+            side.answer()
+            side.hear()
+        else:
+            self._end()
+
+    def _submit(self) -> None:
+        side = self.side
+        while side.rules.asked:
+            side.answer()
+            side.hear()
+        if side.serial and self.chance.random() < 0.5:
+            side.together(*self.records())
+        else:
+            side.submit(*self.records())
+
+    def _end(self) -> None:
+        side, chance = self.side, self.chance
+        item = chance.choice(side.rules.running())
+        roll = chance.random()
+        if roll < 0.3:
+            side.end(ERROR, item)
+            if item.key() is not None:
+                self.unfenced.append(item)
+        else:
+            side.end(Drop() if side.serial and roll < 0.4 else None, item)
+        if side.serial or chance.random() < 0.6:
+            side.start()
+
+    def finish(self) -> None:
+        for item in self.side.rules.running():
+            if item in self.side.rules.running():
+                self.side.end(None, item)
+        self.side.work()
+        for item in self.unfenced:
+            self.side.fence(item)
+        self.side.work()
+        self.side.answer()
+        self.side.hear()
+
+
+# --- asked of workers that run one record after the other: only they get several in a slice, and
+# --- come to a fence in its turn
+
+
+def test_slices_are_run_in_order_and_each_ends_once(serial: Threads | Fake) -> None:
     slices = [
-        slice_of(record(1, "a"), record(2, "b"), record(3, "c")),
-        slice_of(record(4, "d"), record(5, "e")),
+        serial.together(record(1), record(2, None)),
+        serial.together(),
+        serial.together(record(3, "other")),
+    ]
+    assert serial.work() == [1, 2, 3]
+    ended = [each.slice for each in serial.rules.reports if isinstance(each, Ended)]
+    assert ended == [each.id for each in slices]
+
+
+def test_a_failed_lane_is_set_aside_in_order_until_its_fence(serial: Threads | Fake) -> None:
+    serial.together(record(1), record(2), record(3, "b"), record(4), record(5, "c"))
+    serial.together(record(6, "b"), record(7))
+    serial.fence(record(2))
+    serial.together(record(8), record(9, "b"))
+    serial.fence(record(3, "b"))
+    serial.together(record(10, "b"))
+    assert serial.work(fails(2, 3)) == [1, 2, 3, 5, 8, 10]
+    assert [each for each in serial.rules.said if not each.startswith("start")] == [
+        *("Failed 2", "Failed 3", "SetAside 4", "Ended 1+2+3+4+5"),
+        *("SetAside 6", "SetAside 7", "Ended 6+7", "FencePassed"),
+        *("SetAside 9", "Ended 8+9", "FencePassed", "Ended 10"),
     ]
 
-    def plan(item: FakeRecord) -> None:
-        ran.append(item.offset())
-        if item.offset() == 1:  # while the worker is busy
-            answers.append(made.pool.recall(Recall("default", 0, {slices[0].id: [2]})))
 
-    made = driver(plan)
-    for each in slices:
-        made.pool.submit(each)
-    reports = made.reports(2)
-    (answer,) = answers
-    assert (answer.subscription, answer.worker) == ("default", 0)
-    assert [(id_, list(back)) for id_, back in answer.slices] == [(slices[0].id, [1, 2])]
-    assert ran == [1, 4, 5], "what came back never runs, and what was not named does"
-    assert [each.slice for each in reports if isinstance(each, Ended)] == [s.id for s in slices]
+def test_a_recall_takes_back_what_has_not_started_of_a_slice(serial: Threads | Fake) -> None:
+    """What is behind what is asked for comes, too: it would overtake that."""
+    first = serial.together(record(1, "a"), record(2, "b"), record(3, "c"), record(4, "d"))
+    assert serial.start().offset() == 1
+    second = serial.together(record(5, "d"), record(6, "e"))
+    back = serial.recall({first.id: [2, 3]})
+    assert {*back[first.id]} >= {2, 3}
+    assert second.id not in back
+    serial.end()
+    ran = serial.work()
+    assert ran[-2:] == [5, 6]
+    assert serial.rules.all_over()
 
 
-def test_a_worker_that_is_added_runs_what_it_is_given(driver: MakeDriver) -> None:
-    ran: list[int] = []
-    made = driver(lambda item: ran.append(item.offset()))
-    made.pool.add(StartWorker("default", 7, "worker-7"))
-    slice_ = slice_of(record(1), worker=7)
-    made.pool.submit(slice_)
-    (ended,) = made.reports(1)
+@pytest.mark.parametrize("verdict", [Drop(), None])
+def test_what_the_handler_dropped_is_named_at_the_end(serial: Threads | Fake, verdict: Any) -> None:
+    """A member has no such verdict."""
+    serial.together(record(1), record(2))
+    serial.work(lambda item: verdict if item.offset() == 2 else None)
+    (ended,) = serial.rules.reports
     assert isinstance(ended, Ended)
-    assert (ended.slice, ran) == (slice_.id, [1])
-    assert made.pool.dead() == []
+    assert list(ended.dropped) == ([1] if verdict else [])
 
 
-# --- a pool under the real loop ---
-
-RECORDS = 3_000
-KEYS = 40
-
-
-class InstanceOf:
-    """The real instance over a pool with a real clock, and a fake client."""
-
-    def __init__(
-        self,
-        make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
-        mailbox: SimpleQueue[Any] | None = None,
-    ) -> None:
-        self._chance = random.Random(4)
-        self._lock = threading.Lock()
-        self.ledger = MemoryLedger("consumer")
-        self.written = MemoryLedger("producer")
-        retry = RetryPolicy(attempts=50, backoff=0.001, factor=1.0)
-        settings = SubscriptionSettings(
-            workers=tuple(f"worker-{index}" for index in range(4)),
-            retry=retry,
-            window_records=400,
-        )
-        core = Dispatcher([settings])
-        mailbox = mailbox or SimpleQueue()
-        self.client = FakeClient(time.monotonic, cooperative=True)
-        self.client.answer = self._accept
-        self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
-        ports = Ports(self.client, self.pool, mailbox, Clock())
-        self.instance = Instance(core, ports, revoke_deadline=10.0)
-        self.instance.rebalancer.observer = self._observe
-        self.instance.start()
-        self.instance.join()
-
-    def _observe(self, what: str, partitions: Any) -> None:
-        tell = {"assigned": self.ledger.assigned, "revoked": self.ledger.revoked}
-        for partition in partitions:
-            tell[what](*partition)
-
-    def _handler(self, item: Any) -> None:
-        with self._lock:
-            roll = self._chance.random()
-        if roll < 0.03:
-            raise ValueError
-        if roll < 0.05:
-            threading.Event().wait(0.002)
-
-    def _accept(self, commit: Commit) -> CommitAnswered:
-        for partition, entry in commit.entries.items():
-            number = self.ledger.commit_sent(*partition, entry.position)
-            self.client.stored[partition] = CommittedOffset(entry.position, entry.metadata)
-            self.ledger.commit_answered(number, accepted=True)
-        return CommitAnswered(commit, CommitResult.ACCEPTED)
-
-    def fill(self) -> None:
-        for number in range(RECORDS):
-            partition = (P0, P1)[number % 2]
-            key = None if number % 11 == 0 else b"key-%d" % (number % KEYS)
-            item = FakeRecord(partition, number // 2, key)
-            self.client.logs.setdefault(partition, []).append(item)
-            self.written.produced(*partition, number // 2, key)
-
-    def settled(self) -> int:
-        # What ended just before its partition went, in a slice that was not reported yet, counts as
-        # stale; every revoke here is in time, so it was settled and does not run again.
-        counts = self.instance.core.subscriptions["default"].counts
-        return counts.ok + counts.dropped + counts.stale
-
-
-def thread_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
-    specs = [
-        WorkerSpec("default", index, f"worker-{index}", lambda: (handler, None))
-        for index in range(4)
-    ]
-    return ThreadPool(specs, mailbox, Clock())
-
-
-@pytest.mark.parametrize("make_pool", [thread_pool])
-def test_under_failures_and_revokes_each_record_settles_once_in_order(
-    make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+@DIES
+def test_a_successor_goes_on_in_the_slice_in_which_its_predecessor_ended(
+    serial: Threads | Fake,
 ) -> None:
-    """Every revoke here is in time, so nothing at all may run twice."""
-    made = InstanceOf(make_pool)
-    made.fill()
-    made.client.callbacks["assign"]([P0, P1])
-    deadline = time.monotonic() + 60
-    moves = 0
-    while made.settled() < RECORDS:
-        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
-        made.instance.step()
-        made.instance.core.check()
-        if made.settled() > (moves + 1) * RECORDS // 12 and moves < 8:
-            moves += 1
-            gone = [P0] if moves % 2 else [P0, P1]
-            made.client.callbacks["revoke"](gone)
-            made.client.callbacks["assign"](gone)
-    report = made.instance.stop(10.0, lambda: False)
-    assert made.pool.stop(WAIT) == []
-    assert report.clean
-    assert moves == 8
-    verdict = judge([made.written, made.ledger])
-    assert verdict.totals.produced == RECORDS
-    assert verdict.totals.failed_attempts > 20
-    assert verdict.clean, "\n".join(verdict.lines())
-    assert [made.client.stored[each].position for each in (P0, P1)] == [RECORDS // 2] * 2
+    """A member that has left has none."""
+    serial.together(record(1), record(2), record(3, "b"), record(4))
+    serial.together(record(5), record(6, "b"))
+    serial.start()
+    serial.end()
+    assert serial.start().offset() == 2
+    serial.lose()
+    serial.replaced()
+    assert serial.lost() == []
+    assert serial.work() == [3, 6]
+    serial.fence(record(2))
+    assert serial.work() == []
+    assert [each for each in serial.rules.said if not each.startswith("start")] == [
+        *("Failed 2", "SetAside 4", "Ended 1+2+3+4", "SetAside 5", "Ended 5+6", "FencePassed"),
+    ]
 
 
-class Deadly(SimpleQueue):  # type: ignore[type-arg]
-    """A mailbox that now and then ends the worker's thread instead of taking a failure."""
-
-    deaths = 0
-    seen = 0
-
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        by_worker = threading.current_thread().name.startswith("keyshared-")
-        if by_worker and isinstance(item, Failed):
-            self.seen += 1
-            if self.seen % 25 == 0 and self.deaths < 3:
-                self.deaths += 1
-                raise SystemExit
-        super().put(item, block, timeout)
+@DIES
+def test_who_could_not_be_replaced_is_named_until_it_is_abandoned(serial: Threads | Fake) -> None:
+    serial.submit(record(1))
+    serial.start()
+    serial.lose()
+    for _ in range(2):
+        assert serial.lost() == [PLACE]
+    serial.recall()
+    serial.pool.abandon(*PLACE)
+    serial.hear()
+    assert serial.lost() == []
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
-    mailbox = Deadly()
-    made = InstanceOf(thread_pool, mailbox)
-    made.fill()
-    made.client.callbacks["assign"]([P0, P1])
-    deadline = time.monotonic() + 60
-    while made.settled() < RECORDS:
-        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
-        made.instance.step()
-        made.instance.core.check()
-    report = made.instance.stop(10.0, lambda: False)
-    assert made.pool.stop(WAIT) == []
-    assert report.clean
-    assert mailbox.deaths == 3
-    verdict = judge([made.written, made.ledger])
-    assert verdict.clean, "\n".join(verdict.lines())
+# --- asked of members: only they settle in any order, and are told that they are late
+
+
+def test_members_settle_in_any_order_and_all_that_they_have_runs(members: Members) -> None:
+    slices = members.submit(record(1, "a"), record(2, "b"), record(3, "c"))
+    one, two, _ = members.start(), members.start(), members.start()
+    assert [list(members.progress()[each.id].running()) for each in slices] == [[0]] * 3
+    members.end(None, two)
+    members.end(None, one)
+    ended = [each.slice for each in members.rules.reports if isinstance(each, Ended)]
+    assert ended == [slices[1].id, slices[0].id]
+
+
+def test_a_record_that_a_member_has_goes_back_unrun_with_its_lane(members: Members) -> None:
+    members.submit(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
+    one, two, three = members.start(), members.start(), members.start()
+    members.end(ERROR, one)
+    assert members.rules.at(At.ASIDE) == [2, 4]
+    assert members.rules.running() == [three]
+    assert members.cell.settle([members.rules.slice_of(two)]), "its lease is over"
+    members.hear()
+
+
+@pytest.mark.parametrize("verdict", [None, ERROR])
+def test_a_word_about_a_lease_that_has_lapsed_is_refused(members: Members, verdict: Any) -> None:
+    slices = members.submit(record(1, "a"), record(2, "b"))
+    one, two = members.start(), members.start()
+    members.lapse(slices[:1])
+    members.end(verdict, one)
+    members.end(verdict, two)
+    assert members.refused == [one]
+
+
+def test_a_word_after_the_end_is_refused_and_posts_nothing(members: Members) -> None:
+    (slice_,) = members.submit(record(1))
+    members.start()
+    members.end()
+    heard = len(members.rules.reports)
+    assert members.cell.settle([slice_]) == [slice_]
+    assert not members.cell.fail(slice_, ERROR)
+    members.hear()
+    assert len(members.rules.reports) == heard
+
+
+def test_past_the_lease_timeout_an_attempt_has_failed_and_what_has_time_goes_on() -> None:
+    members = Members(lease_timeout=10.0)
+    members.submit(record(1, "a"), record(2, "b"))
+    one = members.start()
+    members.now += 10.0
+    two = members.start()
+    members.pool.expire_leases()
+    members.hear()
+    assert members.rules.running() == [one, two], "not before the time is over"
+    members.now += 0.1
+    members.rules.ended(one, failed=True)
+    members.pool.expire_leases()
+    members.hear()
+    assert members.rules.at(At.FAILED) == [1]
+    assert members.rules.running() == [two]
+    members.close()
+
+
+@pytest.mark.parametrize("end", ["leave", "stop", "dismiss"])
+def test_nothing_is_received_once_nothing_comes_any_more(members: Members, end: str) -> None:
+    """What waits is to run elsewhere, or at the next start."""
+    (waits,) = members.submit(record(1))
+    ends: dict[str, Callable[[], object]] = {
+        "leave": members.leave,
+        "stop": members.stop,
+        "dismiss": members.cell.dismiss,
+    }
+    ends[end]()
+    assert members.cell.take(1, 0) == []
+    if end != "stop":
+        assert members.recall() == {waits.id: [0]}
+    assert members.cell.held() == []
+
+
+# --- asked of a pool that answers later: only of it a recall is open
+
+
+def test_nothing_has_come_back_before_the_worker_gets_to_it(later: Later) -> None:
+    (one,) = later.submit(record(1, "a"))
+    later.start()
+    two, three = later.submit(record(2, "b"), record(3, "c"))
+    assert later.ask(selecting([two])) is None
+    assert later.ask() is None
+    assert later.rules.answers == []
+    assert later.progress().keys() == {one.id, two.id, three.id}
+    later.answer()
+    later.hear()
+    assert [dict(each.slices) for each in later.rules.answers] == [
+        {two.id: range(1)},
+        {one.id: range(0), two.id: range(0), three.id: range(1)},
+    ]
+    later.end()
+    assert later.work() == []
+
+
+def test_a_worker_that_goes_on_first_gives_back_what_is_left_then(later: Later) -> None:
+    one, two = later.submit(record(1, "a"), record(2, "b"))
+    later.pool.hesitates = lambda: True
+    assert later.ask(selecting([one, two])) is None
+    assert later.start().offset() == 1
+    later.pool.hesitates = lambda: False
+    later.answer()
+    later.hear()
+    (answer,) = later.rules.answers
+    assert dict(answer.slices) == {one.id: range(0), two.id: range(1)}
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+@pytest.mark.parametrize("replaceable", [True, False])
+def test_a_pool_that_loses_a_worker_answers_in_its_place(
+    later: Later, asked: int, replaceable: bool
+) -> None:
+    """Once for each asking: until then the worker is given nothing, and could never leave."""
+    (one,) = later.submit(record(1, "a"))
+    later.start()
+    two, three = later.submit(record(2, "b"), record(3, "a"))
+    for _ in range(asked):
+        assert later.ask() is None
+    later.lose()
+    later.pool.replaceable = replaceable
+    for _ in range(3):
+        later.pool.replace(*PLACE)
+    later.hear()
+    assert len(later.rules.answers) == asked
+    first = dict(later.rules.answers[0].slices)
+    assert first == {one.id: range(0), two.id: range(1), three.id: range(1)}
+    assert later.rules.at(At.FAILED) == [1]
+    if not replaceable:
+        assert later.recall() == {}, "and what is asked of the dead one is answered, too"
+        later.pool.abandon(*PLACE)
+        later.hear()
+    assert later.work() == []
+    assert later.rules.all_over()
+
+
+def test_the_keys_of_a_worker_that_dies_before_it_has_answered_run_elsewhere() -> None:
+    core = Harness(SubscriptionSettings(workers=("worker-0", "worker-1")))
+    core.pool.answers_later = core.pool.hesitates = lambda: True
+    core.assign()
+    core.fetch(*(record(offset, b"key-%d" % offset) for offset in range(20)))
+    dead = core.worker(1)
+    running = dead.start()
+    assert running is not None
+    core.tell(ev.Join("default", "worker-2"))
+    assert dead.asked
+    dead.die()
+    core.pool.replaceable = False
+    core.beat(8)
+    core.pool.answers_later = core.pool.hesitates = lambda: False
+    core.deliver()
+    core.later(60.0)
+    assert sorted(core.work()) == list(range(20))
+    assert core.committed() == (20, [])
+    assert "worker-1" in core.sub().gone

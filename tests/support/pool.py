@@ -41,10 +41,11 @@ def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Ending) -> No
 class FakeWorker:
     """One worker, stepped by hand."""
 
-    def __init__(self, pool: FakePool, sub: str, index: int) -> None:
+    def __init__(self, pool: FakePool, sub: str, index: int, name: str) -> None:
         self.pool = pool
         self.sub = sub
         self.index = index
+        self.name = name
         self.inbox: deque[Handover | Fence] = deque()
         self.given: dict[int, Handover] = {}
         self.current: Handover | None = None
@@ -52,6 +53,7 @@ class FakeWorker:
         self.failed = FailedLanes(pool.lanes(sub))
         self.asked: deque[Recall] = deque()
         self.alive = True
+        self.abandoned = False
 
     @property
     def busy(self) -> bool:
@@ -147,6 +149,7 @@ class FakeWorker:
     def abandon(self) -> None:
         """Report everything that the dead worker was given as over."""
         self.fail_running()
+        self.abandoned = True
         self.current = None
         self.inbox.clear()
         for handover in list(self.given.values()):
@@ -169,7 +172,7 @@ class FakePool:
         self.seconds = 0.001
         self.replaceable = True
         self.workers = {
-            (name, worker.id): FakeWorker(self, name, worker.id)
+            (name, worker.id): FakeWorker(self, name, worker.id, worker.name)
             for name, sub in core.subscriptions.items()
             for worker in sub.workers.values()
         }
@@ -203,7 +206,7 @@ class FakePool:
     def add(self, worker: StartWorker) -> None:
         """Start one more worker."""
         place = worker.subscription, worker.worker
-        self.workers[place] = FakeWorker(self, *place)
+        self.workers[place] = FakeWorker(self, *place, worker.name)
 
     def progress(self) -> Progress:
         """Return how far each outstanding slice has got."""
@@ -214,8 +217,12 @@ class FakePool:
         }
 
     def dead(self) -> list[tuple[str, int]]:
-        """Return the workers whose thread has ended."""
-        return [place for place, worker in self.workers.items() if not worker.alive]
+        """Return the workers whose thread has ended and that were not given up."""
+        return [
+            place
+            for place, worker in self.workers.items()
+            if not (worker.alive or worker.abandoned)
+        ]
 
     def departed(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good: none."""
@@ -241,5 +248,8 @@ class FakePool:
         self.workers[subscription, worker].abandon()
 
     def stop(self, timeout: float) -> list[str]:
-        """End nothing: nobody runs."""
-        return []
+        """Let nothing start any more; return the names of those still running."""
+        for worker in self.workers.values():
+            for handover in worker.given.values():
+                handover.take_back()
+        return [worker.name for worker in self.workers.values() if worker.running is not None]

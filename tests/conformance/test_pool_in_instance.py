@@ -1,0 +1,170 @@
+"""A pool under the real loop: records settle once and in order, whatever fails, dies and goes."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.audit.judge import judge
+from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.client.port import CommittedOffset
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, Failed
+from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.pools.port import Pool
+from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from tests.support.ports import FakeClient
+from tests.support.records import P0, P1, FakeRecord
+
+WAIT = 30.0
+RECORDS = 3_000
+KEYS = 40
+
+
+class InstanceOf:
+    """The real instance over a pool with a real clock, and a fake client."""
+
+    def __init__(
+        self,
+        make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+        mailbox: SimpleQueue[Any] | None = None,
+    ) -> None:
+        self._chance = random.Random(4)
+        self._lock = threading.Lock()
+        self.ledger = MemoryLedger("consumer")
+        self.written = MemoryLedger("producer")
+        retry = RetryPolicy(attempts=50, backoff=0.001, factor=1.0)
+        settings = SubscriptionSettings(
+            workers=tuple(f"worker-{index}" for index in range(4)),
+            retry=retry,
+            window_records=400,
+        )
+        core = Dispatcher([settings])
+        mailbox = mailbox or SimpleQueue()
+        self.client = FakeClient(time.monotonic, cooperative=True)
+        self.client.answer = self._accept
+        self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
+        ports = Ports(self.client, self.pool, mailbox, Clock())
+        self.instance = Instance(core, ports, revoke_deadline=10.0)
+        self.instance.rebalancer.observer = self._observe
+        self.instance.start()
+        self.instance.join()
+
+    def _observe(self, what: str, partitions: Any) -> None:
+        tell = {"assigned": self.ledger.assigned, "revoked": self.ledger.revoked}
+        for partition in partitions:
+            tell[what](*partition)
+
+    def _handler(self, item: Any) -> None:
+        with self._lock:
+            roll = self._chance.random()
+        if roll < 0.03:
+            raise ValueError
+        if roll < 0.05:
+            threading.Event().wait(0.002)
+
+    def _accept(self, commit: Commit) -> CommitAnswered:
+        for partition, entry in commit.entries.items():
+            number = self.ledger.commit_sent(*partition, entry.position)
+            self.client.stored[partition] = CommittedOffset(entry.position, entry.metadata)
+            self.ledger.commit_answered(number, accepted=True)
+        return CommitAnswered(commit, CommitResult.ACCEPTED)
+
+    def fill(self) -> None:
+        for number in range(RECORDS):
+            partition = (P0, P1)[number % 2]
+            key = None if number % 11 == 0 else b"key-%d" % (number % KEYS)
+            item = FakeRecord(partition, number // 2, key)
+            self.client.logs.setdefault(partition, []).append(item)
+            self.written.produced(*partition, number // 2, key)
+
+    def settled(self) -> int:
+        # What ended just before its partition went, in a slice that was not reported yet, counts as
+        # stale; every revoke here is in time, so it was settled and does not run again.
+        counts = self.instance.core.subscriptions["default"].counts
+        return counts.ok + counts.dropped + counts.stale
+
+
+def thread_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
+    specs = [
+        WorkerSpec("default", index, f"worker-{index}", lambda: (handler, None))
+        for index in range(4)
+    ]
+    return ThreadPool(specs, mailbox, Clock())
+
+
+@pytest.mark.parametrize("make_pool", [thread_pool])
+def test_under_failures_and_revokes_each_record_settles_once_in_order(
+    make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+) -> None:
+    """Every revoke here is in time, so nothing at all may run twice."""
+    made = InstanceOf(make_pool)
+    made.fill()
+    made.client.callbacks["assign"]([P0, P1])
+    deadline = time.monotonic() + 60
+    moves = 0
+    while made.settled() < RECORDS:
+        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
+        made.instance.step()
+        made.instance.core.check()
+        if made.settled() > (moves + 1) * RECORDS // 12 and moves < 8:
+            moves += 1
+            gone = [P0] if moves % 2 else [P0, P1]
+            made.client.callbacks["revoke"](gone)
+            made.client.callbacks["assign"](gone)
+    report = made.instance.stop(10.0, lambda: False)
+    assert made.pool.stop(WAIT) == []
+    assert report.clean
+    assert moves == 8
+    verdict = judge([made.written, made.ledger])
+    assert verdict.totals.produced == RECORDS
+    assert verdict.totals.failed_attempts > 20
+    assert verdict.clean, "\n".join(verdict.lines())
+    assert [made.client.stored[each].position for each in (P0, P1)] == [RECORDS // 2] * 2
+
+
+class Deadly(SimpleQueue):  # type: ignore[type-arg]
+    """A mailbox that now and then ends the worker's thread instead of taking a failure."""
+
+    deaths = 0
+    seen = 0
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        by_worker = threading.current_thread().name.startswith("keyshared-")
+        if by_worker and isinstance(item, Failed):
+            self.seen += 1
+            if self.seen % 25 == 0 and self.deaths < 3:
+                self.deaths += 1
+                raise SystemExit
+        super().put(item, block, timeout)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
+    mailbox = Deadly()
+    made = InstanceOf(thread_pool, mailbox)
+    made.fill()
+    made.client.callbacks["assign"]([P0, P1])
+    deadline = time.monotonic() + 60
+    while made.settled() < RECORDS:
+        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
+        made.instance.step()
+        made.instance.core.check()
+    report = made.instance.stop(10.0, lambda: False)
+    assert made.pool.stop(WAIT) == []
+    assert report.clean
+    assert mailbox.deaths == 3
+    verdict = judge([made.written, made.ledger])
+    assert verdict.clean, "\n".join(verdict.lines())

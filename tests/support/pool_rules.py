@@ -1,0 +1,259 @@
+"""What ``pools/port.py`` promises, held against all that a pool does with one worker.
+
+Nothing here knows how a pool works: it has a model of its own, made of what the worker was given,
+what it started, and what was posted, in the order in which that happened.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
+from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.model import Record
+
+Name = tuple[int, int]
+"""A record as reports name it: the id of its slice, and its index there."""
+
+
+class At(enum.Enum):
+    """How far a record has got."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILING = "failed, which is not posted yet"
+    FAILED = "failed"
+    ASIDE = "set aside"
+    BACK = "given back"
+
+
+OVER = {At.DONE, At.FAILED, At.ASIDE, At.BACK}
+
+
+class Rules:
+    """Hears what happens at one worker; fails at once where that cannot be.
+
+    ``serial``: its worker runs one record after the other. At one that does not, a record that was
+    received may still be handed back.
+    """
+
+    def __init__(self, *, serial: bool) -> None:
+        self.said: list[str] = []
+        """What was started and posted, oldest first, in words."""
+        self.posted: list[Report | Recalled] = []
+        self.answers: list[Recalled] = []
+        self.asked: deque[Recall] = deque()
+        self.failed: set[Lane] = set()
+        self._serial = serial
+        self._slices: dict[int, Slice] = {}
+        self._lanes: dict[Name, Lane] = {}
+        self._at: dict[Name, At] = {}
+        self._over: set[int] = set()
+        self._fences: deque[tuple[Fence, set[Name]]] = deque()
+
+    # --- what it is told to do ---
+
+    def given(self, slice_: Slice) -> None:
+        """Note that the worker is given a slice."""
+        assert not self.asked, "whoever has not answered a recall is given nothing"
+        self._slices[slice_.id] = slice_
+        for index, record in enumerate(slice_.records):
+            self._at[slice_.id, index] = At.WAITING
+            self._lanes[slice_.id, index] = lane_of(record)
+
+    def fenced(self, fence: Fence) -> None:
+        """Note that a fence is put behind what the worker has."""
+        before = {name for name, lane in self._lanes.items() if self._serial or lane in fence.lanes}
+        self._fences.append((fence, before))
+
+    def recalling(self, recall: Recall) -> None:
+        """Note that the worker is asked for what it has not started."""
+        self.asked.append(recall)
+
+    def stopped(self) -> None:
+        """Note that nothing may start any more, and that nobody asks what becomes of it."""
+        for name in self._in(At.WAITING):
+            self._at[name] = At.BACK
+
+    # --- what it does ---
+
+    def started(self, record: Record) -> None:
+        """Note that a record has started, or that a member has received it."""
+        name = self.name_of(record)
+        lane = self._lanes[name]
+        assert self._at[name] is At.WAITING, f"{self._say(name)} starts and is {self._at[name]}"
+        first = next(iter(self._in(At.WAITING)))
+        assert name == first, f"{self._say(name)} starts before {self._say(first)}"
+        assert lane not in self.failed, f"{self._say(name)} starts in a failed lane"
+        self._no_failure_unposted(lane)
+        if self._serial:
+            assert not self._in(At.RUNNING), "two records run at once"
+        self._at[name] = At.RUNNING
+        self.said.append(f"start {record.offset()}")
+
+    def ended(self, record: Record, *, failed: bool) -> None:
+        """Note that a record's run has ended, or that its member has said so."""
+        name = self.name_of(record)
+        assert self._at[name] is At.RUNNING, f"{self._say(name)} ends and is {self._at[name]}"
+        self._at[name] = At.FAILING if failed else At.DONE
+
+    def heard(self, report: Report | Recalled) -> None:
+        """Take what was posted."""
+        self.posted.append(report)
+        if isinstance(report, Recalled):
+            self.answered(report)
+            return
+        if isinstance(report, FencePassed):
+            self._passed(report)
+        else:
+            assert report.slice in self._slices, f"{report} is of no slice that was given"
+            assert report.slice not in self._over, f"{report} comes after the end of its slice"
+            if isinstance(report, Ended):
+                self._ended(report)
+            elif isinstance(report, Failed):
+                self._failed(report)
+            else:
+                self._set_aside(report)
+        self.said.append(self._in_words(report))
+
+    def answered(self, answer: Recalled) -> None:
+        """Take the answer to a recall: what has not started of what is asked for, and that once."""
+        assert self.asked, "a recall is answered that was not asked for, or twice"
+        recall = self.asked.popleft()
+        assert (answer.subscription, answer.worker) == (recall.subscription, recall.worker)
+        ids = [id_ for id_, _ in answer.slices]
+        assert ids == [id_ for id_ in self._slices if id_ in ids], "not in the order of the leases"
+        got = {(id_, index) for id_, back in answer.slices for index in back}
+        assert sum(len(back) for _, back in answer.slices) == len(got), "given back twice"
+        assert all(list(back) == sorted(back) for _, back in answer.slices), "not in order"
+        waiting = set(self._in(At.WAITING))
+        assert got <= waiting, f"{self._names(got - waiting)} came back and had started or ended"
+        if recall.only is None:
+            wanted = waiting
+        else:
+            wanted = {(id_, i) for id_, those in recall.only.items() for i in those} & waiting
+            odd = {name for name in got if name[0] not in recall.only}
+            assert not odd, f"{self._names(odd)} came back and are of no slice that was named"
+        assert wanted <= got, f"{self._names(wanted - got)} had not started and stay"
+        for name in got:
+            self._at[name] = At.BACK
+        self.answers.append(answer)
+
+    # --- what can be asked of it ---
+
+    @property
+    def reports(self) -> list[Report]:
+        """What was reported, oldest first."""
+        return [each for each in self.posted if not isinstance(each, Recalled)]
+
+    def at_rest(self, progress: Progress) -> None:
+        """See that progress tells what is so, at a moment at which nothing moves."""
+        here = [id_ for id_ in self._slices if id_ not in self._over]
+        assert sorted(progress) == sorted(here), "progress is of what is given and has not ended"
+        for id_ in here:
+            count = len(self._slices[id_].records)
+            at = [self._at[id_, index] for index in range(count)]
+            running = [index for index in range(count) if at[index] is At.RUNNING]
+            left = {index for index in range(count) if at[index] in (At.RUNNING, At.WAITING)}
+            back = {index for index in range(count) if at[index] is At.BACK}
+            said = set(progress[id_].outstanding(count))
+            assert list(progress[id_].running()) == running, f"slice {id_}: what runs"
+            assert said - back == left, f"slice {id_}: what is outstanding"
+
+    def running(self) -> list[Record]:
+        """Return the records that run, in the order in which they were given."""
+        return [self._slices[id_].records[index] for id_, index in self._in(At.RUNNING)]
+
+    def slice_of(self, record: Record) -> Slice:
+        """Return the slice that has the record."""
+        return self._slices[self.name_of(record)[0]]
+
+    def at(self, state: At) -> list[int | None]:
+        """Return the offsets of the records that have got that far."""
+        return [self._slices[id_].records[index].offset() for id_, index in self._in(state)]
+
+    def given_now(self) -> list[Slice]:
+        """Return the slices that have not ended."""
+        return [slice_ for id_, slice_ in self._slices.items() if id_ not in self._over]
+
+    def all_over(self) -> bool:
+        """Say whether every slice that was given has been reported as ended."""
+        return self._over == self._slices.keys()
+
+    # --- inside ---
+
+    def name_of(self, record: Record) -> Name:
+        """Return how reports name a record."""
+        for id_, slice_ in self._slices.items():
+            for index, each in enumerate(slice_.records):
+                if each is record:
+                    return id_, index
+        raise AssertionError(f"{record} starts and was not given")
+
+    def _in(self, state: At) -> list[Name]:
+        return [name for name, at in self._at.items() if at is state]
+
+    def _say(self, name: Name) -> str:
+        return str(self._slices[name[0]].records[name[1]])
+
+    def _names(self, names: Iterable[Name]) -> str:
+        return ", ".join(self._say(name) for name in sorted(names))
+
+    def _no_failure_unposted(self, lane: Lane) -> None:
+        failing = [
+            name for name in self._in(At.FAILING) if self._serial or self._lanes[name] == lane
+        ]
+        assert not failing, f"the failure of {self._names(failing)} is not posted before this"
+
+    def _ended(self, report: Ended) -> None:
+        mine = {name: at for name, at in self._at.items() if name[0] == report.slice}
+        left = [name for name, at in mine.items() if at not in OVER]
+        assert not left, f"slice {report.slice} ends before {self._names(left)}"
+        if self._serial:
+            before = [id_ for id_ in self._slices if id_ not in self._over]
+            assert before[0] == report.slice, "slices end in the order of the leases"
+        self._over.add(report.slice)
+
+    def _failed(self, report: Failed) -> None:
+        name = report.slice, report.index
+        assert self._at[name] is At.FAILING, f"{self._say(name)} fails and is {self._at[name]}"
+        self._at[name] = At.FAILED
+        if not is_keyless(self._lanes[name]):
+            self.failed.add(self._lanes[name])
+
+    def _set_aside(self, report: SetAside) -> None:
+        name = report.slice, report.index
+        unrun = {At.WAITING} if self._serial else {At.WAITING, At.RUNNING}
+        assert self._at[name] in unrun, f"{self._say(name)} is set aside and {self._at[name]}"
+        lane = self._lanes[name]
+        assert lane in self.failed, f"{self._say(name)} is set aside and its lane has not failed"
+        mine = [each for each, other in self._lanes.items() if other == lane]
+        left = [each for each in mine[: mine.index(name)] if self._at[each] in unrun]
+        assert not left, f"{self._say(name)} is set aside before {self._names(left)}"
+        self._at[name] = At.ASIDE
+
+    def _passed(self, report: FencePassed) -> None:
+        assert self._fences, f"{report} and there is no fence"
+        fence, before = self._fences.popleft()
+        assert (report.subscription, report.worker) == (fence.subscription, fence.worker)
+        assert report.lanes == fence.lanes, "fences come back in order, with their lanes"
+        left = [name for name in before if self._at[name] not in OVER]
+        assert not left, f"the fence has passed before {self._names(left)}"
+        self.failed.difference_update(fence.lanes)
+
+    def _in_words(self, report: Report) -> str:
+        if isinstance(report, FencePassed):
+            return "FencePassed"
+        records = self._slices[report.slice].records
+        those = records if isinstance(report, Ended) else [records[report.index]]
+        return f"{type(report).__name__} {'+'.join(str(each.offset()) for each in those)}".rstrip()
+
+
+def selecting(slices: Iterable[Slice]) -> Mapping[int, list[int]]:
+    """Name every record of these slices, as a recall names those that are to come back."""
+    return {slice_.id: list(range(len(slice_.records))) for slice_ in slices}

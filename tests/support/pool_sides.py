@@ -1,0 +1,411 @@
+"""Every kind of pool with one worker whose steps are the test's to choose, watched by the rules.
+
+A *side* is a pool and whoever works in it: the thread and its handler, the fake's worker, or the
+member that receives and settles. What happens at it, :class:`~.pool_rules.Rules` hear.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, NamedTuple
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import Failed, FencePassed, Recalled, Report
+from kafka_keyshared.core.lanes import lane_of
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.model import Drop, Record
+from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.pull import PullPool
+from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from tests.support.pool import Ending, FakePool
+from tests.support.pool_rules import Rules
+from tests.support.records import failure
+from tests.support.slices import slice_of
+
+WAIT = 30.0
+PLACE = ("default", 0)
+
+
+class Side(ABC):
+    """A pool of one worker, which is stepped. ``serial``: it runs one record after the other."""
+
+    serial: ClassVar[bool] = True
+    pool: Any
+
+    def __init__(self) -> None:
+        self.rules = Rules(serial=self.serial)
+        self.refused: list[Record] = []
+        """What was settled or failed too late, where whoever does so is told."""
+        self.place = PLACE
+        self.is_lost = False
+        self._posted = 0
+
+    # --- what the owner does ---
+
+    def add(self, index: int) -> None:
+        """Add a worker; from now on this is about that one."""
+        self.pool.add(StartWorker("default", index, f"worker-{index}"))
+        self.place = ("default", index)
+
+    def submit(self, *records: Record) -> list[Slice]:
+        """Give the worker records, each in a slice of its own."""
+        slices = [slice_of(each, worker=self.place[1]) for each in records]
+        for each in slices:
+            self.give(each)
+        return slices
+
+    def together(self, *records: Record) -> Slice:
+        """Give the worker records in one slice."""
+        slice_ = slice_of(*records, worker=self.place[1])
+        self.give(slice_)
+        return slice_
+
+    def give(self, slice_: Slice) -> None:
+        """Give the worker a slice."""
+        self.rules.given(slice_)
+        self.pool.submit(slice_)
+
+    def fence(self, *records: Record) -> None:
+        """Put a fence for the lanes of these records behind what the worker has."""
+        self.put(Fence(*self.place, tuple(lane_of(each) for each in records)))
+
+    def put(self, fence: Fence) -> None:
+        """Put a fence behind what the worker has."""
+        self.rules.fenced(fence)
+        self.pool.fence(fence)
+
+    def ask(self, only: Mapping[int, Sequence[int]] | None = None) -> Recalled | None:
+        """Ask for what has not started; return the answer where it is given at once."""
+        # What was posted before may stand in the mailbox when the answer comes at once.
+        self.hear()
+        recall = Recall(*self.place, only)
+        self.rules.recalling(recall)
+        answer: Recalled | None = self.pool.recall(recall)
+        if answer is not None:
+            self.rules.answered(answer)
+        return answer
+
+    def answer(self) -> None:
+        """Let the worker come to what it was asked."""
+        assert not self.rules.asked, "it has not answered at once"
+
+    def recall(self, only: Mapping[int, Sequence[int]] | None = None) -> dict[int, list[int]]:
+        """Ask, and have the answer: what came back, without the slices of which nothing did."""
+        answers = len(self.rules.answers)
+        self.ask(only)
+        self.answer()
+        self.hear()
+        (answer,) = self.rules.answers[answers:]
+        return {id_: list(back) for id_, back in answer.slices if len(back)}
+
+    def lapse(self, slices: Iterable[Slice]) -> None:
+        """Say that leases are over."""
+        self.pool.lapse(Lapse(*self.place, tuple(each.id for each in slices)))
+
+    def progress(self) -> Progress:
+        """Return how far the pool says that it has got."""
+        found: Progress = self.pool.progress()
+        return found
+
+    def stop(self, timeout: float = 0.01) -> list[str]:
+        """Stop the pool; return who still runs."""
+        self.rules.stopped()
+        found: list[str] = self.pool.stop(timeout)
+        return found
+
+    # --- what the worker does ---
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Let the worker go on until a record starts; None where nothing may start."""
+
+    @abstractmethod
+    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
+        """End the record that runs; the one, where several do."""
+
+    @abstractmethod
+    def lose(self) -> None:
+        """Have the worker go for good: its thread ends in a record, or it leaves."""
+
+    @abstractmethod
+    def lost(self) -> list[tuple[str, int]]:
+        """Return whom the pool names as gone."""
+
+    @abstractmethod
+    def hear(self) -> None:
+        """Have the rules hear what was posted and has not been heard."""
+
+    def heard(self) -> list[Any]:
+        """Return what was posted since this was last asked."""
+        self.hear()
+        posted, self._posted = self._posted, len(self.rules.posted)
+        return self.rules.posted[posted:]
+
+    def replaced(self) -> None:
+        """Have the pool put another one in the place of a worker that is lost."""
+        self.is_lost = False
+        self.pool.replace(*self.place)
+
+    def work(self, plan: Callable[[Any], Ending] = lambda record: None) -> list[int]:
+        """Run until nothing may start; return the offsets, in order, of what started."""
+        ran = []
+        while (record := self.start()) is not None:
+            ran.append(record.offset())
+            self.end(plan(record), record)
+        return ran
+
+    def close(self) -> None:
+        """End it; see that nothing is left to be heard."""
+        for record in self.rules.running():
+            self.end(None, record)
+        if not self.is_lost:
+            self.work()
+        assert self.stop(WAIT) == []
+
+    # --- inside ---
+
+    def _note_end(self, verdict: Ending, record: Record | None) -> Any:
+        item = record if record is not None else self.rules.running()[0]
+        self.rules.ended(item, failed=verdict is not None and not isinstance(verdict, Drop))
+        return item
+
+
+class _Started(NamedTuple):
+    """Stands in the mailbox where a record started."""
+
+    record: Any
+
+
+class _Mailbox(SimpleQueue):  # type: ignore[type-arg]
+    """A mailbox that can end the worker's thread instead of taking a failure."""
+
+    deadly = False
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self.deadly and isinstance(item, Failed):
+            self.deadly = False
+            raise SystemExit
+        super().put(item, block, timeout)
+
+
+class HandlerError(Exception):
+    """What the handler raises where a test says that it fails."""
+
+
+class Threads(Side):
+    """A real thread. It goes on by itself up to its next handler, and waits in there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stream = _Mailbox()
+        self._verdicts: SimpleQueue[Ending] = SimpleQueue()
+        self._ahead: deque[Any] = deque()
+        self._marks = 0
+        self._stopped = False
+        spec = WorkerSpec(*PLACE, "worker-0", lambda: (self.handle, None))
+        self.pool = ThreadPool([spec], self._stream, Clock())
+        self.pool.start()
+
+    def handle(self, record: Any) -> None:
+        """Stand in for the user's handler."""
+        self._stream.put(_Started(record))
+        verdict = self._verdicts.get(timeout=WAIT)
+        if isinstance(verdict, Drop):
+            raise verdict
+        if verdict is not None:
+            raise HandlerError
+
+    def stop(self, timeout: float = 0.01) -> list[str]:
+        self._stopped = True
+        return super().stop(timeout)
+
+    def start(self) -> Any:
+        assert not self.rules.running(), "it runs something"
+        if self._stopped:
+            self._await_end()
+            self.hear()
+            return None
+        self._marks += 1
+        mark = ("", -1, b"mark", self._marks)
+        self.pool.fence(Fence(*self.place, (mark,)))
+        while True:
+            item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=WAIT)
+            if isinstance(item, _Started):
+                self.rules.started(item.record)
+                self.rules.at_rest(self.progress())
+                return item.record
+            if not _is_mark(item):
+                self.rules.heard(item)
+            elif item.lanes == (mark,):
+                self.rules.at_rest(self.progress())
+                return None
+
+    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
+        self._note_end(verdict, record)
+        self._verdicts.put(verdict)
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self._stream.deadly = True
+        self.end(failure())
+        self._await_end()
+
+    def lost(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = self.pool.dead()
+        return found
+
+    def hear(self) -> None:
+        """Up to a record that has started: only ``start`` goes on from there."""
+        while True:
+            try:
+                self._ahead.append(self._stream.get_nowait())
+            except Empty:
+                break
+        while self._ahead and not isinstance(self._ahead[0], _Started):
+            if not _is_mark(item := self._ahead.popleft()):
+                self.rules.heard(item)
+
+    def _await_end(self) -> None:
+        thread = self.pool.cells[self.place].thread
+        assert thread is not None
+        thread.join(WAIT)
+        assert not thread.is_alive()
+
+
+def _is_mark(item: Any) -> bool:
+    return isinstance(item, FencePassed) and item.lanes[0][2] == b"mark"
+
+
+class Fake(Side):
+    """The pool of the core's tests. It answers a recall at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mailbox: deque[Report | Recalled] = deque()
+        self.pool = FakePool(Dispatcher([SubscriptionSettings()]), self._mailbox.append)
+
+    @property
+    def worker(self) -> Any:
+        """The worker."""
+        return self.pool.workers[self.place]
+
+    def start(self) -> Any:
+        record = self.worker.start()
+        self.hear()
+        if record is not None:
+            self.rules.started(record)
+        self.rules.at_rest(self.progress())
+        return record
+
+    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
+        self._note_end(verdict, record)
+        self.worker.finish(verdict)
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self._note_end(failure(), None)
+        self.worker.die()
+
+    def lost(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = self.pool.dead()
+        return found
+
+    def hear(self) -> None:
+        while self._mailbox:
+            self.rules.heard(self._mailbox.popleft())
+
+
+class Later(Fake):
+    """The same, whose worker answers a recall when it gets to it, as one behind a pipe would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool.answers_later = lambda: True
+
+    def answer(self) -> None:
+        while self.worker.asked:
+            self.worker.step()
+
+
+class Members(Side):
+    """A member of a pull pool, which receives and settles."""
+
+    serial = False
+
+    def __init__(self, *, lease_timeout: float | None = None) -> None:
+        super().__init__()
+        self.now = 100.0
+        self._mailbox: SimpleQueue[Any] = SimpleQueue()
+        mailbox: Any = self._mailbox
+        self.pool = PullPool(mailbox, Clock(lambda: self.now), lease_timeout=lease_timeout)
+        self.pool.join("worker-0")
+        self.pool.start()
+
+    @property
+    def cell(self) -> Cell:
+        """What the member has."""
+        found: Cell = self.pool.cells[self.place]
+        return found
+
+    def start(self) -> Any:
+        taken = self.cell.take(1, 0)
+        self.hear()
+        for slice_ in taken:
+            self.rules.started(slice_.records[0])
+        self.rules.at_rest(self.progress())
+        return taken[0].records[0] if taken else None
+
+    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
+        item = self._note_end(verdict, record)
+        slice_ = self.rules.slice_of(item)
+        if verdict is None:
+            self.refused += [each.records[0] for each in self.cell.settle([slice_])]
+        elif not self.cell.fail(slice_, failure()):
+            self.refused.append(item)
+        self.hear()
+
+    def lose(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave, with everything in hand."""
+        failing = set()
+        for record in self.rules.running():
+            # What is behind it in its lane is set aside, and has not failed.
+            if (lane := lane_of(record)) not in failing:
+                failing.add(lane)
+                self.rules.ended(record, failed=True)
+        self.cell.leave()
+
+    def lost(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = self.pool.departed()
+        return found
+
+    def hear(self) -> None:
+        while not self._mailbox.empty():
+            self.rules.heard(self._mailbox.get_nowait())
+
+
+class Heard:
+    """The pool of a side as a core uses it: what it is told to do, the rules hear."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def submit(self, slice_: Slice) -> None:
+        self._side.give(slice_)
+
+    def fence(self, fence: Fence) -> None:
+        self._side.put(fence)
+
+    def recall(self, recall: Recall) -> Recalled | None:
+        return self._side.ask(recall.only)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._side.pool, name)
