@@ -55,7 +55,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class FencePassed:
-    """Everything that was leased to the worker before the fence has been reported."""
+    """Everything of these lanes that the worker was given before the fence has been reported."""
 
     subscription: str
     worker: int

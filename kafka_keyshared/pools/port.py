@@ -77,7 +77,14 @@ class Handover:
 
 
 class Pool(Protocol):
-    """The port through which the loop uses workers. Every call comes from the owner thread."""
+    """The port through which the loop uses workers. Every call comes from the owner thread.
+
+    A worker starts the records of a lane in the order in which it was given them; one that runs one
+    after the other starts all of them so. A failure is posted before anything later of its lane
+    starts or is reported, and what follows in the lane comes back unrun and in order until the
+    fence. The end of a slice is posted once, when none of its records runs or will start, and
+    nothing of the slice after it. Slices have one record each where they may end in any order.
+    """
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start the workers of every subscription."""
@@ -86,17 +93,28 @@ class Pool(Protocol):
         """Hand a slice to its worker, behind everything it has."""
 
     def fence(self, fence: Fence) -> None:
-        """Put a fence behind everything the worker has."""
+        """Put a fence behind everything the worker has of its lanes.
+
+        It comes back once all of that has been reported; the fences of a worker in their order. A
+        worker that hands back the rest of a lane as soon as a record fails may do so at once.
+        """
 
     def recall(self, recall: Recall) -> Recalled | None:
         """Take back what the worker has not started: what is asked for at least.
 
-        None when the answer is posted later. Nothing is handed to the worker before it. A pool
-        that loses the worker meanwhile answers in its place, or the worker never leaves.
+        More may come back, but nothing of a slice that is not named. Each recall has one answer,
+        an empty one where there is nothing. It may be ahead of what was posted before.
+
+        None when the answer is posted later, behind all of that. Nothing is handed to the worker
+        before it. A pool that loses the worker meanwhile answers in its place, when it is to
+        :meth:`replace` it at the latest, or the worker never leaves.
         """
 
     def lapse(self, lapse: Lapse) -> None:
-        """Take note that leases are over although their records may still run."""
+        """Take note that leases are over although their records may still run.
+
+        What becomes of them is reported as ever; a member that speaks of them is refused.
+        """
 
     def progress(self) -> Progress:
         """Return how far each slice has got that was handed over and not reported as ended."""
@@ -105,10 +123,16 @@ class Pool(Protocol):
         """Start one more worker."""
 
     def dead(self) -> list[tuple[str, int]]:
-        """Return the workers (subscription, index) whose thread or process has ended."""
+        """Return the workers (subscription, index) whose thread or process has ended.
+
+        Until they are replaced or abandoned.
+        """
 
     def departed(self) -> list[tuple[str, int]]:
-        """Return the workers that have gone for good: members that closed."""
+        """Return the workers that have gone for good: members that closed.
+
+        What they had received they have reported; what they had not is there to be recalled.
+        """
 
     def where(self, subscription: str, worker: int) -> str:
         """Return where in the user's program a worker stands; nothing where that is not known."""
@@ -117,10 +141,19 @@ class Pool(Protocol):
         """Do what is due, at every heartbeat: leases that have lasted too long end."""
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start another thread or process under the same name."""
+        """Start another thread or process under the same name, if that can be.
+
+        What the dead one was running is reported as failed, once, however often this is tried.
+        """
 
     def abandon(self, subscription: str, worker: int) -> None:
-        """Report what a dead worker was running as failed, and its slices as ended."""
+        """Report what a dead worker was running as failed, and its slices as ended.
+
+        What was reported before is not reported again.
+        """
 
     def stop(self, timeout: float) -> list[str]:
-        """End idle workers, closing their handlers; return the names of those still running."""
+        """End idle workers, closing their handlers; return the names of those still running.
+
+        Nothing starts any more, and of what has not nobody hears. It may be called again.
+        """

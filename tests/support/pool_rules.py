@@ -7,7 +7,7 @@ what it started, and what was posted, in the order in which that happened.
 from __future__ import annotations
 
 import enum
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from kafka_keyshared.core.commands import Fence, Recall
@@ -39,17 +39,21 @@ class Rules:
     """Hears what happens at one worker; fails at once where that cannot be.
 
     ``serial``: its worker runs one record after the other. At one that does not, a record that was
-    received may still be handed back.
+    received may still be handed back. ``in_order``: records start as they were given, not only
+    those of a lane.
     """
 
-    def __init__(self, *, serial: bool) -> None:
+    def __init__(self, *, serial: bool, in_order: bool) -> None:
         self.said: list[str] = []
         """What was started and posted, oldest first, in words."""
         self.posted: list[Report | Recalled] = []
         self.answers: list[Recalled] = []
         self.asked: deque[Recall] = deque()
         self.failed: set[Lane] = set()
+        self.met: Counter[str] = Counter()
+        """How often there was what is out of the ordinary."""
         self._serial = serial
+        self._in_order = in_order
         self._slices: dict[int, Slice] = {}
         self._lanes: dict[Name, Lane] = {}
         self._at: dict[Name, At] = {}
@@ -74,6 +78,7 @@ class Rules:
     def recalling(self, recall: Recall) -> None:
         """Note that the worker is asked for what it has not started."""
         self.asked.append(recall)
+        self.met["asked before the last answer"] += len(self.asked) > 1
 
     def stopped(self) -> None:
         """Note that nothing may start any more, and that nobody asks what becomes of it."""
@@ -87,7 +92,8 @@ class Rules:
         name = self.name_of(record)
         lane = self._lanes[name]
         assert self._at[name] is At.WAITING, f"{self._say(name)} starts and is {self._at[name]}"
-        first = next(iter(self._in(At.WAITING)))
+        waiting = self._in(At.WAITING)
+        first = next(each for each in waiting if self._in_order or self._lanes[each] == lane)
         assert name == first, f"{self._say(name)} starts before {self._say(first)}"
         assert lane not in self.failed, f"{self._say(name)} starts in a failed lane"
         self._no_failure_unposted(lane)
@@ -140,6 +146,9 @@ class Rules:
             odd = {name for name in got if name[0] not in recall.only}
             assert not odd, f"{self._names(odd)} came back and are of no slice that was named"
         assert wanted <= got, f"{self._names(wanted - got)} had not started and stay"
+        self.met["given back"] += bool(got)
+        self.met["some given back, some not"] += bool(got) and got != waiting
+        self.met["nothing given back"] += not got
         for name in got:
             self._at[name] = At.BACK
         self.answers.append(answer)
@@ -235,6 +244,8 @@ class Rules:
         mine = [each for each, other in self._lanes.items() if other == lane]
         left = [each for each in mine[: mine.index(name)] if self._at[each] in unrun]
         assert not left, f"{self._say(name)} is set aside before {self._names(left)}"
+        self.met["set aside"] += 1
+        self.met["set aside in hand"] += self._at[name] is At.RUNNING
         self._at[name] = At.ASIDE
 
     def _passed(self, report: FencePassed) -> None:

@@ -33,13 +33,17 @@ PLACE = ("default", 0)
 
 
 class Side(ABC):
-    """A pool of one worker, which is stepped. ``serial``: it runs one record after the other."""
+    """A pool of one worker, which is stepped.
+
+    ``serial`` and ``in_order`` are those of :class:`~.pool_rules.Rules`.
+    """
 
     serial: ClassVar[bool] = True
+    in_order: ClassVar[bool] = True
     pool: Any
 
     def __init__(self) -> None:
-        self.rules = Rules(serial=self.serial)
+        self.rules = Rules(serial=self.serial, in_order=self.in_order)
         self.refused: list[Record] = []
         """What was settled or failed too late, where whoever does so is told."""
         self.place = PLACE
@@ -343,7 +347,12 @@ class Members(Side):
         self.now = 100.0
         self._mailbox: SimpleQueue[Any] = SimpleQueue()
         mailbox: Any = self._mailbox
-        self.pool = PullPool(mailbox, Clock(lambda: self.now), lease_timeout=lease_timeout)
+        self.pool = PullPool(
+            mailbox,
+            Clock(lambda: self.now),
+            lease_timeout=lease_timeout,
+            ascending=not self.in_order,
+        )
         self.pool.join("worker-0")
         self.pool.start()
 
@@ -390,6 +399,12 @@ class Members(Side):
     def hear(self) -> None:
         while not self._mailbox.empty():
             self.rules.heard(self._mailbox.get_nowait())
+
+
+class Split(Members):
+    """A member that settles by offsets, and gets nothing below what it holds of a partition."""
+
+    in_order = False
 
 
 class Heard:
