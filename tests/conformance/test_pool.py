@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import os
 import random
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import pytest
 
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commands import Recall
 from kafka_keyshared.core.events import Ended, FencePassed
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop
+from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.pools.pull import PullPool
 from tests.support.harness import Harness
 from tests.support.pool_rules import At, selecting
 from tests.support.pool_sides import (
-    PLACE,
     WAIT,
+    WORKER,
     Fake,
     Heard,
     Later,
@@ -34,6 +41,7 @@ from tests.support.pool_sides import (
     Split,
     Threads,
 )
+from tests.support.pool_walk import Walk
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.slices import slice_of
 
@@ -72,6 +80,11 @@ def members() -> Iterator[Members]:
 def later() -> Iterator[Later]:
     """The one that answers a recall later."""
     yield from made(Later)
+
+
+def drained(queue: SimpleQueue[Any]) -> list[Any]:
+    """Return what is in a queue that nobody puts into any more."""
+    return [queue.get_nowait() for _ in range(queue.qsize())]
 
 
 def fails(*offsets: int) -> Callable[[FakeRecord], Any]:
@@ -206,11 +219,11 @@ def test_of_whoever_is_gone_everything_is_reported_as_over_and_once(side: Side) 
     side.submit(record(2, "a"), record(3, "b"))
     assert side.lost() == []
     side.lose()
-    assert side.lost() == [PLACE]
+    assert side.lost() == [WORKER]
     side.hear()
     side.recall()
-    side.pool.abandon(*PLACE)
-    side.pool.abandon(*PLACE)
+    side.pool.abandon(*WORKER)
+    side.pool.abandon(*WORKER)
     side.hear()
     assert side.rules.all_over()
     assert side.rules.at(At.FAILED) == [1]
@@ -223,7 +236,7 @@ def test_where_a_worker_stands_is_said_in_words_and_nothing_of_one_that_runs_not
     """The text goes behind a line of the log; what a member does with a record nobody sees."""
     side.submit(record(1))
     side.start()
-    where = side.pool.where(*PLACE)
+    where = side.pool.where(*WORKER)
     assert where.startswith("at ") if isinstance(side, Threads) else where == ""
     side.end()
     side.work()
@@ -296,7 +309,7 @@ MET: dict[type[Side], set[str]] = {
     Fake: {"replaced"},
     Later: {"replaced", "asked before the last answer", "lost before the answer"},
     Members: {"set aside in hand"},
-    Split: {"set aside in hand", "held back"},
+    Split: {"set aside in hand", "kept waiting"},
 }
 
 
@@ -330,110 +343,6 @@ def test_the_fake_does_to_the_letter_what_a_thread_does(seed: int) -> None:
         said.append(side.rules.said)
         side.close()
     assert said[0] == said[1]
-
-
-class Walk:
-    """Does whatever a core might have a pool do, while one record runs."""
-
-    def __init__(self, side: Side, chance: random.Random) -> None:
-        self.side = side
-        self.chance = chance
-        # In any order: what failed, and what was read again, comes behind what is later.
-        self.offsets = iter(chance.sample(range(1_000), 1_000))
-        self.unfenced: list[Any] = []
-        if isinstance(side, Later):
-            side.pool.hesitates = lambda: chance.random() < 0.3
-
-    def records(self) -> list[FakeRecord]:
-        keys = [*"aabc", None]
-        return [
-            record(next(self.offsets), self.chance.choice(keys))
-            for _ in range(self.chance.randint(1, 4))
-        ]
-
-    def go(self, steps: int) -> None:
-        """Do so many things, then let everything come to its end."""
-        for _ in range(steps):
-            self.step()
-        self.finish()
-
-    def start(self) -> None:
-        rules = self.side.rules
-        if self.side.start() is None:
-            rules.met["held back"] += bool(rules.at(At.WAITING))
-
-    def step(self) -> None:
-        side, chance, rules = self.side, self.chance, self.side.rules
-        if not side.serial and chance.random() < 0.5:
-            self.start()
-        elif not rules.running():
-            self._submit()
-            self.start()
-        else:
-            self._act(chance.random())
-
-    def _act(self, roll: float) -> None:
-        side, chance, rules = self.side, self.chance, self.side.rules
-        if roll < 0.25:
-            self._submit()
-        elif roll < 0.4:
-            given = [each for each in rules.given_now() if chance.random() < 0.5]
-            side.ask(selecting(given) if chance.random() < 0.6 else None)
-        elif roll < 0.5 and self.unfenced:
-            side.fence(self.unfenced.pop(0))
-        elif roll < 0.55:
-            side.lapse(rules.given_now())
-        elif roll < 0.7:
-            side.answer()
-            side.hear()
-        elif roll < 0.75 and isinstance(side, Threads | Fake):
-            self._lose(side)
-        else:
-            self._end()
-
-    def _lose(self, side: Threads | Fake) -> None:
-        (item,) = side.rules.running()
-        if item.key() is not None:
-            self.unfenced.append(item)
-        side.lose()
-        side.rules.met["lost before the answer"] += bool(side.rules.asked)
-        side.replaced()
-        side.rules.met["replaced"] += 1
-        self.start()
-
-    def _submit(self) -> None:
-        side = self.side
-        while side.rules.asked:
-            side.answer()
-            side.hear()
-        if side.serial and self.chance.random() < 0.5:
-            side.together(*self.records())
-        else:
-            side.submit(*self.records())
-
-    def _end(self) -> None:
-        side, chance = self.side, self.chance
-        item = chance.choice(side.rules.running())
-        roll = chance.random()
-        if roll < 0.3:
-            side.end(ERROR, item)
-            if item.key() is not None:
-                self.unfenced.append(item)
-        else:
-            side.end(Drop() if side.serial and roll < 0.4 else None, item)
-        if side.serial:
-            self.start()
-
-    def finish(self) -> None:
-        for item in self.side.rules.running():
-            if item in self.side.rules.running():
-                self.side.end(None, item)
-        self.side.work()
-        for item in self.unfenced:
-            self.side.fence(item)
-        self.side.work()
-        self.side.answer()
-        self.side.hear()
 
 
 # --- asked of workers that run one record after the other: only they get several in a slice, and
@@ -518,9 +427,9 @@ def test_who_could_not_be_replaced_is_named_until_it_is_abandoned(serial: Thread
     serial.fence(record(1))
     serial.lose()
     for _ in range(2):
-        assert serial.lost() == [PLACE]
+        assert serial.lost() == [WORKER]
     serial.recall()
-    serial.pool.abandon(*PLACE)
+    serial.pool.abandon(*WORKER)
     serial.hear()
     assert serial.lost() == []
     assert serial.rules.said == ["start 1", "Failed 1", "Ended 1"], "its fences are forgotten"
@@ -549,13 +458,52 @@ def test_a_record_that_a_member_has_goes_back_unrun_with_its_lane(members: Membe
     members.hear()
 
 
-@pytest.mark.parametrize("verdict", [None, ERROR])
-def test_a_word_about_a_lease_that_has_lapsed_is_refused(members: Members, verdict: Any) -> None:
+def test_each_record_is_received_or_given_back_while_members_ask_from_threads_of_their_own() -> (
+    None
+):
+    """What a handler's thread is asked by ``tests/unit/pools/test_handover.py``."""
+    mailbox: Mailbox[Any] = Mailbox()
+    pool = PullPool(mailbox, Clock())
+    cell = pool.join("worker-0")
+    pool.start()
+    received: SimpleQueue[int] = SimpleQueue()
+    switching = sys.getswitchinterval()
+
+    def ask() -> None:
+        while taken := cell.take(3, WAIT):
+            for slice_ in taken:
+                received.put(slice_.id)
+            assert cell.settle(taken) == []
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    given, back = [], []
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in threads:
+            each.start()
+        for number in range(2_000):
+            slice_ = slice_of(record(number, None))
+            given.append(slice_.id)
+            pool.submit(slice_)
+            if number % 3 == 0:
+                back += [id_ for id_, those in pool.recall(Recall(*WORKER)).slices if those]
+    finally:
+        sys.setswitchinterval(switching)
+    back += [id_ for id_, those in pool.recall(Recall(*WORKER)).slices if those]
+    cell.dismiss()
+    for each in threads:
+        each.join(WAIT)
+    assert sorted([*drained(received), *back]) == given
+    assert sorted(each.slice for each in drained(mailbox)) == given, "and each ended once"
+
+
+@pytest.mark.parametrize("ending", [None, ERROR])
+def test_a_word_about_a_lease_that_has_lapsed_is_refused(members: Members, ending: Any) -> None:
     slices = members.submit(record(1, "a"), record(2, "b"))
     one, two = members.start(), members.start()
     members.lapse(slices[:1])
-    members.end(verdict, one)
-    members.end(verdict, two)
+    members.end(ending, one)
+    members.end(ending, two)
     assert members.refused == [one]
 
 
@@ -650,8 +598,8 @@ def test_a_pool_that_loses_a_worker_answers_in_its_place(
         assert later.ask() is None
     later.lose()
     later.pool.replaceable = replaceable
-    for _ in range(3):
-        later.pool.replace(*PLACE)
+    for _ in range(1 if replaceable else 3):
+        later.pool.replace(*WORKER)
     later.hear()
     assert len(later.rules.answers) == asked
     first = dict(later.rules.answers[0].slices)
@@ -659,7 +607,7 @@ def test_a_pool_that_loses_a_worker_answers_in_its_place(
     assert later.rules.at(At.FAILED) == [1]
     if not replaceable:
         assert later.recall() == {}, "and what is asked of the dead one is answered, too"
-        later.pool.abandon(*PLACE)
+        later.pool.abandon(*WORKER)
         later.hear()
     assert later.work() == []
     assert later.rules.all_over()

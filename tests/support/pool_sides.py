@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import Failed, FencePassed, Recalled, Report
+from kafka_keyshared.core.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
@@ -29,7 +29,7 @@ from tests.support.records import failure
 from tests.support.slices import slice_of
 
 WAIT = 30.0
-PLACE = ("default", 0)
+WORKER = ("default", 0)
 
 
 class Side(ABC):
@@ -46,7 +46,7 @@ class Side(ABC):
         self.rules = Rules(serial=self.serial, in_order=self.in_order)
         self.refused: list[Record] = []
         """What was settled or failed too late, where whoever does so is told."""
-        self.place = PLACE
+        self.whose = WORKER
         self.is_lost = False
         self._posted = 0
 
@@ -55,18 +55,18 @@ class Side(ABC):
     def add(self, index: int) -> None:
         """Add a worker; from now on this is about that one."""
         self.pool.add(StartWorker("default", index, f"worker-{index}"))
-        self.place = ("default", index)
+        self.whose = ("default", index)
 
     def submit(self, *records: Record) -> list[Slice]:
         """Give the worker records, each in a slice of its own."""
-        slices = [slice_of(each, worker=self.place[1]) for each in records]
+        slices = [slice_of(each, worker=self.whose[1]) for each in records]
         for each in slices:
             self.give(each)
         return slices
 
     def together(self, *records: Record) -> Slice:
         """Give the worker records in one slice."""
-        slice_ = slice_of(*records, worker=self.place[1])
+        slice_ = slice_of(*records, worker=self.whose[1])
         self.give(slice_)
         return slice_
 
@@ -77,7 +77,7 @@ class Side(ABC):
 
     def fence(self, *records: Record) -> None:
         """Put a fence for the lanes of these records behind what the worker has."""
-        self.put(Fence(*self.place, tuple(lane_of(each) for each in records)))
+        self.put(Fence(*self.whose, tuple(lane_of(each) for each in records)))
 
     def put(self, fence: Fence) -> None:
         """Put a fence behind what the worker has."""
@@ -88,7 +88,7 @@ class Side(ABC):
         """Ask for what has not started; return the answer where it is given at once."""
         # What was posted before may stand in the mailbox when the answer comes at once.
         self.hear()
-        recall = Recall(*self.place, only)
+        recall = Recall(*self.whose, only)
         self.rules.recalling(recall)
         answer: Recalled | None = self.pool.recall(recall)
         if answer is not None:
@@ -110,7 +110,7 @@ class Side(ABC):
 
     def lapse(self, slices: Iterable[Slice]) -> None:
         """Say that leases are over."""
-        self.pool.lapse(Lapse(*self.place, tuple(each.id for each in slices)))
+        self.pool.lapse(Lapse(*self.whose, tuple(each.id for each in slices)))
 
     def progress(self) -> Progress:
         """Return how far the pool says that it has got."""
@@ -130,7 +130,7 @@ class Side(ABC):
         """Let the worker go on until a record starts; None where nothing may start."""
 
     @abstractmethod
-    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
+    def end(self, ending: Ending = None, record: Record | None = None) -> None:
         """End the record that runs; the one, where several do."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class Side(ABC):
     def replaced(self) -> None:
         """Have the pool put another one in the place of a worker that is lost."""
         self.is_lost = False
-        self.pool.replace(*self.place)
+        self.pool.replace(*self.whose)
 
     def work(self, plan: Callable[[Any], Ending] = lambda record: None) -> list[int]:
         """Run until nothing may start; return the offsets, in order, of what started."""
@@ -174,9 +174,9 @@ class Side(ABC):
 
     # --- inside ---
 
-    def _note_end(self, verdict: Ending, record: Record | None) -> Any:
+    def _note_end(self, ending: Ending, record: Record | None) -> Any:
         item = record if record is not None else self.rules.running()[0]
-        self.rules.ended(item, failed=verdict is not None and not isinstance(verdict, Drop))
+        self.rules.ended(item, failed=ending is not None and not isinstance(ending, Drop))
         return item
 
 
@@ -184,18 +184,6 @@ class _Started(NamedTuple):
     """Stands in the mailbox where a record started."""
 
     record: Any
-
-
-class _Mailbox(SimpleQueue):  # type: ignore[type-arg]
-    """A mailbox that can end the worker's thread instead of taking a failure."""
-
-    deadly = False
-
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if self.deadly and isinstance(item, Failed):
-            self.deadly = False
-            raise SystemExit
-        super().put(item, block, timeout)
 
 
 class HandlerError(Exception):
@@ -207,22 +195,23 @@ class Threads(Side):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stream = _Mailbox()
-        self._verdicts: SimpleQueue[Ending] = SimpleQueue()
+        self._stream: SimpleQueue[Any] = SimpleQueue()
+        self._endings: SimpleQueue[Ending] = SimpleQueue()
         self._ahead: deque[Any] = deque()
         self._marks = 0
         self._stopped = False
-        spec = WorkerSpec(*PLACE, "worker-0", lambda: (self.handle, None))
-        self.pool = ThreadPool([spec], self._stream, Clock())
+        self._deadly = False
+        spec = WorkerSpec(*WORKER, "worker-0", lambda: (self.handle, None))
+        self.pool = ThreadPool([spec], self._stream, Clock(wall=self._wall))
         self.pool.start()
 
     def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
         self._stream.put(_Started(record))
-        verdict = self._verdicts.get(timeout=WAIT)
-        if isinstance(verdict, Drop):
-            raise verdict
-        if verdict is not None:
+        ending = self._endings.get(timeout=WAIT)
+        if isinstance(ending, Drop):
+            raise ending
+        if ending is not None:
             raise HandlerError
 
     def stop(self, timeout: float = 0.01) -> list[str]:
@@ -231,15 +220,28 @@ class Threads(Side):
 
     def start(self) -> Any:
         assert not self.rules.running(), "it runs something"
+        try:
+            return self._start()
+        except AssertionError:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        """Let the worker end all that it may still run: what it does is not heard any more."""
+        self.is_lost = True
+        for _ in range(1_000):
+            self._endings.put(None)
+
+    def _start(self) -> Any:
         if self._stopped:
             self._await_end()
             self.hear()
             return None
         self._marks += 1
         mark = ("", -1, b"mark", self._marks)
-        self.pool.fence(Fence(*self.place, (mark,)))
+        self.pool.fence(Fence(*self.whose, (mark,)))
         while True:
-            item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=WAIT)
+            item = self._next()
             if isinstance(item, _Started):
                 self.rules.started(item.record)
                 self.rules.at_rest(self.progress())
@@ -250,13 +252,13 @@ class Threads(Side):
                 self.rules.at_rest(self.progress())
                 return None
 
-    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
-        self._note_end(verdict, record)
-        self._verdicts.put(verdict)
+    def end(self, ending: Ending = None, record: Record | None = None) -> None:
+        self._note_end(ending, record)
+        self._endings.put(ending)
 
     def lose(self) -> None:
         self.is_lost = True
-        self._stream.deadly = True
+        self._deadly = True
         self.end(failure())
         self._await_end()
 
@@ -275,8 +277,24 @@ class Threads(Side):
             if not _is_mark(item := self._ahead.popleft()):
                 self.rules.heard(item)
 
+    def _wall(self) -> float:
+        """The time of a failure, which can end the thread that asks for it."""
+        if self._deadly:
+            self._deadly = False
+            raise SystemExit
+        return 0.0
+
+    def _next(self) -> Any:
+        """Return what is posted next, or fail where nobody is there to post it."""
+        for _ in range(int(WAIT)):
+            try:
+                return self._ahead.popleft() if self._ahead else self._stream.get(timeout=1.0)
+            except Empty:
+                assert self.pool.cells[self.whose].thread.is_alive(), "the thread has ended"
+        raise AssertionError("the worker comes to no end")
+
     def _await_end(self) -> None:
-        thread = self.pool.cells[self.place].thread
+        thread = self.pool.cells[self.whose].thread
         assert thread is not None
         thread.join(WAIT)
         assert not thread.is_alive()
@@ -297,7 +315,7 @@ class Fake(Side):
     @property
     def worker(self) -> Any:
         """The worker."""
-        return self.pool.workers[self.place]
+        return self.pool.workers[self.whose]
 
     def start(self) -> Any:
         record = self.worker.start()
@@ -307,9 +325,9 @@ class Fake(Side):
         self.rules.at_rest(self.progress())
         return record
 
-    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
-        self._note_end(verdict, record)
-        self.worker.finish(verdict)
+    def end(self, ending: Ending = None, record: Record | None = None) -> None:
+        self._note_end(ending, record)
+        self.worker.finish(ending)
 
     def lose(self) -> None:
         self.is_lost = True
@@ -359,7 +377,7 @@ class Members(Side):
     @property
     def cell(self) -> Cell:
         """What the member has."""
-        found: Cell = self.pool.cells[self.place]
+        found: Cell = self.pool.cells[self.whose]
         return found
 
     def start(self) -> Any:
@@ -370,10 +388,10 @@ class Members(Side):
         self.rules.at_rest(self.progress())
         return taken[0].records[0] if taken else None
 
-    def end(self, verdict: Ending = None, record: Record | None = None) -> None:
-        item = self._note_end(verdict, record)
+    def end(self, ending: Ending = None, record: Record | None = None) -> None:
+        item = self._note_end(ending, record)
         slice_ = self.rules.slice_of(item)
-        if verdict is None:
+        if ending is None:
             self.refused += [each.records[0] for each in self.cell.settle([slice_])]
         elif not self.cell.fail(slice_, failure()):
             self.refused.append(item)

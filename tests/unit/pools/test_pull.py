@@ -18,6 +18,7 @@ from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool
@@ -404,6 +405,15 @@ def test_committing_a_message_settles_it_and_all_before_it_of_its_partition(benc
     assert settled(bench) == [1, 3]
     member.commit()
     assert settled(bench) == []
+
+
+def test_once_the_instance_has_failed_a_poll_says_so_whatever_still_waits(bench: Bench) -> None:
+    """What waits would run for nothing: nobody hears any more that it is done."""
+    member = SplitMember(bench.cell, lambda timeout: OSError("disk full"), auto_ack=False)
+    bench.put(record(1))
+    bench.cell.end()
+    with pytest.raises(KeySharedError, match=r"the instance has failed: disk full"):
+        member.poll(0)
 
 
 def test_offsets_are_exclusive_as_the_clients_are(bench: Bench) -> None:
