@@ -1,125 +1,159 @@
 """The rules that must hold between any two events, checked from scratch.
 
 With ``check_invariants`` they run at every heartbeat; tests run them after every event. They cost a
-walk over everything held.
+walk over everything held, which is made once and not once for each rule.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NoReturn, TypeAlias
 
 from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.workers import WorkerState
+from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import (
-    Coordinates,
-    Record,
-    TopicPartition,
-    coordinates_of,
-    name_of,
-    partition_of,
-)
+from kafka_keyshared.model import Record, TopicPartition, name_of
+
+_Offsets: TypeAlias = dict[tuple[str, int], list[int]]
+"""By topic and partition."""
+
+
+class _Held:
+    """What is held: the records that wait, the offsets of these, and the slices that are out."""
+
+    def __init__(self, sub: Subscription) -> None:
+        unrouted = (sub.keys, sub.parking)
+        self.routed = [
+            record for place in sub.places if place not in unrouted for record in place.waiting()
+        ]
+        self.leases = list(sub.leases())
+        self.unparked: _Offsets = {}
+        _add(self.unparked, self.routed)
+        _add(self.unparked, sub.keys.waiting())
+        self.waiting = {at: offsets[:] for at, offsets in self.unparked.items()}
+        _add(self.waiting, sub.parking.waiting())
+
+
+def _add(offsets: _Offsets, records: Iterable[Record]) -> None:
+    for record in records:
+        at = record.topic(), record.partition()
+        if at in offsets:
+            offsets[at].append(record.offset())
+        else:
+            offsets[at] = [record.offset()]
+
+
+def _going(sub: Subscription, leased: Leased) -> Iterable[int]:
+    """Return the leases of a slice that are not over, by index."""
+    if leased.slice.epoch == sub.epochs.now:
+        return leased.indices()
+    return [index for index in leased.indices() if not is_over(sub, leased, index)]
 
 
 def check_subscription(
     sub: Subscription, partitions: Mapping[TopicPartition, PartitionState], holds: Holds
 ) -> None:
     """Raise :class:`InvariantError` for the first rule that does not hold."""
-    waiting = list(sub.waiting())
-    _each_once(sub, waiting)
-    _counted(sub, len(waiting))
-    _assigned(sub, waiting, partitions)
-    _keys_known(sub)
-    _below_ceilings(sub)
-    _closed_lanes_lease_only_their_head(sub)
-    _remembered(sub)
+    held = _Held(sub)
+    _each_once(sub, held)
+    _counted(sub, held)
+    _assigned(sub, held, partitions)
+    _keys_known(sub, held)
+    _below_ceilings(sub, held)
+    _closed_lanes_lease_only_their_head(sub, held)
+    _remembered(sub, held)
     _keys_at_one_worker(sub)
     _held_back_for_a_cause(sub, partitions, holds)
 
 
-def _each_once(sub: Subscription, waiting: list[Record]) -> None:
-    seen: set[Coordinates] = set()
-    for record in waiting:
-        at = coordinates_of(record)
-        if at in seen:
-            raise InvariantError(f"{sub.name}: {at[0]}@{at[1]} is held twice")
-        seen.add(at)
+def _each_once(sub: Subscription, held: _Held) -> None:
+    for at, offsets in held.waiting.items():
+        if len(set(offsets)) < len(offsets):
+            twice = next(offset for offset, times in Counter(offsets).items() if times > 1)
+            raise InvariantError(f"{sub.name}: {TopicPartition(*at)}@{twice} is held twice")
 
 
-def _counted(sub: Subscription, waiting: int) -> None:
+def _counted(sub: Subscription, held: _Held) -> None:
     for worker in sub.workers.values():
         leased = sum(map(len, worker.slices.values()))
         if worker.leased != leased:
             raise InvariantError(
                 f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
             )
-    out = sum(worker.leased for worker in sub.workers.values())
+    out = sum([worker.leased for worker in sub.workers.values()])
     if sub.leased != out:
         raise InvariantError(f"{sub.name}: {sub.leased} leases are counted, {out} are out")
-    back = sum(len(leased.unsettled) for leased in sub.leases())
-    held = waiting + sub.leased - back
+    back = sum([len(leased.unsettled) for leased in held.leases])
+    count = sum(map(len, held.waiting.values())) + sub.leased - back
     # Records that failed and were settled at once have left the window before their slice ended.
-    if sub.window.records != held:
+    if sub.window.records != count:
         raise InvariantError(
-            f"{sub.name}: the window counts {sub.window.records} records, {held} are held"
+            f"{sub.name}: the window counts {sub.window.records} records, {count} are held"
         )
 
 
 def _assigned(
-    sub: Subscription, waiting: list[Record], partitions: Mapping[TopicPartition, PartitionState]
+    sub: Subscription, held: _Held, partitions: Mapping[TopicPartition, PartitionState]
 ) -> None:
-    for record in waiting:
-        state = partitions.get(partition_of(record))
+    for at, offsets in held.waiting.items():
+        partition = TopicPartition(*at)
+        state = partitions.get(partition)
         if state is None:
-            raise InvariantError(f"{sub.name}: {name_of(record)} is held without assignment")
-        if state.received_end is not None and record.offset() >= state.received_end:
+            raise InvariantError(f"{sub.name}: {partition}@{offsets[0]} is held without assignment")
+        end = state.received_end
+        if end is not None and max(offsets) >= end:
+            first = min(offset for offset in offsets if offset >= end)
             raise InvariantError(
-                f"{sub.name}: {name_of(record)} is held, but the received "
-                f"end is {state.received_end}"
+                f"{sub.name}: {partition}@{first} is held, but the received end is {end}"
             )
 
 
-def _keys_known(sub: Subscription) -> None:
-    unrouted = {id(record) for place in (sub.keys, sub.parking) for record in place.waiting()}
-    for record in sub.held():
-        if id(record) not in unrouted and not sub.keys.knows(record):
-            raise InvariantError(
-                f"{sub.name}: {name_of(record)} is held and its key is not known any more"
-            )
+def _keys_known(sub: Subscription, held: _Held) -> None:
+    knows = sub.keys.knows
+    for records in (held.routed, *(leased.records() for leased in held.leases)):
+        for record in records:
+            if not knows(record):
+                raise InvariantError(
+                    f"{sub.name}: {name_of(record)} is held and its key is not known any more"
+                )
 
 
-def _below_ceilings(sub: Subscription) -> None:
+def _below_ceilings(sub: Subscription, held: _Held) -> None:
     """What may settle is below its ceiling, so that the settled set fits in the metadata."""
-    parked = {id(record) for record in sub.parking.waiting()}
-    every = [
-        *(coordinates_of(record) for record in sub.waiting() if id(record) not in parked),
-        *(
-            leased.slice.came.coordinates_of(index)
-            for leased in sub.leases()
-            for index in leased.indices()
-            if not is_over(sub, leased, index)
-        ),
-    ]
-    for partition, offset in every:
-        ceiling = sub.parking.ceilings.get(partition)
-        if ceiling is not None and offset >= ceiling:
-            raise InvariantError(
-                f"{sub.name}: {partition}@{offset} is not parked, but its ceiling is {ceiling}"
-            )
+    ceilings = sub.parking.ceilings
+    for at, offsets in held.unparked.items():
+        ceiling = ceilings.get(TopicPartition(*at))
+        if ceiling is not None and max(offsets) >= ceiling:
+            _beyond(sub, TopicPartition(*at), min(o for o in offsets if o >= ceiling), ceiling)
+    for leased in held.leases:
+        coordinates_of = leased.slice.came.place_of
+        for index in _going(sub, leased):
+            partition, offset = place_of(index)
+            ceiling = ceilings.get(partition)
+            if ceiling is not None and offset >= ceiling:
+                _beyond(sub, partition, offset, ceiling)
 
 
-def _remembered(sub: Subscription) -> None:
+def _beyond(sub: Subscription, partition: TopicPartition, offset: int, ceiling: int) -> NoReturn:
+    raise InvariantError(
+        f"{sub.name}: {partition}@{offset} is not parked, but its ceiling is {ceiling}"
+    )
+
+
+def _remembered(sub: Subscription, held: _Held) -> None:
     """Of each record that waits or is leased it is known what it was when it came."""
     for backlog in (sub.keyless, *(worker.row.backlog for worker in sub.workers.values())):
         backlog.check()
-    for leased in sub.leases():
+    for leased in held.leases:
+        find = leased.slice.came.find
         for record in leased.records():
-            leased.slice.came.find(record)
+            find(record)
 
 
 def _held_back_for_a_cause(
@@ -135,13 +169,13 @@ def _held_back_for_a_cause(
         for partition in holds.held_back_by(reason, sub.name):
             if partition not in cause or partition not in partitions:
                 raise InvariantError(f"{sub.name}: {partition} is held back ({reason}): it is not")
-    if free := sub.keys.unread.keys() - holds.held_back(Reason.UNREAD):
+    if sub.keys.unread and (free := sub.keys.unread.keys() - holds.held_back(Reason.UNREAD)):
         raise InvariantError(f"{sub.name}: {min(free)} is fetched from: {Reason.UNREAD}")
-    if gone := sub.closing - partitions.keys():
+    if sub.closing and (gone := sub.closing - partitions.keys()):
         raise InvariantError(f"{sub.name}: {min(gone)} has gone and is still being given up")
 
 
-def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
+def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
     """Once its fence has passed, nothing of a closed lane is leased but a head that runs again."""
     closed_now = {
         lane: closed
@@ -152,7 +186,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
         return
     leased = Counter(
         sub.keys.lane(leased.slice.came[index])
-        for leased in sub.leases()
+        for leased in held.leases
         for index in leased.indices()
     )
     for lane, closed in closed_now.items():
@@ -166,19 +200,24 @@ def _closed_lanes_lease_only_their_head(sub: Subscription) -> None:
 def _keys_at_one_worker(sub: Subscription) -> None:
     """No key is leased to two workers, and what waits in a row is of its slots."""
     at: dict[bytes, str] = {}
+    key_of = sub.keys.key
+    owners: dict[bytes, Worker] = {}
     for worker in sub.workers.values():
         keys = {
             key
             for leased in worker.slices.values()
-            for index in leased.indices()
-            if not is_over(sub, leased, index)
-            and (key := sub.keys.key(leased.slice.came[index])) is not None
+            for index in _going(sub, leased)
+            if (key := key_of(leased.slice.came[index])) is not None
         }
         for key in keys:
             if (other := at.setdefault(key, worker.name)) != worker.name:
                 raise InvariantError(f"{sub.name}: {key!r} is leased to {other} and {worker.name}")
         for record in worker.waiting():
-            if sub.keys.key(record) is not None and sub.owner(record) is not worker:
+            if (key := key_of(record)) is None:
+                continue
+            if key not in owners:
+                owners[key] = sub.owner(record)
+            if owners[key] is not worker:
                 raise InvariantError(
                     f"{sub.name}: {name_of(record)} waits at {worker.name}, which does not have "
                     "its slot"

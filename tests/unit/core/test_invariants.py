@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 import pytest
 
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -9,6 +11,7 @@ from kafka_keyshared.core.events import Assigned, Beat, Fetched, Flush, StartPoi
 from kafka_keyshared.core.lanes import LaneState, lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.model import Record, TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 
@@ -73,9 +76,11 @@ def test_a_record_at_or_beyond_the_received_end_is_found(harness: Harness) -> No
         harness.core.check()
 
 
-def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness) -> None:
-    harness.sub().parking.ceilings[P0] = 3
-    with pytest.raises(InvariantError, match="orders-0@3 is not parked, but its ceiling is 3"):
+@pytest.mark.parametrize("ceiling", [3, 4])
+def test_a_record_that_waits_beyond_its_ceiling_is_found(harness: Harness, ceiling: int) -> None:
+    harness.sub().parking.ceilings[P0] = ceiling
+    said = f"orders-0@{ceiling} is not parked, but its ceiling is {ceiling}"
+    with pytest.raises(InvariantError, match=said):
         harness.core.check()
 
 
@@ -171,3 +176,34 @@ def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() ->
     made.worker(0).finish()
     assert sorted(made.work()) == list(range(9))
     assert made.committed() == (9, [])
+
+
+class Counted:
+    """A place of one record that counts how often it is asked for it."""
+
+    def __init__(self, offset: int) -> None:
+        self.item = record(offset)
+        self.asked = 0
+
+    def waiting(self) -> Iterator[Record]:
+        self.asked += 1
+        yield self.item
+
+    def empty(self) -> bool:
+        return False
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Nothing of it is ever forgotten."""
+
+
+def test_a_place_is_walked_once_for_all_rules(harness: Harness) -> None:
+    """However much waits there: an instance that checks itself has other things to do."""
+    place = Counted(5)
+    harness.core.partitions[P0].received_end = 6
+    harness.sub().places.append(place)
+    harness.sub().window.records += 1
+    harness.core.check()
+    assert place.asked == 1
+    place.item = record(6)
+    with pytest.raises(InvariantError, match="orders-0@6 is held, but the received end is 6"):
+        harness.core.check()
