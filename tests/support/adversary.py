@@ -122,6 +122,7 @@ class Adversary(World):
         self.oracle.gone(owned, clean)
         self.oracle.member_starts()
         now = self.member.now
+        self.member.discard()
         self.member = Member(self)
         self.member.now = now
 
@@ -184,6 +185,8 @@ class Adversary(World):
             self.fetch()
             for worker in member.pool.workers.values():
                 for _ in range(40):
+                    if not worker.busy:
+                        break
                     self.step(worker)
             self.dead_letters(kindly=True)
             member.deliver()

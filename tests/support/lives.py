@@ -32,6 +32,7 @@ def live(
             error.add_note(f"{kind.__name__}({seed}, set_budget={set_budget}).run({STEPS})")
             raise
         reached += life.reached
+        life.member.discard()
     return reached
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -273,14 +274,16 @@ class World:
     def fetch(self) -> None:
         """Deliver a chunk over some partitions, within the room there is."""
         rng, oracle = self.rng, self.oracle
-        owned = [p for p in sorted(oracle.owned) if p not in self.member.paused]
+        paused = self.member.paused
+        owned = [p for p in sorted(oracle.owned) if p not in paused]
         room = self.member.core.room()
         if not owned or not room:
             self.reached["window full"] += not room
             return
         chunk: list[FakeRecord] = []
         for partition in rng.sample(owned, rng.randint(1, len(owned))):
-            ahead = [r for r in self.queue[partition] if r.offset() >= self.received[partition]]
+            log = self.queue[partition]
+            ahead = log[bisect_left(log, self.received[partition], key=FakeRecord.offset) :]
             taken = ahead[: rng.randint(0, min(room - len(chunk), 30))]
             for each in taken:
                 fresh = self.receive(each, rng.randint(0, self.size_most))
