@@ -8,13 +8,19 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple, Self
+from unittest.mock import patch
 
 import pytest
+import typer.main
 
 from kafka_keyshared.cli import app
 from tests.support.lines import Lines, drawn_on
+
+# All verbs and their options are built once, and not once for each of hundreds of commands.
+_BUILT_ONCE = cache(typer.main.get_command)
 
 KEYSHARED = (sys.executable, "-m", "kafka_keyshared.cli")
 
@@ -47,7 +53,8 @@ def own_modules(place: Path) -> Iterator[None]:
 def in_process(capsys: pytest.CaptureFixture[str], *arguments: object) -> Ended:
     """Run a command here; ``err`` and ``out`` are what this command alone printed."""
     capsys.readouterr()
-    status = app.run([str(argument) for argument in arguments])
+    with patch.object(typer.main, "get_command", _BUILT_ONCE):
+        status = app.run([str(argument) for argument in arguments])
     printed = capsys.readouterr()
     return Ended(status, printed.out, printed.err)
 
