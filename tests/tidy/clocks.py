@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tests.tidy.habits import dotted, functions
-from tests.tidy.sources import PACKAGE, Finding, Module
+from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
 FOLDERS = ("client", "handling", "pools", "owner")
 """Below the service, and run by a simulator under a clock of its own."""
@@ -23,9 +23,9 @@ MAY: dict[tuple[str, str], str] = {
 }
 
 
-def readings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of everything that names one of the modules, or takes a name out of one."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and dotted(node.value) in REAL:
             yield node.lineno, dotted(node)
         elif isinstance(node, ast.ImportFrom) and (node.module or "") in REAL:

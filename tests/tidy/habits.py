@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.tidy.sources import PACKAGE, Finding, Module
+from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
 MODULE_LINES = 400
 FUNCTION_LINES = 70
@@ -29,9 +29,9 @@ _PUBLIC_ALL_THE_SAME = {"_replace", "_asdict", "_name", "_current_frames"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
-    """Every function below a node, methods and inner ones included."""
-    for node in ast.walk(tree):
+def functions(tree: ast.Module) -> Iterator[Function]:
+    """Every function of a module, methods and inner ones included."""
+    for node in walk(tree):
         if isinstance(node, Function):
             yield node
 
@@ -87,7 +87,7 @@ def _only_leaves(body: list[ast.stmt]) -> bool:
 def check_swallowed(module: Module) -> list[Finding]:
     """Errors that are caught and forgotten."""
     found = []
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.ExceptHandler):
             if _says_nothing(node.body) or (_is_broad(node.type) and _only_leaves(node.body)):
                 what = "an error is swallowed; handle it, count it, or name it in suppress()"
@@ -107,14 +107,14 @@ def check_bare_asserts(module: Module) -> list[Finding]:
     what = "an assert disappears under python -O; raise InvariantError"
     return [
         Finding(f"{module.path}:{node.lineno}", what)
-        for node in ast.walk(module.tree)
+        for node in walk(module.tree)
         if isinstance(node, ast.Assert)
     ]
 
 
-def _own_names(tree: ast.AST) -> Iterator[str]:
+def _own_names(tree: ast.Module) -> Iterator[str]:
     """The names that a module gives to its functions, and to attributes of its own objects."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and dotted(node.value) in _SELVES:
             yield node.attr
         elif isinstance(node, Function):
@@ -125,7 +125,7 @@ def check_private(module: Module) -> list[Finding]:
     """Private names of another module: what somebody else needs wants a face of its own."""
     own = set(_own_names(module.tree))
     found = []
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         taken: list[str] = []
         if isinstance(node, ast.Attribute) and dotted(node.value) not in _THEIRS_TO_NAME:
             taken = [node.attr]
@@ -141,7 +141,7 @@ def check_private(module: Module) -> list[Finding]:
 def check_sleeps(module: Module) -> list[Finding]:
     """Tests that wait for a time to pass instead of for something to happen."""
     found = []
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         called = isinstance(node, ast.Attribute | ast.Name) and dotted(node) == "time.sleep"
         taken = (
             isinstance(node, ast.ImportFrom)

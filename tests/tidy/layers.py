@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.tidy.sources import PACKAGE, Finding, Module
+from tests.tidy.sources import PACKAGE, Finding, Module, walk
 
 # From the top down. A part is a module or a package below kafka_keyshared; ROOT is its __init__.
 ROOT_PART = "<the package itself>"
@@ -128,7 +128,7 @@ def imports(module: Module, known: set[str]) -> Iterator[tuple[int, str]]:
     ``known`` are the names of the package's own modules: ``from kafka_keyshared.core import lanes``
     names a module, ``from kafka_keyshared.model import Record`` a value.
     """
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -174,7 +174,7 @@ def check_pure(tree: list[Module]) -> list[Finding]:
             if top not in PURE_IMPORTS and top != PACKAGE:
                 what = f"imports {name}; pure parts take only what layers.PURE_IMPORTS names"
                 found.append(Finding(f"{module.path}:{line}", what))
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             called = node.func if isinstance(node, ast.Call) else None
             if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
                 what = f"calls {called.id}(); a pure part touches nothing outside"
