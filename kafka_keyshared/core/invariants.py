@@ -132,9 +132,9 @@ def _below_ceilings(sub: Subscription, held: _Held) -> None:
         if ceiling is not None and max(offsets) >= ceiling:
             _beyond(sub, TopicPartition(*at), min(o for o in offsets if o >= ceiling), ceiling)
     for leased in held.leases:
-        coordinates_of = leased.slice.came.place_of
+        coordinates_of = leased.slice.came.coordinates_of
         for index in _going(sub, leased):
-            partition, offset = place_of(index)
+            partition, offset = coordinates_of(index)
             ceiling = ceilings.get(partition)
             if ceiling is not None and offset >= ceiling:
                 _beyond(sub, partition, offset, ceiling)
