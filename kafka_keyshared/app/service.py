@@ -33,8 +33,8 @@ from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer,
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.stopping import StopReport
 from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.cell import Cell
-from kafka_keyshared.pools.interpreter import Mail
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool

@@ -1,7 +1,7 @@
 """What comes out of the core, as values: the commands that whoever drives it acts on.
 
 Commands carry batches. What is done for each stands in one place
-(:mod:`kafka_keyshared.pools.interpreter`).
+(:mod:`kafka_keyshared.pools.actor`).
 """
 
 from __future__ import annotations

@@ -122,7 +122,10 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoking:
-    """Partitions about to be given up; a commit is still allowed until :class:`Forget`."""
+    """Partitions about to be given up: revoked, lost, or to be read from another start.
+
+    Until :class:`Forget` one that is revoked may be committed, one that is lost may not.
+    """
 
     partitions: Sequence[TopicPartition]
 

@@ -29,7 +29,7 @@ class PartitionEvent(enum.Enum):
 
     ASSIGNED = "assigned twice without being revoked"
     RECEIVED = "delivered records without being assigned"
-    REVOKING = "about to be revoked without being assigned"
+    REVOKING = "about to be given up without being assigned"
     FORGOTTEN = "forgotten without being assigned"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_keyshared.handling.handlers import deferred_work
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
+from kafka_keyshared.model import Ack, Verdict
 
 log = log_of("kafka_keyshared.pool")
 
@@ -22,7 +22,7 @@ def raise_verdict(result: Any) -> None:
         result = result()  # "return Retry" means what "raise Retry" means
     if isinstance(result, Ack):
         return
-    if isinstance(result, Drop | Retry | DeadLetter):
+    if isinstance(result, Verdict):  # one of a kind that nobody knows is a failed attempt
         raise result
     if (deferred := deferred_work(result)) is not None:
         raise TypeError(

@@ -30,7 +30,7 @@ from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.owner.seeking import Reseek
 from kafka_keyshared.owner.shares import Shares
 from kafka_keyshared.owner.watchdog import Watchdog
-from kafka_keyshared.pools.interpreter import Actor
+from kafka_keyshared.pools.actor import Actor
 
 log = log_of("kafka_keyshared.loop")
 

@@ -289,9 +289,9 @@ def await_running(
 ) -> str:
     """Serve the mailbox until nothing of the partitions runs; return what was left, or ''.
 
-    What counts as running is said by :func:`kafka_keyshared.core.assignment.running`.
-    Dead letters on their way count too: they are settled when the broker has answered. ``hurried``
-    turns true with the second signal, which gives up what still runs.
+    What counts as running, and which dead letters are waited for, is said by
+    :meth:`~.loop.Loop.awaited`. ``hurried`` turns true with the second signal, which gives up what
+    still runs.
     """
     while True:
         running, dead_letters = loop.awaited(partitions)

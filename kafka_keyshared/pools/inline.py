@@ -23,7 +23,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
-from kafka_keyshared.pools.interpreter import Actor, Mail
+from kafka_keyshared.pools.actor import Actor, Mail
 from kafka_keyshared.pools.threads import ThreadPool, WorkerCell
 
 log = log_of("kafka_keyshared.pool")

@@ -24,8 +24,8 @@ from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.inline import Inline, InlinePool
-from kafka_keyshared.pools.interpreter import Mail
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
 
 Outcome: TypeAlias = Literal["done", "dropped", "dead_lettered", "blocked", "waiting"]

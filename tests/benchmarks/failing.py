@@ -33,7 +33,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.interpreter import Actor
+from kafka_keyshared.pools.actor import Actor
 from tests.support.pool import FakePool
 
 PARTITION = TopicPartition("orders", 0)

@@ -15,7 +15,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.pools.interpreter import Actor, Mail
+from kafka_keyshared.pools.actor import Actor, Mail
 from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0
 

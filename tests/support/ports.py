@@ -21,7 +21,7 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.pools.interpreter import Mail
+from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.status import ClientStatus
 from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0, FakeRecord

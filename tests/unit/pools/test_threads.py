@@ -22,7 +22,7 @@ from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import maker
-from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.conftest import Eventually
 from tests.support.records import FakeRecord, record
@@ -126,6 +126,20 @@ def test_retry_and_dead_letter_are_failed_attempts(
     handler = raises(verdict) if way == "raised" else lambda record: verdict
     failure = the_failure(bench(handler).run(record(1))).failure
     assert (failure.disposition, failure.after) == (outcome, after)
+
+
+class Postpone(Verdict):
+    """A verdict that nobody but the user knows."""
+
+
+@pytest.mark.parametrize("verdict", [Postpone(), Postpone])
+@pytest.mark.parametrize("way", ["returned", "raised"])
+def test_a_verdict_that_nobody_knows_is_a_failed_attempt_and_never_done(
+    bench: MakeBench, verdict: Any, way: str
+) -> None:
+    handler = raises(verdict) if way == "raised" else lambda record: verdict
+    failure = the_failure(bench(handler).run(record(1))).failure
+    assert (failure.disposition, failure.error_type) == (Disposition.ERROR, "Postpone")
 
 
 @pytest.mark.parametrize(
