@@ -49,6 +49,19 @@ def fnv1a_32(data: bytes, state: int = FNV_OFFSET_BASIS) -> int:
     return state
 
 
+def fnv1a_32_numbered(state: int, count: int) -> list[int]:
+    """Return :func:`fnv1a_32` from ``state`` of each decimal number 0, 1, … up to ``count`` - 1.
+
+    Each goes on from the hash of the number without its last digit, so it costs one step.
+    """
+    digits = range(ord("0"), ord("9") + 1)
+    found = [(state ^ digit) * _FNV_PRIME & _MASK_32 for digit in digits]
+    for tens in range(1, -(-count // 10)):
+        head = found[tens]
+        found += [(head ^ digit) * _FNV_PRIME & _MASK_32 for digit in digits]
+    return found[:count]
+
+
 def murmur3_mix32(value: int) -> int:
     """Return ``value`` (32 bits) through murmur3's 32-bit finaliser, a bijection.
 

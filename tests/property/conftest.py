@@ -10,28 +10,40 @@ from operator import itemgetter
 import pytest
 
 from kafka_keyshared.core.routing import table
-from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
+from kafka_keyshared.core.routing.ring import VnodeRing
+
+
+class _KnownRing(VnodeRing):
+    """The ring, computed once for each list of names: it is a value, so it can be kept."""
+
+    def arcs(self) -> Iterator[tuple[int, int]]:
+        return iter(_arcs(self))
+
+    def with_worker(self, name: str, weight: float = 1) -> VnodeRing:
+        assert weight == 1
+        return _known((*self.workers, name), self.vnodes)
+
+    def without_worker(self, name: str) -> VnodeRing:
+        return _known(tuple(each for each in self.workers if each != name), self.vnodes)
 
 
 @lru_cache(maxsize=64)
-def _arcs(names: tuple[str, ...]) -> list[tuple[int, int]]:
-    arcs = VnodeRing(names, ROUTING_VNODES).arcs()
-    return [(owner, sum(slots for _, slots in run)) for owner, run in groupby(arcs, itemgetter(0))]
+def _known(names: tuple[str, ...], vnodes: int) -> VnodeRing:
+    return _KnownRing(names, vnodes)
 
 
-class _KnownRing:
-    """The ring, computed once for each set of names and not once for each of thousands of lives."""
-
-    def __init__(self, names: Sequence[str], vnodes: int) -> None:
-        assert vnodes == ROUTING_VNODES
-        self._names = tuple(names)
-
-    def arcs(self) -> list[tuple[int, int]]:
-        return _arcs(self._names)
+@lru_cache(maxsize=64)
+def _arcs(ring: VnodeRing) -> list[tuple[int, int]]:
+    arcs = groupby(VnodeRing.arcs(ring), itemgetter(0))
+    return [(owner, sum(slots for _, slots in run)) for owner, run in arcs]
 
 
 @pytest.fixture(autouse=True)
 def known_rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(table, "VnodeRing", _KnownRing)
+    def known(names: Sequence[str], vnodes: int) -> VnodeRing:
+        return _known(tuple(names), vnodes)
+
+    monkeypatch.setattr(table, "VnodeRing", known)
     yield
+    _known.cache_clear()
     _arcs.cache_clear()

@@ -12,6 +12,7 @@ from kafka_keyshared.hashing import (
     SLOT_SEED,
     SLOTS,
     fnv1a_32,
+    fnv1a_32_numbered,
     lane_hash,
     murmur3_mix32,
     slot_of,
@@ -98,6 +99,13 @@ def test_fnv1a_agrees_with_the_reference_and_continues_from_a_state() -> None:
         assert fnv1a_32(key) == fnv1a_reference(key)
         half = len(key) // 2
         assert fnv1a_32(key[half:], fnv1a_32(key[:half])) == fnv1a_reference(key)
+
+
+def test_numbered_hashes_are_those_of_the_written_numbers() -> None:
+    start = fnv1a_32(b"worker-3-")
+    for count in (0, 1, 9, 10, 11, 100, 101, 1234):
+        expected = [fnv1a_32(b"worker-3-%d" % number) for number in range(count)]
+        assert fnv1a_32_numbered(start, count) == expected
 
 
 def test_the_mixer_gives_known_answers_and_is_a_bijection_on_a_sample() -> None:

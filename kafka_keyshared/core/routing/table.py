@@ -1,16 +1,17 @@
 """The slot table: to which row each slot goes just now.
 
-The ring says who owns which slot; it is projected to the table when workers come and go, and
+The routing says who owns which slot; it is projected to the table when workers come and go, and
 nothing else is looked at per record.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from kafka_keyshared.core.routing.port import Routing, Unowned, brought_to
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record
 
@@ -19,29 +20,57 @@ class SlotTable:
     """For each slot the id of the worker that owns it, and the row that takes its records.
 
     ``rows`` are the lists of records themselves, so that routing a record appends to one of them
-    and asks nobody. ``version`` changes whenever it is projected anew.
+    and asks nobody. ``version`` changes whenever it is projected anew. ``routing`` is the ring of
+    the workers unless another is given; ``unowned`` takes the records of slots that are no
+    worker's, and what stands in ``owners`` for them is the :class:`.Unowned`.
     """
 
-    def __init__(self, workers: Iterable[Worker]) -> None:
+    def __init__(
+        self,
+        workers: Iterable[Worker],
+        routing: Routing | None = None,
+        unowned: Mapping[Unowned, list[Record]] | None = None,
+    ) -> None:
+        able = [*workers]
+        self.routing = routing or VnodeRing([worker.name for worker in able], ROUTING_VNODES)
         self.owners: list[int] = []
         self.rows: list[list[Record]] = []
         self.shares: dict[int, float] = {}
         self.version = 0
-        self.project(workers)
+        self._unowned = unowned or {}
+        self.project(able)
 
     def project(self, workers: Iterable[Worker]) -> None:
-        """Project the ring of these workers to the table."""
-        self.version += 1
-        able = list(workers)
-        ring = VnodeRing([worker.name for worker in able], ROUTING_VNODES)
+        """Project the routing to the table, brought to these workers.
+
+        Raises :class:`InvariantError`, and changes nothing, where a slot is no worker's and
+        nothing takes its records.
+        """
+        able = {worker.name: worker for worker in workers}
+        routing = brought_to(self.routing, [*able])
+        by_place = [able[name] for name in routing.workers]
+        takers = [(worker.id, worker.routed) for worker in by_place]
+        owned = [0] * len(takers)
         owners: list[int] = []
         rows: list[list[Record]] = []
-        owned: Counter[int] = Counter()
         # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
-        for place, slots in ring.arcs():
-            worker = able[place]
-            owners += [worker.id] * slots
-            rows += [worker.routed] * slots
-            owned[worker.id] += slots
-        self.owners, self.rows = owners, rows
-        self.shares = {worker.id: owned[worker.id] / SLOTS for worker in able}
+        for place, slots in routing.arcs():
+            if place >= 0:
+                owner, row = takers[place]
+                owned[place] += slots
+            else:
+                owner, row = place, self._row_of(Unowned(place), len(owners))
+            owners += [owner] * slots
+            rows += [row] * slots
+        self.routing, self.owners, self.rows = routing, owners, rows
+        parts = zip(by_place, owned, strict=True)
+        self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
+        self.version += 1
+
+    def _row_of(self, why: Unowned, slot: int) -> list[Record]:
+        try:
+            return self._unowned[why]
+        except KeyError:
+            raise InvariantError(
+                f"slot {slot} is no worker's ({why.name}), and nothing takes its records"
+            ) from None

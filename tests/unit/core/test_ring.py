@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kafka_keyshared.hashing
-from kafka_keyshared.core.routing import ROUTING_VNODES, VnodeRing, moved
+from kafka_keyshared.core.routing import ROUTING_VNODES, Unowned, VnodeRing, moved
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
@@ -177,6 +177,74 @@ def test_impossible_changes_and_slots_are_refused() -> None:
     for slot in (-1, SLOTS):
         with pytest.raises(IndexError, match=str(slot)):
             ring.owner(slot)
+
+
+# --- weights ---
+
+
+def test_a_worker_of_twice_the_weight_has_twice_the_vnodes_and_about_twice_the_slots() -> None:
+    ring = VnodeRing(names(8), weights={"worker-3": 2})
+    assert [ring.count(name) for name in names(8)] == [100, 100, 100, 200, 100, 100, 100, 100]
+    even = 1 / 9
+    for name, share in ring.share().items():
+        assert share == pytest.approx(even * (2 if name == "worker-3" else 1), rel=0.25), name
+
+
+def test_a_weight_of_one_is_the_ring_without_weights() -> None:
+    assert VnodeRing(names(4), weights=dict.fromkeys(names(4), 1)) == VnodeRing(names(4))
+    assert VnodeRing(names(4), weights={"worker-1": 1.0}).table() == VnodeRing(names(4)).table()
+    assert VnodeRing(names(4), weights={"worker-1": 2}) != VnodeRing(names(4))
+
+
+def test_more_weight_only_takes_and_less_only_gives() -> None:
+    light, heavy = VnodeRing(names(4)), VnodeRing(names(4), weights={"worker-1": 3})
+    taken = moved(light, heavy)
+    assert {heavy.owner(slot) for slot in taken} == {"worker-1"}
+    half = VnodeRing(names(4), weights={"worker-1": 0.5})
+    assert {light.owner(slot) for slot in moved(light, half)} == {"worker-1"}
+    assert half.count("worker-1") == 50
+
+
+def test_weights_stay_with_their_workers_through_changes() -> None:
+    ring = VnodeRing(names(2), 10, {"worker-0": 3}).with_worker("x", 0.2)
+    assert ring.weights == (3, 1, 0.2)
+    assert (ring.count("x"), ring.count("worker-0")) == (2, 30)
+    assert ring.without_worker("worker-1").weights == (3, 0.2)
+    assert ring.without_worker("worker-0").with_worker("worker-0").weights == (1, 0.2, 1)
+
+
+def test_however_small_its_weight_a_worker_has_a_vnode() -> None:
+    assert VnodeRing(["a", "b"], weights={"b": 0.0001}).count("b") == 1
+
+
+def test_a_vnode_of_a_heavy_worker_is_told_by_its_number() -> None:
+    ring = VnodeRing(["a", "b"], 1, {"a": 50})
+    numbers = {ring.vnode(slot).number for slot in range(0, SLOTS, 7)}
+    assert max(numbers) > 40
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.0, float("nan"), float("inf"), True, "2", None])
+def test_a_weight_that_is_no_number_above_zero_is_refused_by_name(weight: object) -> None:
+    with pytest.raises(ConfigError, match=r"worker 'b' of the ring has the weight .* above 0"):
+        VnodeRing(["a", "b"], weights={"b": weight})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="worker 'b' of the ring"):
+        VnodeRing(["a"]).with_worker("b", weight)  # type: ignore[arg-type]
+
+
+def test_a_weight_of_nobody_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"weight for 'z' and no such worker; .* a, b"):
+        VnodeRing(["a", "b"], weights={"z": 2})
+
+
+def test_among_some_of_its_workers_a_slot_goes_where_a_ring_of_those_would_send_it() -> None:
+    ring, alone = VnodeRing(names(5)), VnodeRing(["worker-3", "worker-1"])
+    some = frozenset(["worker-1", "worker-3", "who is not there"])
+    for slot in [0, SLOTS - 1, *range(3, SLOTS, 211)]:
+        assert ring.owner_among(slot, some) == alone.owner(slot)
+    assert ring.owner_among(0, frozenset(["who is not there"])) is Unowned.AWAY
+
+
+# --- where records are routed ---
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 16, 20, 64])
