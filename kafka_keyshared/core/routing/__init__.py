@@ -1,14 +1,22 @@
 """Routing: which worker owns a slot. Each routing is projected to a table of 65,536 entries."""
 
+from kafka_keyshared.core.routing.autosplit import AutoSplit
+from kafka_keyshared.core.routing.exclusive import Exclusive
 from kafka_keyshared.core.routing.port import Move, Routing, Span, Unowned, moved, moves
+from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.routing.ring import DEFAULT_VNODES, ROUTING_VNODES, VnodeRing
+from kafka_keyshared.core.routing.unordered import Unordered
 
 __all__ = [
     "DEFAULT_VNODES",
     "ROUTING_VNODES",
+    "AutoSplit",
+    "Exclusive",
     "Move",
     "Routing",
     "Span",
+    "StickyRanges",
+    "Unordered",
     "Unowned",
     "VnodeRing",
     "moved",

@@ -10,9 +10,13 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.core.routing import (
+    AutoSplit,
+    Exclusive,
     Move,
     Routing,
     Span,
+    StickyRanges,
+    Unordered,
     Unowned,
     VnodeRing,
     moved,
@@ -25,7 +29,13 @@ from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record
 
-ROUTINGS: list[Routing] = [VnodeRing(["a", "b", "c"], 7)]
+ROUTINGS: list[Routing] = [
+    VnodeRing(["a", "b", "c"], 7),
+    StickyRanges({"a": [(0, 99), (200, 299)], "b": [(100, 150)]}, workers=["b", "c", "a"]),
+    AutoSplit(["a", "b", "c"]),
+    Exclusive(["a", "b", "c"]),
+    Unordered(["a", "b", "c"]),
+]
 
 
 class Halves(Routing):

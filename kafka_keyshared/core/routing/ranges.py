@@ -1,0 +1,224 @@
+"""Sticky ranges: slots from one to another belong to the worker that they were assigned to.
+
+As Pulsar's sticky consumers have them, and as Celeriant assigns them while it runs. What is in no
+range is nobody's, also between two ranges of one worker. A range stays its worker's when that
+leaves: its records wait, until the worker is back or another takes the range over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_keyshared.core.routing.port import (
+    Owner,
+    Routing,
+    Span,
+    Unowned,
+    check_slot,
+    checked,
+    rest,
+)
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOTS
+
+_WHAT = "the sticky ranges"
+
+
+class Range(NamedTuple):
+    """The slots ``first`` to ``last``, both included, and the worker that they are assigned to."""
+
+    first: int
+    last: int
+    worker: str
+
+    def __str__(self) -> str:
+        return f"{self.first}..{self.last}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class StickyRanges(Routing):
+    """Which worker has which slots, as somebody has said it.
+
+    ``ranges`` is in the order of the slots, neighbours of one worker made one. ``workers`` are
+    those that are there: unless given, all that have a range. One without a range gets nothing but
+    records without a key; one that is not there keeps its ranges.
+
+    Raises :class:`~kafka_keyshared.errors.ConfigError`, which names the worker and the bounds, for
+    a range that is inverted, out of bounds or overlaps another, and for a worker with none.
+    """
+
+    workers: tuple[str, ...]
+    ranges: tuple[Range, ...]
+
+    def __init__(
+        self,
+        ranges: Mapping[str, Iterable[tuple[int, int]]],
+        workers: Sequence[str] | None = None,
+    ) -> None:
+        names = checked([*ranges] if workers is None else workers, _WHAT)
+        asked: list[Range] = []
+        for worker, spans in ranges.items():
+            own = [_range(span, worker) for span in spans]
+            if not own:
+                raise ConfigError(
+                    f"worker {worker!r} has an empty list of ranges: give it one, or leave it out"
+                )
+            asked += own
+        if not asked:
+            raise ConfigError(f"{_WHAT} are empty: give at least one worker a range")
+        # The only way to fill a frozen instance; nothing writes to it afterwards.
+        object.__setattr__(self, "workers", names)
+        object.__setattr__(self, "ranges", _in_order(asked))
+
+    def owner(self, slot: int) -> Owner:
+        """Return whose ``slot`` is. Raises ``IndexError`` for a slot outside 0..65535."""
+        return self._owner(self._range_of(slot))
+
+    def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
+        """Return whose ``slot`` is, where ranges of other workers count for nothing."""
+        found = self._range_of(slot)
+        return self._owner(found if found is not None and found.worker in names else None)
+
+    def arcs(self) -> Iterator[tuple[int, int]]:
+        """Yield (owner, number of slots) from slot 0 on; together they are 65,536."""
+        place = {name: index for index, name in enumerate(self.workers)}
+        start = 0
+        for each in self.ranges:
+            if each.first > start:
+                yield Unowned.NOBODY, each.first - start
+            yield place.get(each.worker, Unowned.AWAY), each.last - each.first + 1
+            start = each.last + 1
+        if start < SLOTS:
+            yield Unowned.NOBODY, SLOTS - start
+
+    def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[Span]:
+        """Return the slots that are in no range of these workers (None: of any)."""
+        found = []
+        start = 0
+        for each in self.ranges:
+            if names is None or each.worker in names:
+                if each.first > start:
+                    found.append(Span(start, each.first - 1, Unowned.NOBODY))
+                start = each.last + 1
+        if start < SLOTS:
+            found.append(Span(start, SLOTS - 1, Unowned.NOBODY))
+        return found
+
+    def assigned(self, first: int, last: int, worker: str) -> StickyRanges:
+        """Return the ranges with one more, of slots that are nobody's.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` where another worker has some of them,
+        the worker itself included; :meth:`taken_over` is for that.
+        """
+        return _made(self.workers, (*self.ranges, self._asked(first, last, worker)))
+
+    def taken_over(self, first: int, last: int, worker: str) -> StickyRanges:
+        """Return the ranges with these slots assigned to the worker, whoever has them.
+
+        What the others have beside them stays theirs. :func:`.moves` says who has given what.
+        """
+        asked = self._asked(first, last, worker)
+        left = [
+            Range(start, end, each.worker)
+            for each in self.ranges
+            for start, end in (
+                (each.first, min(each.last, asked.first - 1)),
+                (max(each.first, asked.last + 1), each.last),
+            )
+            if start <= end
+        ]
+        return _made(self.workers, (*left, asked))
+
+    def with_worker(self, name: str) -> StickyRanges:
+        """Return the ranges with one more worker there; it gets those that were assigned to it.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already.
+        """
+        return _made(checked((*self.workers, name), _WHAT), self.ranges)
+
+    def without_worker(self, name: str) -> StickyRanges:
+        """Return the ranges with one worker away; what is assigned to it waits for it.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
+        """
+        return _made(rest(self, name, _WHAT), self.ranges)
+
+    def _range_of(self, slot: int) -> Range | None:
+        check_slot(slot)
+        place = bisect_left(self.ranges, slot, key=_last)
+        if place < len(self.ranges) and self.ranges[place].first <= slot:
+            return self.ranges[place]
+        return None
+
+    def _owner(self, found: Range | None) -> Owner:
+        if found is None:
+            return Unowned.NOBODY
+        return found.worker if found.worker in self.workers else Unowned.AWAY
+
+    def _asked(self, first: int, last: int, worker: str) -> Range:
+        known = dict.fromkeys((*self.workers, *(each.worker for each in self.ranges)))
+        if worker not in known:
+            raise ConfigError(
+                f"range {first}..{last} is for worker {worker!r}, and there is none; give one of "
+                f"{', '.join(known)}, or let it join first"
+            )
+        return _range((first, last), worker)
+
+
+def _made(workers: tuple[str, ...], ranges: Iterable[Range]) -> StickyRanges:
+    made = object.__new__(StickyRanges)
+    object.__setattr__(made, "workers", workers)
+    object.__setattr__(made, "ranges", _in_order(ranges))
+    return made
+
+
+def _first(each: Range) -> int:
+    return each.first
+
+
+def _last(each: Range) -> int:
+    return each.last
+
+
+def _range(span: tuple[int, int], worker: str) -> Range:
+    try:
+        first, last = span
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"worker {worker!r}: range {span!r}: give the first and the last slot, (0, 16383)"
+        ) from None
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in (first, last)):
+        raise ConfigError(f"worker {worker!r}: range {first!r}..{last!r}: slots are whole numbers")
+    if not (0 <= first < SLOTS and 0 <= last < SLOTS):
+        raise ConfigError(
+            f"worker {worker!r}: range {first}..{last} is out of bounds: slots are 0..{SLOTS - 1}, "
+            "and the last one is in the range"
+        )
+    if first > last:
+        raise ConfigError(
+            f"worker {worker!r}: range {first}..{last} is inverted: it ends before it begins; the "
+            "first slot comes first, and the last one is in the range"
+        )
+    return Range(first, last, worker)
+
+
+def _in_order(asked: Iterable[Range]) -> tuple[Range, ...]:
+    """Return the ranges by their slots, neighbours of one worker made one; refuse overlaps."""
+    found: list[Range] = []
+    for each in sorted(asked, key=_first):
+        before = found[-1] if found else None
+        if before is not None and each.first <= before.last:
+            raise ConfigError(
+                f"range {before} of worker {before.worker!r} and {each} of worker {each.worker!r} "
+                f"overlap in {each.first}..{min(each.last, before.last)}: a slot has one owner; "
+                "shorten one of them, or take the slots over"
+            )
+        if before is not None and before.worker == each.worker and each.first == before.last + 1:
+            found[-1] = Range(before.first, each.last, each.worker)
+        else:
+            found.append(each)
+    return tuple(found)

@@ -1,0 +1,55 @@
+"""Unordered: slots do not count, each record goes to whichever worker's turn it is.
+
+As a shared subscription of Danube or Pulsar: the most even load, and no order at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from kafka_keyshared.core.routing.port import Owner, Routing, Unowned, check_slot, checked, rest
+from kafka_keyshared.hashing import SLOTS
+
+_WHAT = "the unordered routing"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Unordered(Routing):
+    """No slot is anybody's in particular, so none ever moves or drains.
+
+    Records take their turns through ``workers``: they go the way of those without a key.
+
+    Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice or an
+    empty name.
+    """
+
+    workers: tuple[str, ...]
+
+    def __init__(self, workers: Sequence[str]) -> None:
+        # The only way to fill a frozen instance; nothing writes to it afterwards.
+        object.__setattr__(self, "workers", checked(workers, _WHAT))
+
+    def owner_among(self, slot: int, names: AbstractSet[str]) -> Owner:
+        """Say that it is anybody's, if any of these workers is there."""
+        check_slot(slot)
+        return Unowned.AWAY if names.isdisjoint(self.workers) else Unowned.ANYBODY
+
+    def arcs(self) -> Iterator[tuple[int, int]]:
+        """Yield the one arc, which is anybody's."""
+        yield Unowned.ANYBODY, SLOTS
+
+    def with_worker(self, name: str) -> Unordered:
+        """Return the routing with one more worker.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already.
+        """
+        return Unordered((*self.workers, name))
+
+    def without_worker(self, name: str) -> Unordered:
+        """Return the routing without one worker.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
+        """
+        return Unordered(rest(self, name, _WHAT))
