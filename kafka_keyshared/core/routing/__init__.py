@@ -2,6 +2,13 @@
 
 from kafka_keyshared.core.routing.autosplit import AutoSplit
 from kafka_keyshared.core.routing.exclusive import Exclusive
+from kafka_keyshared.core.routing.filters import (
+    FilteredRouting,
+    Filters,
+    OnUnmatched,
+    check_unmatched,
+    filters_of,
+)
 from kafka_keyshared.core.routing.port import Move, Routing, Span, Unowned, moved, moves
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.routing.ring import DEFAULT_VNODES, ROUTING_VNODES, VnodeRing
@@ -12,13 +19,18 @@ __all__ = [
     "ROUTING_VNODES",
     "AutoSplit",
     "Exclusive",
+    "FilteredRouting",
+    "Filters",
     "Move",
+    "OnUnmatched",
     "Routing",
     "Span",
     "StickyRanges",
     "Unordered",
     "Unowned",
     "VnodeRing",
+    "check_unmatched",
+    "filters_of",
     "moved",
     "moves",
 ]

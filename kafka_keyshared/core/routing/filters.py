@@ -1,0 +1,201 @@
+"""Filters: which keys a worker wants, as glob patterns on the key's bytes.
+
+Two questions with two answers. Whether a record is anybody's is decided by what was *declared*, by
+workers that are there or not: else a worker that restarts would have its records skipped. Whose it
+is now is decided among those that are there: the routing as it would be of the workers that want
+the key.
+
+Where nobody filters there is no object of this module (:func:`filters_of`), and nothing is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from kafka_keyshared.core.routing.port import Owner, Routing, Unowned
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import LANE_KEY_BYTES
+
+OnUnmatched: TypeAlias = Literal["skip", "hold", "error"]
+"""What becomes of a record that no declared worker takes: ``skip`` settles it unrun, ``hold`` keeps
+it until a worker is declared that does, ``error`` ends the instance without settling it."""
+
+ON_UNMATCHED: tuple[OnUnmatched, ...] = ("skip", "hold", "error")
+
+KEYS_KNOWN = 1_024
+"""So many keys are remembered with the workers that want them, each of up to 64 bytes; a longer one
+is matched every time."""
+
+_ANY, _ONE = b"*?"
+
+
+def matches(pattern: bytes, key: bytes) -> bool:
+    """Say whether the whole key is as the pattern: ``*`` is any bytes, also none, ``?`` is one.
+
+    There is no escape and no other wildcard. It takes at most len(pattern) * len(key) steps,
+    because only the last ``*`` is ever tried again with one byte more.
+    """
+    at = here = 0
+    star = retried = -1
+    while here < len(key):
+        if at < len(pattern) and pattern[at] == _ANY:
+            star, retried = at, here
+            at += 1
+            if at == len(pattern):
+                return True
+        elif at < len(pattern) and pattern[at] in (_ONE, key[here]):
+            at += 1
+            here += 1
+        elif star < 0:
+            return False
+        else:
+            # Where the star would have to end: before the next byte that is as what follows it.
+            follows = pattern[star + 1]
+            retried = retried + 1 if follows == _ONE else key.find(follows, retried + 1)
+            if retried < 0:
+                return False
+            at, here = star + 1, retried
+    return not pattern[at:].strip(b"*")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Filters:
+    """The patterns that each worker has declared, whether it is there or not.
+
+    A worker without patterns, or with ``*``, is a *catch-all*: it takes every key, and records
+    without one. A pattern matches no record without a key.
+    """
+
+    patterns: tuple[tuple[str, tuple[bytes, ...]], ...]
+    catch_alls: frozenset[str] = field(compare=False)
+    # What has no wildcard is looked up and not matched.
+    _plain: Mapping[bytes, frozenset[str]] = field(repr=False, compare=False)
+    _globs: tuple[tuple[bytes, str], ...] = field(repr=False, compare=False)
+
+    def __init__(self, patterns: Mapping[str, Iterable[str | bytes]]) -> None:
+        made = {name: _patterns(name, given) for name, given in patterns.items()}
+        catch_alls = frozenset(name for name, own in made.items() if not own or _takes_all(own))
+        plain: dict[bytes, frozenset[str]] = {}
+        globs = []
+        for name, own in made.items():
+            for pattern in own if name not in catch_alls else ():
+                if _ANY in pattern or _ONE in pattern:
+                    globs.append((pattern, name))
+                else:
+                    plain[pattern] = plain.get(pattern, catch_alls) | {name}
+        # The only way to fill a frozen instance; nothing writes to it afterwards.
+        object.__setattr__(self, "patterns", tuple(made.items()))
+        object.__setattr__(self, "catch_alls", catch_alls)
+        object.__setattr__(self, "_plain", plain)
+        object.__setattr__(self, "_globs", tuple(globs))
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Those that have declared what they take, there or not."""
+        return tuple(name for name, _ in self.patterns)
+
+    def with_worker(self, name: str, patterns: Iterable[str | bytes] = ()) -> Filters:
+        """Return the filters with those of one more worker, or with others of one there is."""
+        return Filters({**dict(self.patterns), name: patterns})
+
+    def takers(self, key: bytes | None) -> frozenset[str]:
+        """Return the workers that were declared to want the key; None is a null key."""
+        if key is None:
+            return self.catch_alls
+        found = self._plain.get(key, self.catch_alls)
+        return found.union(name for pattern, name in self._globs if matches(pattern, key))
+
+
+def filters_of(patterns: Mapping[str, Iterable[str | bytes]]) -> Filters | None:
+    """Return the filters of these workers, or None where every one of them takes every key."""
+    made = Filters(patterns)
+    return made if len(made.catch_alls) < len(made.patterns) else None
+
+
+class FilteredRouting:
+    """Whose a key is, where workers filter.
+
+    It holds :data:`KEYS_KNOWN` keys at most, and no table: the owner is looked up in the routing.
+
+    Raises :class:`~kafka_keyshared.errors.ConfigError` for a routing that takes no filters, and for
+    one with a worker that has not declared what it takes.
+    """
+
+    def __init__(self, routing: Routing, filters: Filters) -> None:
+        if not routing.takes_filters:
+            raise ConfigError(
+                f"{type(routing).__name__} takes no filters: one worker has everything; leave the "
+                f"filters of {', '.join(filters.workers)} out, or choose another routing"
+            )
+        silent = [name for name in routing.workers if name not in filters.workers]
+        if silent:
+            raise ConfigError(
+                f"worker {', '.join(map(repr, silent))} has not declared which keys it takes while "
+                "others filter: declare an empty list for every key"
+            )
+        self.routing = routing
+        self.filters = filters
+        self._takers = lru_cache(KEYS_KNOWN)(filters.takers)
+
+    def owner(self, key: bytes, slot: int) -> Owner:
+        """Return the worker that gets the key, whose slot is ``slot``.
+
+        ``Unowned.NOBODY`` where none was declared to take it, ``Unowned.AWAY`` where those that
+        were are not there.
+        """
+        known = self._takers if len(key) <= LANE_KEY_BYTES else self.filters.takers
+        takers = known(key)
+        return self.routing.owner_among(slot, takers) if takers else Unowned.NOBODY
+
+
+def check_unmatched(
+    routing: Routing, filters: Filters | None, on_unmatched: OnUnmatched | None
+) -> None:
+    """Raise :class:`ConfigError` where a record may be nobody's and nothing says what follows.
+
+    Nothing need be said where the workers without filters have all slots between them.
+    """
+    if on_unmatched is not None:
+        if on_unmatched not in ON_UNMATCHED:
+            raise ConfigError(
+                f"on_unmatched={on_unmatched!r}: give one of {', '.join(map(repr, ON_UNMATCHED))}"
+            )
+        return
+    say = (
+        "give on_unmatched='skip' (settled, and never run), 'hold' (kept until a worker takes it) "
+        "or 'error'"
+    )
+    if filters is not None and not filters.catch_alls:
+        raise ConfigError(
+            f"no worker takes every key, each of {', '.join(filters.workers)} has filters: {say}, "
+            "or let one worker do without"
+        )
+    gaps = routing.uncovered(None if filters is None else filters.catch_alls)
+    if gaps:
+        first = f"{gaps[0].first}..{gaps[0].last}"
+        more = f" and {len(gaps) - 1} more" if gaps[1:] else ""
+        whom = "no worker" if filters is None else "no worker without filters"
+        raise ConfigError(f"{whom} has the slots {first}{more}: {say}, or assign them")
+
+
+def _patterns(name: str, given: Iterable[str | bytes]) -> tuple[bytes, ...]:
+    """Return a worker's patterns as bytes, each once."""
+    if isinstance(given, str | bytes):
+        raise ConfigError(
+            f"worker {name!r}: filters={given!r}: give a list of patterns, [{given!r}]"
+        )
+    made = []
+    for pattern in given:
+        if not isinstance(pattern, str | bytes):
+            raise ConfigError(
+                f"worker {name!r}: filter {pattern!r}: a pattern is text or bytes, as 'ship*'"
+            )
+        made.append(pattern.encode() if isinstance(pattern, str) else pattern)
+    return tuple(dict.fromkeys(made))
+
+
+def _takes_all(patterns: Iterable[bytes]) -> bool:
+    return any(pattern and not pattern.strip(b"*") for pattern in patterns)
