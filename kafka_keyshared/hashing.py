@@ -8,10 +8,13 @@ Changing one of them moves keys between workers, so they are frozen by known-ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import mmh3
+
+from kafka_keyshared.errors import ConfigError
 
 SLOTS = 65536
 """How many slots there are: a slot is a 16-bit number, 0..65535."""
@@ -91,14 +94,49 @@ def _slot_pulsar(key: bytes) -> int:
     return (mmh3.hash(key, 0) & 0x7FFFFFFF) % SLOTS
 
 
-SlotFunction: TypeAlias = Literal["mmh3", "fnv1a", "pulsar"]
+def blake3_u32(data: bytes) -> int:
+    """Return the first four bytes of the BLAKE3 hash of ``data``, little-endian.
+
+    Raises :class:`~kafka_keyshared.errors.ConfigError` where the package ``blake3`` is missing.
+    """
+    digest: bytes = _blake3()(data).digest(4)
+    return int.from_bytes(digest, "little")
+
+
+@cache
+def _blake3() -> Callable[[bytes], Any]:
+    try:
+        from blake3 import blake3
+    except ImportError:
+        raise ConfigError(
+            "the slot function 'blake3_u16' needs the package blake3: install it with "
+            'pip install "kafka-keyshared[blake3]"'
+        ) from None
+    return blake3
+
+
+def _slot_blake3_u16(key: bytes) -> int:
+    return blake3_u32(key) & 0xFFFF
+
+
+SlotFunction: TypeAlias = Literal["mmh3", "fnv1a", "pulsar", "blake3_u16"]
 
 SLOT_FUNCTIONS: Mapping[str, Callable[[bytes], int]] = MappingProxyType(
-    {"mmh3": slot_of, "fnv1a": _slot_fnv1a, "pulsar": _slot_pulsar}
+    {
+        "mmh3": slot_of,
+        "fnv1a": _slot_fnv1a,
+        "pulsar": _slot_pulsar,
+        "blake3_u16": _slot_blake3_u16,
+    }
 )
 """The slot functions by the name under which a configuration asks for them.
 
-``mmh3`` is the default. ``fnv1a`` is the top half of 32-bit FNV-1a, as Danube's Key-Shared
-dispatcher cuts its ring. ``pulsar`` gives the hash ranges of Pulsar's sticky readers:
-``(murmur3 & 0x7fffffff) % 65536``, seed 0.
+``mmh3`` is the default. ``fnv1a`` is the top half of 32-bit FNV-1a. ``pulsar`` gives the hash
+ranges of Pulsar's sticky readers: ``(murmur3 & 0x7fffffff) % 65536``, seed 0. ``blake3_u16`` gives
+those of Celeriant: the first two bytes, little-endian, of the BLAKE3 hash of a partition key, which
+is the 16 little-endian bytes of a 128-bit number. It raises
+:class:`~kafka_keyshared.errors.ConfigError` where the package ``blake3`` is missing.
 """
+
+SLOT_KEY_BYTES: Mapping[str, int] = MappingProxyType({"blake3_u16": 16})
+"""How many bytes a key has that a slot function is made for; with any other it is undecodable."""

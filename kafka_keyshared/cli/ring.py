@@ -17,13 +17,21 @@ from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_SEED, SLOTS, fnv1a_32
+from kafka_keyshared.hashing import (
+    SLOT_FUNCTIONS,
+    SLOT_KEY_BYTES,
+    SLOT_SEED,
+    SLOTS,
+    blake3_u32,
+    fnv1a_32,
+)
 
 # The number that each slot function cuts its 16 bits out of, for people who check by hand.
 _HASHES: Mapping[str, Callable[[bytes], int]] = {
     "mmh3": lambda key: mmh3.hash(key, SLOT_SEED, signed=False),
     "fnv1a": fnv1a_32,
     "pulsar": lambda key: mmh3.hash(key, 0, signed=False) & 0x7FFFFFFF,
+    "blake3_u16": blake3_u32,
 }
 
 
@@ -68,11 +76,17 @@ def _steps(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def where(key: bytes, ring: VnodeRing, slot_function: str) -> dict[str, Any]:
     """Return each step from a key to its worker.
 
-    Raises :class:`ConfigError` for a slot function that does not exist.
+    Raises :class:`ConfigError` for a slot function that does not exist or cannot take the key.
     """
     if slot_function not in SLOT_FUNCTIONS:
         raise ConfigError(
             f"--slot-function {slot_function}: give one of {', '.join(SLOT_FUNCTIONS)}"
+        )
+    length = SLOT_KEY_BYTES.get(slot_function, len(key))
+    if len(key) != length:
+        raise ConfigError(
+            f"--slot-function {slot_function}: the key has {len(key)} bytes, and has to have "
+            f"{length}; give it as hex:{'00' * length}. A record with this key is undecodable"
         )
     slot = SLOT_FUNCTIONS[slot_function](key)
     vnode = ring.vnode(slot)

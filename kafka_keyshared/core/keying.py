@@ -40,6 +40,7 @@ error of the client and no record it returns None or raises.
 KeysOfAll: TypeAlias = Callable[[Sequence[Record]], list[bytes | None]]
 """A key function's ``of_all``: many keys at once; where it raises, it is asked record by record."""
 
+
 NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
 """What a null key means: a lane for each such record, one for all of them, or undecodable."""
 
@@ -333,3 +334,19 @@ class DerivedKeys(OwnKeys):
 
 def _itself(record: Record) -> Record:
     return record.raw if isinstance(record, AsItCame) else record
+
+
+def of_length(key_of: KeyOf | None, length: int) -> KeyOf:
+    """Return a key function for which a key of any other length is undecodable.
+
+    ``key_of`` is None for the record's own key.
+    """
+    read: KeyOf = methodcaller("key") if key_of is None else key_of
+
+    def key(record: Record) -> bytes | None:
+        found = read(record)
+        if found is not None and len(found) != length:
+            raise Undecodable(f"the key has {len(found)} bytes, and has to have {length}")
+        return found
+
+    return key

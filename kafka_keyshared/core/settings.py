@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys, UndecodablePolicy
+from kafka_keyshared.core.keying import (
+    DerivedKeys,
+    KeyOf,
+    NullKeys,
+    OwnKeys,
+    UndecodablePolicy,
+    of_length,
+)
 from kafka_keyshared.core.lanes import OrderScope
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SlotFunction
 
 
 def worker_names(count: int) -> tuple[str, ...]:
@@ -52,10 +59,13 @@ class SubscriptionSettings:
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""
-        if self.key_of is None:
+        key_of = self.key_of
+        if self.slot_function in SLOT_KEY_BYTES:
+            key_of = of_length(key_of, SLOT_KEY_BYTES[self.slot_function])
+        if key_of is None:
             return OwnKeys(self.order_scope, self.null_keys, SLOT_FUNCTIONS[self.slot_function])
         return DerivedKeys(
-            self.key_of,
+            key_of,
             self.order_scope,
             self.null_keys,
             undecodable_is_null=self.undecodable == "null_key",
@@ -75,6 +85,7 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: slot_function={self.slot_function!r}: give one of "
                 f"{', '.join(map(repr, SLOT_FUNCTIONS))}"
             )
+        SLOT_FUNCTIONS[self.slot_function](b"")  # refuses one whose package is missing
         Window(self.window_records, self.window_bytes)  # refuses a window that holds nothing
         if self.poison == "dead_letter" and not self.dlq:
             raise ConfigError(

@@ -72,6 +72,7 @@ PURE_IMPORTS = {
     "array",
     "base64",
     "binascii",
+    "blake3",
     "bisect",
     "collections",
     "dataclasses",

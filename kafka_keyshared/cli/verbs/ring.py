@@ -25,7 +25,7 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     workers: Workers = 16,
     vnodes: Vnodes = 200,
     slot_function: Annotated[
-        str, typer.Option(metavar="TEXT", help="mmh3, fnv1a or pulsar.")
+        str, typer.Option(metavar="TEXT", help="mmh3, fnv1a, pulsar or blake3_u16.")
     ] = "mmh3",
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,

@@ -72,6 +72,18 @@ def test_the_slot_is_cut_out_of_the_hash_that_is_shown(
         assert 0 <= found["hash"] < (1 << 31 if function == "pulsar" else 1 << 32)
 
 
+def test_a_key_of_sixteen_bytes_has_the_slot_of_celeriant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("ring", "where", "--slot-function", "blake3_u16")
+    found = printed(capsys, *asked, "hex:" + "ff" * 16)
+    assert (found["slot"], found["hash"]) == (34755, 0x650587C3)
+    ended = in_process(capsys, *asked, "order-1")
+    assert ended.status == 2
+    assert "the key has 7 bytes, and has to have 16; give it as hex:0000" in ended.err
+    assert "undecodable" in ended.err
+
+
 def test_bytes_are_given_in_hex_and_a_null_key_has_no_slot(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
