@@ -33,10 +33,11 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, failing, scrapes, start
+from tests.benchmarks import advising, failing, scrapes, start, tables
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.start import StartPlan
+from tests.benchmarks.tables import TablePlan
 
 KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
 TIMEOUT = 600.0
@@ -107,6 +108,12 @@ def measure_failing(repeat: int | None) -> dict[str, Any]:
     return failing.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
+def measure_table(repeat: int | None) -> dict[str, Any]:
+    """Make the slot table anew for 100 workers."""
+    plan = TablePlan()
+    return tables.measure(replace(plan, repeat=repeat or plan.repeat))
+
+
 CASES = (
     Case(
         "empty",
@@ -175,6 +182,12 @@ CASES = (
         "an attempt that fails and is told of, to one that only fails",
         (Floor("ratio", 1.05, at_most=True), Floor("most_lines", 20, at_most=True)),
         run=measure_failing,
+    ),
+    Case(
+        "table",
+        "the slot table made anew as one of 100 workers joins, 100 vnodes each",
+        (Floor("ring_ms", 20, at_most=True),),
+        run=measure_table,
     ),
     Case(
         "demo",

@@ -40,14 +40,14 @@ class SlotTable:
         self._unowned = unowned or {}
         self.project(able)
 
-    def project(self, workers: Iterable[Worker]) -> None:
-        """Project the routing to the table, brought to these workers.
+    def project(self, workers: Iterable[Worker], routing: Routing | None = None) -> None:
+        """Project the routing to the table, brought to these workers; ``routing`` replaces it.
 
         Raises :class:`InvariantError`, and changes nothing, where a slot is no worker's and
         nothing takes its records.
         """
         able = {worker.name: worker for worker in workers}
-        routing = brought_to(self.routing, [*able])
+        routing = brought_to(routing or self.routing, [*able])
         by_place = [able[name] for name in routing.workers]
         takers = [(worker.id, worker.routed) for worker in by_place]
         owned = [0] * len(takers)

@@ -182,6 +182,18 @@ def test_a_routing_keeps_what_it_knows_while_workers_come_and_go() -> None:
     assert table.version == 3
 
 
+def test_another_routing_is_brought_to_the_workers_that_are_there() -> None:
+    a, b = workers("a", "b")
+    table = SlotTable([a, b], StickyRanges({"a": [(0, SLOTS - 1)]}, ["a", "b"]))
+    old = table.routing
+    assert isinstance(old, StickyRanges)
+    table.project([a, b], old.taken_over(10, 19, "b"))
+    assert [slot for slot, owner in enumerate(table.owners) if owner == b.id] == [*range(10, 20)]
+    assert list(moves(old, table.routing)) == [Move(10, 19, "a", "b")]
+    table.project([a, b], VnodeRing(["a", "b", "gone"]))
+    assert table.routing == VnodeRing(["a", "b"])
+
+
 def test_the_place_of_the_last_worker_can_be_taken() -> None:
     a, b = workers("a", "b")
     table = SlotTable([a])
