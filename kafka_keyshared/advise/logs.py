@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -15,9 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
 )
 
 from kafka_keyshared.client.groupless import ASK_AGAIN_AFTER, NOT_YET, text_of
-from kafka_keyshared.client.patterns import is_pattern, topics_meant, visible
+from kafka_keyshared.client.topics import partitions_of, unreadable
 from kafka_keyshared.config import connection_conf
-from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.model import TopicPartition
 
 ANSWER_TIMEOUT = 8.0
@@ -65,7 +64,7 @@ class Logs:
         Raises :class:`TopicMissingError` for a topic that is not there, :class:`ConfigError` for
         what this user may not see, :class:`KeySharedError` when the cluster does not tell.
         """
-        partitions = self._partitions(list(dict.fromkeys(topics)))
+        partitions = partitions_of(self._consumer, topics)
         begins, ends = self._offsets(partitions, "earliest"), self.ends(partitions)
         committed = self._committed(partitions) if with_group else {}
         return [Log(each, begins[each], ends[each], committed.get(each)) for each in partitions]
@@ -73,39 +72,6 @@ class Logs:
     def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each log ends now."""
         return self._offsets(partitions, "latest")
-
-    def _partitions(self, topics: list[str]) -> list[TopicPartition]:
-        try:
-            # All of them, to tell what a name that is not there may have been.
-            there = self._consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
-        except KafkaException as error:
-            why = f"the cluster does not list its topics: {text_of(error)}"
-            raise KeySharedError(why) from error
-        partitions = []
-        for topic in self._meant(topics, there):
-            if topic not in there:
-                near = get_close_matches(topic, there, n=1)
-                meant = f"did you mean {near[0]!r}? " if near else ""
-                raise TopicMissingError(
-                    f"topic {topic!r} does not exist, or this user may not see it; {meant}mend the "
-                    f"name, or allow DESCRIBE and READ on topic {topic}"
-                )
-            partitions += [
-                TopicPartition(topic, number) for number in sorted(there[topic].partitions)
-            ]
-        return partitions
-
-    def _meant(self, topics: list[str], there: Iterable[str]) -> list[str]:
-        """Return the topics by their names; a pattern means no topic of the cluster's own."""
-        if not any(map(is_pattern, topics)):
-            return topics
-        found = topics_meant(topics, visible(there))
-        if not found:
-            raise TopicMissingError(
-                f"no topic that this user may see fits {', '.join(topics)}; mend the pattern, or "
-                "allow DESCRIBE and READ on the topics"
-            )
-        return found
 
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: str
@@ -153,16 +119,3 @@ class Logs:
                     "allow READ on the group, or leave -g out: the lag is then the whole topic"
                 )
             time.sleep(ASK_AGAIN_AFTER)
-
-
-def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
-    """Return what to tell when a topic cannot be read for good; None when it may yet work."""
-    code = error.code()
-    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return ConfigError(
-            f"this user may not read topic {topic!r}; allow READ and DESCRIBE on topic {topic}, or "
-            "give the credentials of a user who may with -X"
-        )
-    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
-        return TopicMissingError(f"topic {topic!r} is no longer there; mend the name")
-    return None

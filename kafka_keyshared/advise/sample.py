@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.advise.count import Tally
-from kafka_keyshared.advise.logs import Log, Logs, unreadable
-from kafka_keyshared.client.groupless import address_of, outsider
+from kafka_keyshared.advise.logs import Log, Logs
+from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.silence import Silence
+from kafka_keyshared.client.topics import unreadable
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
 
@@ -51,16 +52,8 @@ _MODEST: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 50,
 }
-_READ_ONLY: Mapping[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "allow.auto.create.topics": False,
-    "enable.partition.eof": True,
-    # What the client measures of itself is nobody's business here (KIP-714).
-    "enable.metrics.push": False,
-    # Retention may delete what was about to be read.
-    "auto.offset.reset": "earliest",
-}
+# Retention may delete what was about to be read.
+_FROM_START = {"auto.offset.reset": "earliest"}
 _STRANGER = "keyshared-advise"
 
 
@@ -97,7 +90,7 @@ def take(
     :class:`~kafka_keyshared.errors.ConfigError` for a topic that is not there or may not be read,
     :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
     """
-    own = {**conf, **_MODEST, **_READ_ONLY, "group.id": group or _STRANGER}
+    own = {**conf, **_MODEST, **READ_ONLY, **_FROM_START, "group.id": group or _STRANGER}
     own.pop("group.instance.id", None)
     reasons: list[str] = []
     consumer = outsider(own, reasons)

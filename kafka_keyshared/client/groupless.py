@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from kafka_keyshared.errors import ConfigError
 
@@ -17,6 +17,16 @@ QUIET: Mapping[str, Any] = {
     # By default a port that takes connections and never answers is reported after 30 s.
     "socket.connection.setup.timeout.ms": 4_000,
 }
+
+READ_ONLY: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "allow.auto.create.topics": False,
+    "enable.partition.eof": True,
+    # What the client measures of itself is nobody's business here (KIP-714).
+    "enable.metrics.push": False,
+}
+"""What a client is told that reads logs and changes nothing."""
 
 NOT_YET = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,6 +64,15 @@ def outsider(
         return Consumer(own)
     except (KafkaException, TypeError, ValueError) as error:
         raise refused(error) from error
+
+
+def polled(consumer: Consumer, timeout: float) -> Message | None:
+    """Return what a poll brings; raise :class:`KeyboardInterrupt` also where the client lost it."""
+    try:
+        return consumer.poll(timeout)
+    except SystemError as error:
+        # The client loses a Ctrl-C that strikes while it calls back, as it does in an outage.
+        raise KeyboardInterrupt from error
 
 
 def address_of(conf: Mapping[str, Any]) -> str:

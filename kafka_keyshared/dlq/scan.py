@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.groupless import polled
 from kafka_keyshared.config.options import DLQ_SUFFIX
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
@@ -179,7 +180,7 @@ def messages(
     reason = "no answer"
     try:
         while left:
-            first = _polled(consumer)
+            first = polled(consumer, _WAIT)
             if first is None:
                 if stopped():
                     return
@@ -209,14 +210,6 @@ def messages(
         # It is closed already when whoever reads has ended with an error.
         with suppress(RuntimeError):
             consumer.unassign()
-
-
-def _polled(consumer: Consumer) -> Message | None:
-    try:
-        return consumer.poll(_WAIT)
-    except SystemError as error:
-        # The client loses a Ctrl-C that strikes while it calls back, as it does in an outage.
-        raise KeyboardInterrupt from error
 
 
 def _told(topic: str, error: KafkaError) -> str:

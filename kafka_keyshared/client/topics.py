@@ -1,0 +1,66 @@
+"""The partitions of topics that are read without a group, and what forbids reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from kafka_keyshared.client.groupless import text_of
+from kafka_keyshared.client.patterns import is_pattern, topics_meant, visible
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.model import TopicPartition
+
+ANSWER_TIMEOUT = 8.0
+
+
+def partitions_of(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return every partition of the topics; a pattern (``^…``) means none of the cluster's own.
+
+    Raises :class:`TopicMissingError` for a topic that is not there, and :class:`KeySharedError`
+    when the cluster does not tell.
+    """
+    try:
+        # All of them, to tell what a name that is not there may have been.
+        there = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
+    except KafkaException as error:
+        why = f"the cluster does not list its topics: {text_of(error)}"
+        raise KeySharedError(why) from error
+    found = []
+    for topic in _meant(list(dict.fromkeys(topics)), there):
+        if topic not in there:
+            near = get_close_matches(topic, there, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise TopicMissingError(
+                f"topic {topic!r} does not exist, or this user may not see it; {meant}mend the "
+                f"name, or allow DESCRIBE and READ on topic {topic}"
+            )
+        found += [TopicPartition(topic, number) for number in sorted(there[topic].partitions)]
+    return found
+
+
+def _meant(topics: list[str], there: Iterable[str]) -> list[str]:
+    """Return the topics by their names; a pattern means no topic of the cluster's own."""
+    if not any(map(is_pattern, topics)):
+        return topics
+    found = topics_meant(topics, visible(there))
+    if not found:
+        raise TopicMissingError(
+            f"no topic that this user may see fits {', '.join(topics)}; mend the pattern, or "
+            "allow DESCRIBE and READ on the topics"
+        )
+    return found
+
+
+def unreadable(error: KafkaError, topic: str | None) -> ConfigError | None:
+    """Return what to tell when a topic cannot be read for good; None when it may yet work."""
+    code = error.code()
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return ConfigError(
+            f"this user may not read topic {topic!r}; allow READ and DESCRIBE on topic {topic}, or "
+            "give the credentials of a user who may with -X"
+        )
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+        return TopicMissingError(f"topic {topic!r} is no longer there; mend the name")
+    return None
