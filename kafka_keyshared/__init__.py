@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafka_keyshared.app.reader import Reader
     from kafka_keyshared.app.service import KeyShared
     from kafka_keyshared.app.split import split
     from kafka_keyshared.client.consumer import Consumer
@@ -27,6 +28,7 @@ _HOMES = {
     "KeyShared": "app.service",
     "KeySharedError": "errors",
     "LeaseOverError": "errors",
+    "Reader": "app.reader",
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
@@ -43,6 +45,7 @@ __all__ = [
     "KeyShared",
     "KeySharedError",
     "LeaseOverError",
+    "Reader",
     "Record",
     "Retry",
     "Verdict",

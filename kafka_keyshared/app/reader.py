@@ -1,0 +1,221 @@
+"""``Reader``: the records of some slots, from a position to a position, without a group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Self, TypeAlias
+
+from kafka_keyshared.app.given_bounds import bound_of
+from kafka_keyshared.client.bounds import Bound, check_pair
+from kafka_keyshared.client.log_reader import LogReader
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.config import client_conf, make_options
+from kafka_keyshared.core.keying import KeyOf, Refused
+from kafka_keyshared.core.routing.slot_ranges import check_ranges, parse_ranges
+from kafka_keyshared.core.selection import Counts, Selection
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
+from kafka_keyshared.logs import Seldom, log_of
+from kafka_keyshared.model import Record, Retry, TopicPartition, name_of
+
+log = log_of("kafka_keyshared.reader")
+
+WAIT = 0.5
+"""Seconds that a wait lasts at most: then :meth:`Reader.stop` is heeded."""
+
+KEY_AGAIN_AFTER = 1.0
+"""Seconds until a key that cannot be read just now is read again, unless its function says."""
+
+GivenBound: TypeAlias = (
+    Literal["earliest", "latest"]
+    | int
+    | datetime
+    | Mapping[int, int]
+    | Mapping[tuple[str, int], int]
+    | Bound
+)
+"""Where to begin or to end. A word; a number below 0: so many offsets before the end; a time: the
+first record of that time or later; or offsets by partition, which are then all that are read."""
+
+
+class Reader:
+    """Reads the records whose keys lie in some slots; those of a partition in their order.
+
+    It joins no group, commits nothing and changes nothing on the cluster. ``conf`` is the dict that
+    ``confluent_kafka.Consumer`` takes; it needs no ``group.id``. ``ranges`` are pairs of a first
+    and a last slot, or text such as ``"0-10000,20001-30000"``. ``slot_function``, ``key`` and
+    ``key_schema`` are what they are to :class:`~kafka_keyshared.KeyShared`, so that the slots are
+    the same. Reading ends before ``until``, of which the ends are those of the moment when it
+    begins; with None it goes on, until :meth:`stop`. Records without a key are left out unless
+    ``keyless``; those whose key cannot be read are left out and logged.
+
+    What goes wrong meanwhile is logged, or given to ``tell``. Raises :class:`ConfigError` for what
+    cannot work. For one thread, but for :meth:`stop`. Example::
+
+        with Reader({"bootstrap.servers": "localhost:9092"}, ["orders"], [(0, 10_000)],
+                    until="latest") as reader:
+            for record in reader:
+                print(record.key(), record.value())
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        ranges: str | Iterable[tuple[int, int]],
+        *,
+        start: GivenBound = "earliest",
+        until: GivenBound | None = None,
+        slot_function: SlotFunction = "mmh3",
+        key: str | Callable[[Any], Any] = "record",
+        key_schema: str | None = None,
+        keyless: bool = False,
+        tell: Callable[[str], None] = log.warning,
+    ) -> None:
+        if isinstance(topics, str) or not topics:
+            raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
+        parsed = parse_ranges(ranges) if isinstance(ranges, str) else check_ranges(ranges)
+        self._stopping = threading.Event()
+        self._seldom = Seldom(log)
+        self._selection = Selection(
+            parsed,
+            SLOT_FUNCTIONS[make_options({"slot_function": slot_function}).slot_function],
+            self._patient(_key_function(key, key_schema)),
+            keyless=keyless,
+        )
+        clock = Clock()
+        now = clock.wall()
+        begin = bound_of("start", start, topics, now)
+        end = None if until is None else bound_of("until", until, topics, now)
+        check_pair(begin, end)
+        named = client_conf({"group.id": "keyshared-read", **conf})
+        self._logs = LogReader(named, topics, (begin, end), tell, clock.monotonic)
+        self._opened = self._closed = False
+        self._failure: KeySharedError | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """How many records were read so far, and how many of them were chosen or left out why."""
+        return self._selection.counts
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to come: all was read, or somebody has stopped it."""
+        if self._failure is not None:
+            return False  # it is still to be raised
+        return self._closed or self._stopping.is_set() or (self._opened and self._logs.done)
+
+    def key(self, record: Record) -> bytes | None:
+        """Return the key that a record goes by."""
+        return self._selection.key(record)
+
+    def slot(self, record: Record) -> int | None:
+        """Return the slot of a record's key, None where it has none."""
+        key = self._selection.key(record)
+        return None if key is None else self._selection.slot(key)
+
+    def open(self) -> dict[TopicPartition, int]:
+        """Begin, unless it has begun; return at which offset of each partition it was.
+
+        Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` when no broker answers,
+        :class:`~kafka_keyshared.errors.TopicMissingError` for a topic that is not there and
+        :class:`ConfigError` for a start or an end that means nothing there.
+        """
+        if not self._opened:
+            try:
+                self._starts = self._logs.open()
+            except BaseException:
+                self.close()
+                raise
+            self._opened = True
+        return dict(self._starts)
+
+    def read(self, timeout: float = WAIT) -> list[Any]:
+        """Return the records that have come, after at most ``timeout`` seconds; maybe none.
+
+        They are the client's own messages. :attr:`done` says whether more may come.
+        """
+        if self._closed:
+            return []
+        self.open()
+        if self._failure is not None:
+            raise self._failure
+        if self.done:
+            return []
+        batch = self._logs.take(timeout)
+        if not batch:
+            return []
+        try:
+            found = self._selection.choose(batch)
+        except Retry:  # somebody has stopped it while a key could not be read
+            return []
+        if found.refused:
+            self._tell_refused(found.refused)
+        try:
+            self._logs.heard(found.events)
+        except KeySharedError as error:
+            if not found.records:
+                raise
+            self._failure = error  # what had come before is given out first
+        return found.records
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the records one by one."""
+        while not self.done:
+            yield from self.read()
+
+    def stop(self) -> None:
+        """Let the reading end, from any thread: within half a second nothing more comes."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Let go of the connections; a reader that is closed yields nothing more."""
+        self._closed, self._failure = True, None
+        self._logs.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _patient(self, key_of: KeyOf | None) -> KeyOf | None:
+        """Return the key function, waiting where a key cannot be read just now."""
+        if key_of is None or getattr(key_of, "of_all", None) is not None:
+            return key_of
+
+        def patient(record: Record) -> bytes | None:
+            while True:
+                try:
+                    return key_of(record)
+                except Retry as error:
+                    delay = error.delay()
+                    why = error.__cause__ or "its function says so"
+                    self._seldom.warning(
+                        "key",
+                        f"{name_of(record)}: its key cannot be read just now ({why}); it is asked "
+                        "for again and again",
+                    )
+                    if self._stopping.wait(KEY_AGAIN_AFTER if delay is None else delay):
+                        raise
+
+        return patient
+
+    def _tell_refused(self, refused: Sequence[Refused]) -> None:
+        first = refused[0]
+        others = f", and {len(refused) - 1} more of the same batch" if len(refused) > 1 else ""
+        self._seldom.warning(
+            "undecodable",
+            f"{name_of(first.record)} is left out, its key cannot be read: {first.reason}{others}",
+        )
+
+
+def _key_function(key: Any, schema: str | None) -> KeyOf | None:
+    if callable(key) and schema is None:
+        from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
+
+        return key_function(key)
+    return make_options({"key": key, "key_schema": schema}).subscription().key_of

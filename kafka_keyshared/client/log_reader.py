@@ -1,0 +1,268 @@
+"""Reads logs from a position to a position: without a group, and nothing on the cluster changes.
+
+Partitions are assigned and not subscribed to, so no group hears of it; the ends are those of the
+moment when the reading began. A partition is done when a position at or beyond its end is reached:
+behind its last record there may be transaction markers, which are offsets without a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from kafka_keyshared.client.bounds import Bound, Positions, ask_at, ask_logs, meant, positions
+from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider, polled
+from kafka_keyshared.client.guarded import in_turn, shielded
+from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.client.silence import Silence
+from kafka_keyshared.client.topics import partitions_of, unreadable
+from kafka_keyshared.errors import KeySharedError, TopicMissingError
+from kafka_keyshared.model import Record, TopicPartition, partition_of, some
+
+CHUNK = 10_000
+LOOK_EVERY = 10.0
+"""Seconds between two looks for partitions that were added, while there is no end."""
+
+_REASONS_KEPT = 20
+
+_SETTINGS: Mapping[str, Any] = {
+    **READ_ONLY,
+    # What is read next is said by who reads, never by the client: it would skip without a word.
+    "auto.offset.reset": "error",
+    # There is no group that whoever is slow could hold up.
+    "max.poll.interval.ms": 86_400_000,
+    "statistics.interval.ms": 0,
+}
+_STRANGER = {"group.id": "keyshared-read"}
+
+
+class LogReader:
+    """Reads partitions; to be used by one thread. ``tell`` is told what a person wants to know.
+
+    ``bounds`` are where to begin and where to end. None for the end means that it goes on, and
+    reads partitions that are added, from their start.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        bounds: tuple[Bound, Bound | None],
+        tell: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._conf = conf
+        self._topics = list(topics)
+        self._start, self._until = bounds
+        self._tell = tell
+        self._clock = clock
+        self._reasons: list[str] = []
+        self._ended: BaseException | None = None
+        self._outages = Outages(
+            self._answers,
+            clock,
+            tell=lambda _level, text: tell(text),
+            meanwhile="they are tried again and again",
+        )
+        self._consumer: Consumer | None = None
+        # What is read, as the client wants it named; where each ends, if it does.
+        self._assigned: dict[TopicPartition, ClientPartition] = {}
+        self._ends: Positions = {}
+        self._known: set[TopicPartition] = set()
+        self._positions: Positions = {}
+        self._look_at = clock() + LOOK_EVERY
+
+    # --- begin and end ---
+
+    def open(self) -> Positions:
+        """Ask where the logs are and begin to read; return where each partition is begun.
+
+        Raises :class:`~kafka_keyshared.errors.BrokerUnavailableError` when no broker answers,
+        :class:`~kafka_keyshared.errors.TopicMissingError` for a topic that is not there and
+        :class:`~kafka_keyshared.errors.ConfigError` for bounds that mean nothing there.
+        """
+        require_broker(self._conf)
+        own = {**_STRANGER, **self._conf, **_SETTINGS}
+        own.pop("group.instance.id", None)
+        heard = self._outages.heard
+        if callable(users := own.get("error_cb")):
+            heard = in_turn(heard, shielded(users, "error_cb", self._end))
+        consumer = self._consumer = outsider(own, self._reasons, heard)
+        there = partitions_of(consumer, self._topics)
+        partitions = meant(there, self._start, self._until)
+        logs = ask_logs(consumer, partitions)
+        at = ask_at(consumer, logs)
+        starts = positions(self._start, logs, at)
+        for partition, begin in starts.items():
+            if begin < (first := logs[partition].start):
+                self._skipped(partition, begin, first)
+                starts[partition] = first
+        if self._until is not None:
+            self._ends = positions(self._until, logs, at)
+        self._silence = Silence(address_of(self._conf), self._reasons, self._tell, self._clock)
+        self._known = set(there)
+        self._read({each: at for each, at in starts.items() if at < self._ends.get(each, at + 1)})
+        return starts
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    @property
+    def done(self) -> bool:
+        """Whether everything up to the end has been read."""
+        return self._until is not None and not self._assigned
+
+    def _end(self, error: BaseException) -> None:
+        self._ended = error
+
+    # --- reading ---
+
+    def take(self, timeout: float) -> list[Record]:
+        """Return what has come, after at most ``timeout`` seconds; events are among it.
+
+        The events are to be given back to :meth:`heard`. The records of a partition come in the
+        order of their offsets, and none beyond its end.
+        """
+        consumer = self._open_consumer()
+        first = polled(consumer, timeout)
+        if self._ended is not None:
+            raise self._ended
+        if first is None:
+            self._waited(consumer)
+            return []
+        batch: list[Any] = [first, *consumer.consume(CHUNK, 0)]
+        if self._until is None:
+            self._outages.look()
+            self._look_for_partitions(consumer)
+        else:
+            self._silence.came()
+        return self._within(batch) if self._advance(consumer) else batch
+
+    def heard(self, events: Sequence[Record]) -> None:
+        """Act on events of the client.
+
+        Raises :class:`ConfigError` when a topic may not be read, :class:`TopicMissingError` when
+        it has gone and :class:`KeySharedError` when its log is another one.
+        """
+        for event in events:
+            error, partition = event.error(), partition_of(event)
+            if error.code() == KafkaError._PARTITION_EOF:
+                if event.offset() >= self._ends.get(partition, event.offset() + 1):
+                    self._finish([partition])
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._find_again(partition)
+            elif (cause := unreadable(error, partition.topic)) is not None:
+                raise cause
+            else:
+                self._reasons.append(error.str())
+
+    def _open_consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise KeySharedError("this reader is closed")
+        return self._consumer
+
+    def _read(self, starts: Mapping[TopicPartition, int]) -> None:
+        found = [ClientPartition(*each, at) for each, at in starts.items()]
+        self._positions |= starts
+        self._assigned |= {each: ClientPartition(*each) for each in starts}
+        if found:
+            self._open_consumer().incremental_assign(found)
+
+    def _finish(self, partitions: Sequence[TopicPartition]) -> None:
+        gone = [self._assigned.pop(each) for each in partitions if each in self._assigned]
+        if gone:
+            self._open_consumer().incremental_unassign(gone)
+
+    def _advance(self, consumer: Consumer) -> bool:
+        """Take note of how far it is; say whether some partition has gone beyond its end.
+
+        One question for a batch stands for a look at the offset of each record.
+        """
+        if not self._assigned:
+            return True  # what still comes is of partitions that are done
+        beyond, done = False, []
+        answers = consumer.position(list(self._assigned.values()))
+        for partition, answer in zip(self._assigned, answers, strict=True):
+            if answer.offset < 0:
+                continue
+            self._positions[partition] = answer.offset
+            if self._until is not None and answer.offset >= (end := self._ends[partition]):
+                done.append(partition)
+                beyond = beyond or answer.offset > end
+        self._finish(done)
+        return beyond
+
+    def _within(self, batch: list[Record]) -> list[Record]:
+        ends = self._ends
+        return [
+            each
+            for each in batch
+            if each.error() is not None or each.offset() < ends.get(partition_of(each), 0)
+        ]
+
+    # --- what may happen meanwhile ---
+
+    def _waited(self, consumer: Consumer) -> None:
+        del self._reasons[:-_REASONS_KEPT]
+        if self._until is not None:
+            self._silence.waited()
+            return
+        self._outages.look()
+        self._look_for_partitions(consumer)
+
+    def _answers(self, timeout: float) -> bool:
+        try:
+            self._open_consumer().list_topics(timeout=timeout)
+        except KafkaException:
+            return False
+        return True
+
+    def _look_for_partitions(self, consumer: Consumer) -> None:
+        """Read partitions that were added, from their start: all in them is new."""
+        if (now := self._clock()) < self._look_at or self._start.everywhere is None:
+            return
+        self._look_at = now + LOOK_EVERY
+        try:
+            there = partitions_of(consumer, self._topics)
+        except TopicMissingError:
+            raise
+        except KeySharedError as error:  # no answer: that brokers are away is told by itself
+            self._reasons.append(str(error))
+            return
+        new = [each for each in there if each not in self._known]
+        if not new:
+            return
+        self._tell(f"partitions were added: {some(new)}; they are read from their start")
+        self._known.update(new)
+        self._read({each: log.start for each, log in ask_logs(consumer, new).items()})
+
+    def _find_again(self, partition: TopicPartition) -> None:
+        """Go on where the log begins now, of which what was to be read next has been deleted."""
+        if partition not in self._assigned:
+            return
+        was = self._positions[partition]
+        log = ask_logs(self._open_consumer(), [partition])[partition]
+        if was > log.end:
+            raise KeySharedError(
+                f"{partition} ends at {log.end}, before offset {was} that was to be read next: it "
+                "was cut off, or deleted and made anew; read it again"
+            )
+        now = max(was, log.start)
+        end = self._ends.get(partition)
+        if now > was:
+            self._skipped(partition, was, now if end is None else min(now, end))
+        self._finish([partition])
+        if end is None or now < end:
+            self._read({partition: now})
+
+    def _skipped(self, partition: TopicPartition, first: int, end: int) -> None:
+        self._tell(
+            f"{partition}: offsets {first} to {end - 1} are no longer there; reading on behind them"
+        )
