@@ -12,6 +12,7 @@ from kafka_keyshared.cli.output import write_error
 from kafka_keyshared.cli.verbs import advise as advising
 from kafka_keyshared.cli.verbs import bench, demo, dlq, ring
 from kafka_keyshared.cli.verbs import config as configuring
+from kafka_keyshared.cli.verbs import read as reading
 from kafka_keyshared.cli.verbs import run as running
 from kafka_keyshared.errors import KeySharedError
 
@@ -49,6 +50,7 @@ app.add_typer(demo.verbs, name="demo")
 app.command("run")(running.run_command)
 app.command("doctor")(running.doctor)
 app.add_typer(configuring.verbs, name="config")
+app.command("read")(reading.read)
 app.command("advise")(advising.advise)
 app.command("init")(advising.init)
 app.add_typer(ring.verbs, name="ring")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,17 @@ from typing import Any
 
 from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.dlq_progress import Known, is_replayed, loaded, others
-from kafka_keyshared.cli.letters import Where, cut, hint, printable, reading, when, whole
+from kafka_keyshared.cli.letters import (
+    Where,
+    cut,
+    hint,
+    moment,
+    printable,
+    reading,
+    when,
+    whole,
+    words,
+)
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
@@ -131,7 +140,7 @@ def _write_summary(found: Mapping[str, Any]) -> None:
             each["error_type"],
             "" if each["outstanding"] is None else f"{each['outstanding']:,}",
             f"{each['letters']:,}",
-            f"{_moment(each['first'])}\n{_moment(each['last'])}",
+            f"{moment(each['first'])}\n{moment(each['last'])}",
             *([f"{each['replays']} x"] if came_back else []),
         )
         for each in found["errors"]
@@ -154,30 +163,15 @@ def _write_summary(found: Mapping[str, Any]) -> None:
             printable(
                 (
                     f"{each['at']}\n{states[each['replayed']] if each['source'] else ''}",
-                    _moment(each["written"]),
+                    moment(each["written"]),
                     f"{each['source'] or ''}\n{each['group'] or ''}",
-                    cut(_words(each["key"]), KEY_SHOWN),
+                    cut(words(each["key"]), KEY_SHOWN),
                     cut(each["error"], MESSAGE_SHOWN),
                 )
             )
             for each in found["newest"]
         ],
     )
-
-
-def _moment(text: str | None) -> str:
-    """Return a time as a table has room for: to the second."""
-    return (text or "").replace("T", " ").partition(".")[0].removesuffix("Z")
-
-
-def _words(shown: Mapping[str, Any] | None) -> str:
-    """Return a key, value or header for a table."""
-    if shown is None:
-        return "null"
-    (name, inner), *rest = shown.items()
-    text = inner if isinstance(inner, str) else json.dumps(inner, indent=2)
-    text = text if name in {"text", "json", "avro"} else f"{name}:{text}"
-    return f"{text} ({rest[0][1]})" if rest else text
 
 
 # --- show ---
@@ -206,9 +200,9 @@ def show_verb(where: Where, place: str, decoder: Decoder, output: Output) -> int
     found = whole(letter, decoder)
     if output is Output.TABLE:
         rows = [
-            ("headers", "\n".join(f"{each['name']} = {_words(each['value'])}" for each in value))
+            ("headers", "\n".join(f"{each['name']} = {words(each['value'])}" for each in value))
             if name == "headers"
-            else (name, _words(value) if name in {"key", "value"} else _plain(value))
+            else (name, words(value) if name in {"key", "value"} else _plain(value))
             for name, value in found.items()
         ]
         columns: dict[str, Justify] = {"": "left", " ": "left"}

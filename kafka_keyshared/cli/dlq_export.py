@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +14,12 @@ from confluent_kafka import Consumer
 from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.dlq_progress import Known, is_replayed
 from kafka_keyshared.cli.letters import Where, reading, whole
-from kafka_keyshared.cli.output import write_note
+from kafka_keyshared.cli.output import standard_output, write_note
 from kafka_keyshared.dlq import avro, scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, as_avro
 from kafka_keyshared.dlq.payload import Decoder
-from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.errors import ConfigError
 
 FORMATS = ("jsonl", "avro")
 
@@ -104,13 +102,8 @@ class _Counted:
 def _opened(file: Path | None) -> Iterator[IO[bytes]]:
     """Open what is written to; a file gets its name only when it is whole."""
     if file is None:
-        try:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        except BrokenPipeError as error:
-            # Or the interpreter complains once more when it flushes at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise KeySharedError("standard output was closed before all was written") from error
+        with standard_output() as out:
+            yield out
         return
     part = file.with_name(f"{file.name}.part")
     try:

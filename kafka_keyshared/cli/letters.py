@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -213,3 +214,18 @@ def printable(row: Iterable[str]) -> tuple[str, ...]:
         "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in cell)
         for cell in row
     )
+
+
+def moment(text: str | None) -> str:
+    """Return a time as a table has room for: to the second."""
+    return (text or "").replace("T", " ").partition(".")[0].removesuffix("Z")
+
+
+def words(shown: Mapping[str, Any] | None) -> str:
+    """Return a key, value or header for a table."""
+    if shown is None:
+        return "null"
+    (name, inner), *rest = shown.items()
+    text = inner if isinstance(inner, str) else json.dumps(inner, indent=2)
+    text = text if name in {"text", "json", "avro"} else f"{name}:{text}"
+    return f"{text} ({rest[0][1]})" if rest else text

@@ -105,6 +105,11 @@ ConfigFile = Annotated[
         help="A TOML file with the same settings; else $KEYSHARED_CONFIG, keyshared.toml.",
     ),
 ]
+PayloadForm = Annotated[str, typer.Option(metavar="TEXT", help="auto, text, json, avro or hex.")]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
+]
 AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
 Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
 Vnodes = Annotated[

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
+
+from kafka_keyshared.errors import KeySharedError
 
 Justify: TypeAlias = Literal["left", "right"]
 
@@ -47,6 +51,18 @@ def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
             for name, value in result.items()
         ]
         write_table(title, {"": "left", " ": "left"}, rows)
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Open standard output for a result of many lines; whoever reads it may close it."""
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        # Or the interpreter complains once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise KeySharedError("standard output was closed before all was written") from error
 
 
 def write_table(

@@ -13,6 +13,8 @@ from kafka_keyshared.cli.options import (
     ConfigFile,
     JsonFlag,
     OutputFlag,
+    PayloadForm,
+    SchemaFile,
 )
 from kafka_keyshared.cli.output import Output
 
@@ -83,11 +85,6 @@ Partition = Annotated[
 ]
 Offset = Annotated[
     int | None, typer.Option(metavar="INT", min=0, help="Only at this offset of the DLQ.")
-]
-PayloadForm = Annotated[str, typer.Option(metavar="TEXT", help="auto, text, json, avro or hex.")]
-SchemaFile = Annotated[
-    Path | None,
-    typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
 ]
 
 

@@ -1,0 +1,83 @@
+"""``keyshared read``: the records of some slots, without a group."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.options import (
+    Bootstrap,
+    ClientSettings,
+    ConfigFile,
+    JsonFlag,
+    OutputFlag,
+    PayloadForm,
+    RunKey,
+    SchemaFile,
+    Topics,
+)
+from kafka_keyshared.cli.output import Output
+
+
+def read(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    topic: Topics = None,
+    key_hash_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANGES", help="Which slots: 0-10000,20001-30000, both ends included."
+        ),
+    ] = None,
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="BOUND",
+            help="earliest, latest, P:OFFSET (of partition P alone), -N before the end, or a time.",
+        ),
+    ] = "earliest",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="BOUND", help="What lies before it; else where the logs end now."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(metavar="INT", min=1, help="End after so many records.")
+    ] = None,
+    keyless: Annotated[bool, typer.Option("--keyless", help="Records without a key, too.")] = False,
+    slot_function: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="mmh3, fnv1a or pulsar; mmh3 unless the file says."),
+    ] = None,
+    key: RunKey = None,
+    payload: PayloadForm = "auto",
+    schema: SchemaFile = None,
+    config: ConfigFile = None,
+    x: ClientSettings = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Print the records whose keys lie in some slots, one a line.
+
+    Joins no group, commits and writes nothing.
+    """
+    from kafka_keyshared.cli.arguments import RunArguments
+    from kafka_keyshared.cli.letters import make_decoder
+    from kafka_keyshared.cli.read import ReadArguments, read_verb
+
+    run = RunArguments(
+        bootstrap=bootstrap_server, topics=topic or [], key=key, config=config, client=x or []
+    )
+    arguments = ReadArguments(
+        run,
+        ranges=key_hash_range,
+        start=from_,
+        until=until,
+        follow=follow,
+        limit=limit,
+        keyless=keyless,
+        slot_function=slot_function,
+        decoder=make_decoder(payload, schema),
+    )
+    return read_verb(arguments, Output.JSON if json else output)
