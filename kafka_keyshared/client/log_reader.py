@@ -88,7 +88,7 @@ class LogReader:
         require_broker(self._conf)
         own = {**_STRANGER, **self._conf, **_SETTINGS}
         own.pop("group.instance.id", None)
-        heard = self._outages.heard
+        heard: Callable[[KafkaError], None] = self._heard
         if callable(users := own.get("error_cb")):
             heard = in_turn(heard, shielded(users, "error_cb", self._end))
         consumer = self._consumer = outsider(own, self._reasons, heard)
@@ -216,6 +216,16 @@ class LogReader:
             return
         self._outages.look()
         self._look_for_partitions(consumer)
+
+    def _heard(self, error: KafkaError) -> None:
+        """Take an error of the client's; that nobody answers is all that is news here.
+
+        Where there is an end, what does not come is told as a silence instead.
+        """
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._outages.last_error = error.str()
+        elif self._until is None:
+            self._outages.heard(error)
 
     def _answers(self, timeout: float) -> bool:
         try:

@@ -1,0 +1,480 @@
+"""A reader of some slots on live clusters: exactly those records, and no trace of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
+    AclOperation,
+    AdminClient,
+    NewPartitions,
+    ResourceType,
+)
+
+from kafka_keyshared import ConfigError, KeySharedError, Reader
+from kafka_keyshared.app import reader as app_reader
+from kafka_keyshared.client import log_reader, silence
+from kafka_keyshared.client.bounds import ask_logs
+from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.core.selection import Counts
+from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.model import TopicPartition
+from tests.support.bare import write_transactions
+from tests.support.live import Headers, numbered, read_all, write
+from tests.support.secured import Secured
+
+ALL = "0-65535"
+READING = {"ApiVersions", "Metadata", "ListOffsets", "Fetch", "OffsetForLeaderEpoch", "71"}
+"""What a client asks that reads a log; 71 is whether its own figures are wanted (KIP-714)."""
+
+
+def conf(cluster: Cluster) -> dict[str, Any]:
+    return {"bootstrap.servers": cluster.bootstrap, "log_level": 2}
+
+
+def reading(cluster: Cluster, *topics: str, ranges: Any = ALL, **more: Any) -> Reader:
+    return Reader(conf(cluster), topics, ranges, **{"until": "latest", **more})
+
+
+def places(records: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(each.partition(), each.offset()) for each in records]
+
+
+def all_of(reader: Reader) -> list[tuple[int, int]]:
+    with reader:
+        return places(list(reader))
+
+
+def read_until(
+    reader: Reader, there: Callable[[list[Any]], bool], seconds: float = 60
+) -> list[Any]:
+    """Read on until what came says so."""
+    found: list[Any] = []
+    deadline = time.monotonic() + seconds
+    while not there(found):
+        assert time.monotonic() < deadline, f"only {places(found)} have come"
+        found += reader.read(0.2)
+    return found
+
+
+def groups(cluster: Cluster) -> set[str]:
+    admin = AdminClient(conf(cluster))
+    return {group.group_id for group in admin.list_consumer_groups().result(30).valid}
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[EmbeddedCluster]:
+    """A cluster whose faults disturb no other test."""
+    with EmbeddedCluster() as cluster:
+        yield cluster
+
+
+# --- which records ---
+
+
+@pytest.mark.parametrize("name", ["mmh3", "pulsar"])
+def test_the_records_of_some_slots_come_whole_and_in_order(
+    any_cluster: Cluster, topic: str, name: Any
+) -> None:
+    topics = [topic, f"{topic}-b"]
+    for each in topics:
+        any_cluster.create_topic(each, 3)
+        write(any_cluster, each, numbered(600, keys=97))
+    slot = SLOT_FUNCTIONS[name]
+    ranges = [(0, 10_000), (20_001, 30_000)]
+    with reading(any_cluster, *topics, ranges=ranges, slot_function=name) as reader:
+        found = [(each.topic(), each.partition(), each.offset()) for each in reader]
+    everything = [each for topic in topics for each in read_all(any_cluster, topic, 600)]
+    meant = {
+        (each.topic(), each.partition(), each.offset())
+        for each in everything
+        if any(low <= slot(each.key() or b"") <= high for low, high in ranges)
+    }
+    assert set(found) == meant
+    assert 0 < len(meant) < 1_200
+    assert len(found) == len(meant)
+    for place in {each[:2] for each in found}:
+        offsets = [each[2] for each in found if each[:2] == place]
+        assert offsets == sorted(offsets)
+    assert reader.counts == Counts(read=1_200, chosen=len(meant))
+
+
+def test_records_without_a_key_are_left_out_unless_they_are_asked_for(
+    embedded_cluster: Cluster, topic: str
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(None if at % 3 else b"k", b"") for at in range(30)])
+    assert len(all_of(reading(embedded_cluster, topic))) == 10
+    everything = reading(embedded_cluster, topic, keyless=True)
+    assert all_of(everything) == [(0, offset) for offset in range(30)]
+    assert everything.counts == Counts(read=30, chosen=30, keyless=20)
+
+
+def test_the_key_may_be_a_header(embedded_cluster: Cluster, topic: str) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    for customer in (b"a", b"b", None):
+        headers: Headers = [] if customer is None else [("customer", customer)]
+        write(embedded_cluster, topic, [(b"same", b"")] * 5, headers=headers)
+    slot = slot_of(b"b")
+    reader = reading(embedded_cluster, topic, ranges=[(slot, slot)], key="header:customer")
+    assert all_of(reader) == [(0, offset) for offset in range(5, 10)]
+    assert reader.counts.keyless == 5
+
+
+def test_bounds_by_offset_and_from_the_end(any_cluster: Cluster, topic: str) -> None:
+    any_cluster.create_topic(topic, 3)
+    for number in range(2):
+        write(any_cluster, topic, numbered(50), partition=number)
+    last = reading(any_cluster, topic, start=-2)
+    assert sorted(all_of(last)) == [(0, 48), (0, 49), (1, 48), (1, 49)]
+    middle = reading(any_cluster, topic, start={0: 10}, until={0: 13})
+    assert all_of(middle) == [(0, 10), (0, 11), (0, 12)]
+    with reading(any_cluster, topic, start={1: -3}, until={1: -1}) as reader:
+        assert reader.open() == {TopicPartition(topic, 1): 47}
+        assert places(list(reader)) == [(1, 47), (1, 48)]
+    with pytest.raises(ConfigError, match=f"start {topic}-0@51: the log ends at 50"):
+        all_of(reading(any_cluster, topic, start={0: 51}))
+    with pytest.raises(ConfigError, match="there is no partition 3 of"):
+        all_of(reading(any_cluster, topic, until={3: 1}))
+
+
+def test_bounds_by_time(real_cluster: Cluster, topic: str) -> None:
+    real_cluster.create_topic(topic, 2)
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
+    producer = Producer(conf(real_cluster))
+    for minute in range(10):
+        at = int((noon + 60 * minute) * 1_000)
+        producer.produce(topic, b"", b"k", 0, timestamp=at)
+    producer.produce(topic, b"", b"k", 1, timestamp=int(noon * 1_000))
+    assert producer.flush(60) == 0
+
+    def after(minutes: float) -> datetime:
+        return datetime.fromtimestamp(noon + 60 * minutes, UTC)
+
+    found = all_of(reading(real_cluster, topic, start=after(2.5), until=after(5)))
+    assert found == [(0, 3), (0, 4)]
+    assert all_of(reading(real_cluster, topic, start=after(9))) == [(0, 9)]
+    # After the last record there is nothing.
+    assert all_of(reading(real_cluster, topic, start=after(60))) == []
+
+
+# --- where it ends ---
+
+
+def test_empty_partitions_end_at_once(any_cluster: Cluster, topic: str) -> None:
+    any_cluster.create_topic(topic, 3)
+    assert all_of(reading(any_cluster, topic)) == []
+    write(any_cluster, topic, numbered(5), partition=1)
+    assert all_of(reading(any_cluster, topic)) == [(1, offset) for offset in range(5)]
+
+
+def test_what_is_written_meanwhile_is_not_read(any_cluster: Cluster, topic: str) -> None:
+    any_cluster.create_topic(topic, 2)
+    write(any_cluster, topic, numbered(20), partition=0)
+    with reading(any_cluster, topic) as reader:
+        for number in range(2):
+            write(any_cluster, topic, numbered(500), partition=number)
+        assert places(list(reader)) == [(0, offset) for offset in range(20)]
+        assert reader.done
+        assert reader.counts.read == 20
+
+
+def test_transaction_markers_and_aborted_records_end_a_reading_like_records(
+    real_cluster: Cluster, topic: str
+) -> None:
+    real_cluster.create_topic(topic, 2)
+    # 0-2, a marker, 4-6 that are aborted, a marker; the log ends at 8.
+    write_transactions(real_cluster, topic, 3, [True, False])
+    assert all_of(reading(real_cluster, topic)) == [(0, 0), (0, 1), (0, 2)]
+    assert all_of(reading(real_cluster, topic, until={0: 2})) == [(0, 0), (0, 1)]
+    assert all_of(reading(real_cluster, topic, start={0: 3}, until={0: 8})) == []
+    # More behind the markers: the bound lies before it.
+    write(real_cluster, topic, numbered(3), partition=0)
+    assert all_of(reading(real_cluster, topic, until={0: 8})) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_it_can_be_stopped(embedded_cluster: Cluster, topic: str) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, numbered(5))
+    with reading(embedded_cluster, topic, until=None) as reader:
+        for record in reader:
+            if record.offset() == 4:
+                reader.stop()
+        assert reader.done
+        assert reader.counts.read == 5
+
+
+# --- no trace ---
+
+
+def test_no_group_hears_of_it_and_nothing_changes(
+    real_cluster: Cluster, own_cluster: EmbeddedCluster, topic: str
+) -> None:
+    for cluster in (real_cluster, own_cluster):
+        cluster.create_topic(topic, 2)
+        write(cluster, topic, numbered(100))
+    known = groups(real_cluster)
+    with Reader({**conf(real_cluster), "group.id": topic}, [topic], ALL, until="latest") as reader:
+        assert len(list(reader)) == 100
+        assert groups(real_cluster) == known
+    assert groups(real_cluster) == known
+    own_cluster.watch_requests()
+    assert len(all_of(reading(own_cluster, topic))) == 100
+    asked = set(own_cluster.requests())
+    assert {"Fetch", "ListOffsets"} <= asked <= READING | {"FindCoordinator"}
+
+
+def test_a_topic_that_is_not_there_is_refused_and_not_made(
+    embedded_cluster: Cluster, topic: str
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    with pytest.raises(TopicMissingError, match=f"did you mean '{topic}'"):
+        all_of(reading(embedded_cluster, f"{topic}s"))
+    with pytest.raises(TopicMissingError, match="no topic that this user may see fits"):
+        all_of(reading(embedded_cluster, f"^{topic}s"))
+    assert f"{topic}s" not in AdminClient(conf(embedded_cluster)).list_topics(timeout=30).topics
+
+
+def test_nobody_there_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(require_broker, "__defaults__", (0.2,))
+    reader = Reader({"bootstrap.servers": "127.0.0.1:1"}, ["t"], ALL)
+    with pytest.raises(BrokerUnavailableError, match="no broker answered at 127"):
+        reader.read()
+    assert reader.done
+
+
+def test_a_user_who_may_not_read_is_told_what_to_allow(secured: Secured, topic: str) -> None:
+    secured.cluster.create_topic(topic, 1)
+    write(secured.cluster, topic, numbered(5))
+    with pytest.raises(TopicMissingError, match=f"allow DESCRIBE and READ on topic {topic}"):
+        all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))
+    secured.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+    with pytest.raises(ConfigError, match=f"may not read topic '{topic}'; allow READ"):
+        all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))
+    secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
+    # No right on any group is needed.
+    assert len(all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))) == 5
+
+
+# --- while it goes on ---
+
+
+def test_it_goes_on_and_reads_partitions_that_are_added_from_their_start(
+    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "LOOK_EVERY", 0.2)
+    real_cluster.create_topic(topic, 1)
+    write(real_cluster, topic, numbered(5))
+    said: list[str] = []
+    with reading(real_cluster, topic, start="latest", until=None, tell=said.append) as reader:
+        write(real_cluster, topic, numbered(3), partition=0)
+        assert places(read_until(reader, lambda found: len(found) == 3)) == [(0, 5), (0, 6), (0, 7)]
+        admin = AdminClient(conf(real_cluster))
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+        write(real_cluster, topic, numbered(2), partition=1)
+        assert places(read_until(reader, lambda found: len(found) == 2)) == [(1, 0), (1, 1)]
+        assert said == [f"partitions were added: {topic}-1; they are read from their start"]
+        assert not reader.done
+
+
+def test_an_outage_is_told_once_and_nothing_is_lost_or_repeated(
+    own_cluster: EmbeddedCluster, topic: str
+) -> None:
+    own_cluster.create_topic(topic, 1)
+    write(own_cluster, topic, numbered(5))
+    said: list[str] = []
+    with reading(own_cluster, topic, until=None, tell=said.append) as reader:
+        read_until(reader, lambda found: len(found) == 5)
+        own_cluster.broker_down()
+        read_until(reader, lambda _: bool(said))
+        assert said[0].startswith("no broker answers (")
+        own_cluster.broker_up()
+        write(own_cluster, topic, numbered(3))
+        found = read_until(reader, lambda found: len(found) == 3 and len(said) == 2)
+        assert places(found) == [(0, 5), (0, 6), (0, 7)]
+        assert said[1].startswith("a broker answers again, after ")
+        assert len(said) == 2
+
+
+def patch_after_asking(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Have something happen between the first question for the logs and the reading of them."""
+    asked: list[Any] = []
+
+    def asking(*given: Any) -> Any:
+        found = ask_logs(*given)
+        if not asked:
+            asked.append(given)
+            then()
+        return found
+
+    monkeypatch.setattr(log_reader, "ask_logs", asking)
+
+
+def test_a_silence_in_a_reading_that_has_an_end_is_told_and_waited_out(
+    own_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_cluster.create_topic(topic, 1)
+    write(own_cluster, topic, numbered(5))
+    monkeypatch.setattr(silence, "SAY_AFTER", 0.5)
+    patch_after_asking(monkeypatch, own_cluster.broker_down)
+    said: list[str] = []
+    with reading(own_cluster, topic, tell=said.append) as reader:
+        assert read_until(reader, lambda _: bool(said)) == []
+        assert said[0].startswith(f"nothing has come from {own_cluster.bootstrap} for ")
+        own_cluster.broker_up()
+        assert places(list(reader)) == [(0, offset) for offset in range(5)]
+        assert [each.split(",")[0] for each in said[1:]] == ["records come again"]
+
+
+def delete_records(cluster: Cluster, topic: str, before: int) -> None:
+    start = ClientPartition(topic, 0, before)
+    admin = AdminClient(conf(cluster))  # it has to outlive the question
+    admin.delete_records([start])[start].result(60)
+
+
+@pytest.mark.parametrize("until", ["latest", None])
+def test_what_retention_took_meanwhile_is_told_and_reading_goes_on_behind_it(
+    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    real_cluster.create_topic(topic, 1)
+    write(real_cluster, topic, numbered(10))
+    patch_after_asking(monkeypatch, lambda: delete_records(real_cluster, topic, 6))
+    said: list[str] = []
+    with reading(real_cluster, topic, start={0: 2}, until=until, tell=said.append) as reader:
+        found = read_until(reader, lambda found: len(found) == 4)
+        assert places(found) == [(0, 6), (0, 7), (0, 8), (0, 9)]
+        assert said == [f"{topic}-0: offsets 2 to 5 are no longer there; reading on behind them"]
+
+
+def test_what_retention_had_taken_before_is_told_too(real_cluster: Cluster, topic: str) -> None:
+    real_cluster.create_topic(topic, 1)
+    write(real_cluster, topic, numbered(10))
+    delete_records(real_cluster, topic, 6)
+    said: list[str] = []
+    found = all_of(reading(real_cluster, topic, start={0: 2}, until={0: 8}, tell=said.append))
+    assert found == [(0, 6), (0, 7)]
+    assert said == [f"{topic}-0: offsets 2 to 5 are no longer there; reading on behind them"]
+    assert all_of(reading(real_cluster, topic)) == [(0, offset) for offset in range(6, 10)]
+
+
+def test_all_of_it_deleted_meanwhile_is_an_end(
+    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_cluster.create_topic(topic, 1)
+    write(real_cluster, topic, numbered(10))
+    patch_after_asking(monkeypatch, lambda: delete_records(real_cluster, topic, 10))
+    said: list[str] = []
+    assert all_of(reading(real_cluster, topic, until={0: 8}, tell=said.append)) == []
+    assert said == [f"{topic}-0: offsets 0 to 7 are no longer there; reading on behind them"]
+
+
+def test_a_topic_that_is_made_anew_under_it_is_said(
+    own_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_cluster.create_topic(topic, 1)
+    write(own_cluster, topic, numbered(10))
+    asked: list[Any] = []
+
+    def of_another_log(*given: Any) -> Any:
+        found = ask_logs(*given)
+        asked.append(given)
+        if len(asked) > 1:
+            return found
+        return {each: log._replace(start=500, end=600) for each, log in found.items()}
+
+    monkeypatch.setattr(log_reader, "ask_logs", of_another_log)
+    with pytest.raises(KeySharedError, match=f"{topic}-0 ends at 10, before offset 500"):
+        all_of(reading(own_cluster, topic))
+
+
+def test_a_topic_that_is_deleted_under_it_ends_it(
+    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "LOOK_EVERY", 0.2)
+    real_cluster.create_topic(topic, 1)
+    write(real_cluster, topic, numbered(5))
+    with reading(real_cluster, topic, until=None) as reader:
+        read_until(reader, lambda found: len(found) == 5)
+        admin = AdminClient(conf(real_cluster))
+        admin.delete_topics([topic])[topic].result(60)
+        with pytest.raises(TopicMissingError, match=topic):
+            read_until(reader, lambda _: False)
+
+
+# --- keys that cannot be read ---
+
+
+def test_a_key_that_cannot_be_read_just_now_is_waited_for_in_order(
+    embedded_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(app_reader, "KEY_AGAIN_AFTER", 0.01)
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, numbered(10))
+    failing = [3, 3, 3, 7]
+
+    def key(record: Any) -> bytes:
+        if failing and record.offset() == failing[0]:
+            failing.pop(0)
+            raise OSError("the registry is away")
+        return bytes(record.key())
+
+    assert all_of(reading(embedded_cluster, topic, key=key)) == [(0, at) for at in range(10)]
+    said = [each.getMessage() for each in caplog.records]
+    assert said == [
+        f"{topic}-0@3: its key cannot be read just now (the registry is away); it is asked for "
+        "again and again"
+    ]
+
+
+def test_a_stop_does_not_wait_for_a_key(embedded_cluster: Cluster, topic: str) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, numbered(10))
+
+    def key(_record: Any) -> bytes:
+        reader.stop()
+        raise OSError("the registry is away")
+
+    reader = reading(embedded_cluster, topic, key=key)
+    assert all_of(reader) == []
+
+
+def test_keys_that_never_can_be_read_are_left_out_and_told(
+    embedded_cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"{" if at % 2 else b'{"a":1}') for at in range(10)])
+    reader = reading(embedded_cluster, topic, key="json:/a", keyless=True)
+    assert all_of(reader) == [(0, at) for at in range(0, 10, 2)]
+    assert reader.counts == Counts(read=10, chosen=5, undecodable=5)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.startswith(
+        f"{topic}-0@1 is left out, its key cannot be read: the value is not JSON"
+    )
+
+
+def test_an_error_callback_of_the_users_is_heard_and_cannot_end_it(
+    own_cluster: EmbeddedCluster, topic: str
+) -> None:
+    own_cluster.create_topic(topic, 1)
+    heard: list[Any] = []
+
+    def error_cb(error: Any) -> None:
+        heard.append(error)
+        raise ValueError("a mistake of the user's")
+
+    named = {**conf(own_cluster), "error_cb": error_cb}
+    with Reader(named, [topic], ALL) as reader:
+        own_cluster.broker_down()
+        read_until(reader, lambda _: bool(heard))
+        own_cluster.broker_up()
+        write(own_cluster, topic, numbered(2))
+        assert len(read_until(reader, lambda found: len(found) == 2)) == 2
