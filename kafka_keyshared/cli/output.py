@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import io
 import json
 import os
 import sys
@@ -56,13 +57,19 @@ def write_result(result: Mapping[str, Any], output: Output, title: str) -> None:
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
     """Open standard output for a result of many lines; whoever reads it may close it."""
+    raw: Any = sys.stdout.buffer
+    # With PYTHONUNBUFFERED it is a file that may write a part and say so by a number alone.
+    out = io.BufferedWriter(raw) if isinstance(raw, io.RawIOBase) else raw
     try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield out
+        out.flush()
     except BrokenPipeError as error:
         # Or the interpreter complains once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise KeySharedError("standard output was closed before all was written") from error
+    finally:
+        if out is not raw:
+            out.detach()
 
 
 def write_table(
