@@ -207,8 +207,9 @@ class _Reading:
                 records = records[: self._limit - self._written]
             if records:
                 out.write("".join(map(line, records)).encode())
-                out.flush()
+                # Before anybody can see them, and press Ctrl-C.
                 self._written += len(records)
+                out.flush()
             if self._written == self._limit:
                 return
             if self._told and (now := time.monotonic()) - self._said >= SAY_EVERY:

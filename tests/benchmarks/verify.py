@@ -33,9 +33,10 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, failing, scrapes, start, tables
+from tests.benchmarks import advising, failing, reading, scrapes, start, tables
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.failing import FailingPlan
+from tests.benchmarks.reading import ReadPlan
 from tests.benchmarks.start import StartPlan
 from tests.benchmarks.tables import TablePlan
 
@@ -50,7 +51,9 @@ class ScrapePlan:
     noop: NoopPlan
 
 
-Plan = NoopPlan | LatencyPlan | MemoryPlan | IdlePlan | ScrapePlan | StartPlan | AdvisePlan
+Plan = (
+    NoopPlan | LatencyPlan | MemoryPlan | IdlePlan | ScrapePlan | StartPlan | AdvisePlan | ReadPlan
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,12 @@ CASES = (
         AdvisePlan(),
     ),
     Case(
+        "read",
+        "a Reader of half the slots, to a bare loop without a group",
+        (Floor("ratio", 0.60),),
+        ReadPlan(),
+    ),
+    Case(
         "help",
         "--help of every verb",
         (Floor("median_s", 0.3, at_most=True), Floor("worst_s", 0.35, at_most=True)),
@@ -242,6 +251,8 @@ def run_plan(  # noqa: PLR0911 - one for each plan
             return idle.measure(plan, cluster, progress)
         case AdvisePlan():
             return advising.measure(plan, cluster, progress)
+        case ReadPlan():
+            return reading.measure(replace(plan, pairs=repeat or plan.pairs), cluster, progress)
         case StartPlan():
             return start.measure(StartPlan(repeat or plan.repeat), cluster, progress)
 
