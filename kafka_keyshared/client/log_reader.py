@@ -17,15 +17,19 @@ from kafka_keyshared.client.bounds import Bound, Positions, ask_at, ask_logs, me
 from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider, polled
 from kafka_keyshared.client.guarded import in_turn, shielded
 from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import partitions_of, unreadable
-from kafka_keyshared.errors import KeySharedError, TopicMissingError
+from kafka_keyshared.errors import BrokerUnavailableError, KeySharedError, TopicMissingError
 from kafka_keyshared.model import Record, TopicPartition, partition_of, some
 
 CHUNK = 10_000
 LOOK_EVERY = 10.0
-"""Seconds between two looks for partitions that were added, while there is no end."""
+"""Seconds between two looks for the topics: whether they are there, and have partitions added."""
+
+MISSED_LOOKS = 3
+"""So many looks in a row that do not find a topic mean that it is gone."""
 
 _REASONS_KEPT = 20
 
@@ -74,7 +78,10 @@ class LogReader:
         self._ends: Positions = {}
         self._known: set[TopicPartition] = set()
         self._positions: Positions = {}
+        # Of which nothing is where it was to be read next, until their logs have been asked for.
+        self._astray: set[TopicPartition] = set()
         self._look_at = clock() + LOOK_EVERY
+        self._missed = 0
 
     # --- begin and end ---
 
@@ -131,6 +138,8 @@ class LogReader:
         order of their offsets, and none beyond its end.
         """
         consumer = self._open_consumer()
+        if self._astray:
+            self._find_again()
         first = polled(consumer, timeout)
         if self._ended is not None:
             raise self._ended
@@ -140,7 +149,7 @@ class LogReader:
         batch: list[Any] = [first, *consumer.consume(CHUNK, 0)]
         if self._until is None:
             self._outages.look()
-            self._look_for_partitions(consumer)
+            self._look(consumer)
         else:
             self._silence.came()
         return self._within(batch) if self._advance(consumer) else batch
@@ -154,10 +163,10 @@ class LogReader:
         for event in events:
             error, partition = event.error(), partition_of(event)
             if error.code() == KafkaError._PARTITION_EOF:
-                if event.offset() >= self._ends.get(partition, event.offset() + 1):
-                    self._finish([partition])
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._find_again(partition)
+                continue  # it has moved the position, which was looked at
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._astray.add(partition)
+                self._find_again()
             elif (cause := unreadable(error, partition.topic)) is not None:
                 raise cause
             else:
@@ -213,9 +222,9 @@ class LogReader:
         del self._reasons[:-_REASONS_KEPT]
         if self._until is not None:
             self._silence.waited()
-            return
-        self._outages.look()
-        self._look_for_partitions(consumer)
+        else:
+            self._outages.look()
+        self._look(consumer)
 
     def _heard(self, error: KafkaError) -> None:
         """Take an error of the client's; that nobody answers is all that is news here.
@@ -234,31 +243,48 @@ class LogReader:
             return False
         return True
 
-    def _look_for_partitions(self, consumer: Consumer) -> None:
-        """Read partitions that were added, from their start: all in them is new."""
-        if (now := self._clock()) < self._look_at or self._start.everywhere is None:
+    def _look(self, consumer: Consumer) -> None:
+        """See whether the topics are still there, and read what partitions were added.
+
+        Those are read from their start: all in them is new. Raises :class:`TopicMissingError` when
+        a topic has gone, of which the client says nothing; not at once, because a broker that has
+        just come back may not know of all topics yet.
+        """
+        if (now := self._clock()) < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
         try:
             there = partitions_of(consumer, self._topics)
+            grows = self._until is None and self._start.everywhere is not None
+            new = [each for each in there if grows and each not in self._known]
+            starts = {each: log.start for each, log in ask_logs(consumer, new).items()}
         except TopicMissingError:
-            raise
-        except KeySharedError as error:  # no answer: that brokers are away is told by itself
+            self._missed += 1
+            if self._missed >= MISSED_LOOKS:
+                raise
+        except KeySharedError as error:  # no answer, which is told by itself
             self._reasons.append(str(error))
-            return
-        new = [each for each in there if each not in self._known]
-        if not new:
-            return
-        self._tell(f"partitions were added: {some(new)}; they are read from their start")
-        self._known.update(new)
-        self._read({each: log.start for each, log in ask_logs(consumer, new).items()})
+        else:
+            self._missed = 0
+            if new:
+                self._tell(f"partitions were added: {some(new)}; they are read from their start")
+                self._known.update(new)
+                self._read(starts)
 
-    def _find_again(self, partition: TopicPartition) -> None:
-        """Go on where the log begins now, of which what was to be read next has been deleted."""
-        if partition not in self._assigned:
-            return
+    def _find_again(self) -> None:
+        """Go on where logs begin now, of which what was to be read next has been deleted."""
+        consumer = self._open_consumer()
+        for partition in sorted(self._astray & self._assigned.keys()):
+            try:
+                log = ask_logs(consumer, [partition])[partition]
+            except BrokerUnavailableError as error:  # asked again before the next wait
+                self._reasons.append(str(error))
+                continue
+            self._go_on(partition, log)
+            self._astray.discard(partition)
+
+    def _go_on(self, partition: TopicPartition, log: LogBounds) -> None:
         was = self._positions[partition]
-        log = ask_logs(self._open_consumer(), [partition])[partition]
         if was > log.end:
             raise KeySharedError(
                 f"{partition} ends at {log.end}, before offset {was} that was to be read next: it "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kafka_keyshared.client import log_reader
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
 from tests.support.cli import KEYSHARED, Running, as_user, in_process
@@ -118,6 +119,20 @@ def test_a_limit_ends_it_and_yaml_is_a_document_for_each(
     assert [json.loads(line)["offset"] for line in ended.out.splitlines()] == [3]
     assert "reading 1 partition of" in ended.err
     assert "ends before 1:-1" in ended.err
+
+
+def test_the_limit_counts_over_all_that_comes(
+    embedded_cluster: Cluster,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reader, "CHUNK", 1)  # so that no more than two come at a time
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"k", b"")] * 9)
+    named = ("-b", embedded_cluster.bootstrap, "-t", topic)
+    ended = in_process(capsys, "read", *named, *ALL, "--limit", "5", "--json")
+    assert [json.loads(line)["offset"] for line in ended.out.splitlines()] == [0, 1, 2, 3, 4]
 
 
 def test_key_and_slot_function_are_those_of_the_settings_file(

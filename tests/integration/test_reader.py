@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
-    AclOperation,
-    AdminClient,
-    NewPartitions,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared import ConfigError, KeySharedError, Reader
 from kafka_keyshared.app import reader as app_reader
 from kafka_keyshared.client import log_reader, silence
 from kafka_keyshared.client.bounds import ask_logs
+from kafka_keyshared.client.port import LogBounds
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.core.selection import Counts
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
@@ -28,47 +20,14 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.model import TopicPartition
-from tests.support.bare import write_transactions
 from tests.support.live import Headers, numbered, read_all, write
-from tests.support.secured import Secured
+from tests.support.reading import ALL, after_asking, all_of, conf, places, read_until, reading
 
-ALL = "0-65535"
-READING = {"ApiVersions", "Metadata", "ListOffsets", "Fetch", "OffsetForLeaderEpoch", "71"}
-"""What a client asks that reads a log; 71 is whether its own figures are wanted (KIP-714)."""
-
-
-def conf(cluster: Cluster) -> dict[str, Any]:
-    return {"bootstrap.servers": cluster.bootstrap, "log_level": 2}
-
-
-def reading(cluster: Cluster, *topics: str, ranges: Any = ALL, **more: Any) -> Reader:
-    return Reader(conf(cluster), topics, ranges, **{"until": "latest", **more})
-
-
-def places(records: Sequence[Any]) -> list[tuple[int, int]]:
-    return [(each.partition(), each.offset()) for each in records]
-
-
-def all_of(reader: Reader) -> list[tuple[int, int]]:
-    with reader:
-        return places(list(reader))
-
-
-def read_until(
-    reader: Reader, there: Callable[[list[Any]], bool], seconds: float = 60
-) -> list[Any]:
-    """Read on until what came says so."""
-    found: list[Any] = []
-    deadline = time.monotonic() + seconds
-    while not there(found):
-        assert time.monotonic() < deadline, f"only {places(found)} have come"
-        found += reader.read(0.2)
-    return found
-
-
-def groups(cluster: Cluster) -> set[str]:
-    admin = AdminClient(conf(cluster))
-    return {group.group_id for group in admin.list_consumer_groups().result(30).valid}
+READING = {
+    *("ApiVersions", "Metadata", "FindCoordinator", "ListOffsets", "Fetch", "OffsetForLeaderEpoch"),
+    "71",  # whether the cluster wants to know how the client does (KIP-714); 72 would tell it
+}
+"""What a client asks that reads a log."""
 
 
 @pytest.fixture
@@ -147,26 +106,6 @@ def test_bounds_by_offset_and_from_the_end(any_cluster: Cluster, topic: str) -> 
         all_of(reading(any_cluster, topic, until={3: 1}))
 
 
-def test_bounds_by_time(real_cluster: Cluster, topic: str) -> None:
-    real_cluster.create_topic(topic, 2)
-    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
-    producer = Producer(conf(real_cluster))
-    for minute in range(10):
-        at = int((noon + 60 * minute) * 1_000)
-        producer.produce(topic, b"", b"k", 0, timestamp=at)
-    producer.produce(topic, b"", b"k", 1, timestamp=int(noon * 1_000))
-    assert producer.flush(60) == 0
-
-    def after(minutes: float) -> datetime:
-        return datetime.fromtimestamp(noon + 60 * minutes, UTC)
-
-    found = all_of(reading(real_cluster, topic, start=after(2.5), until=after(5)))
-    assert found == [(0, 3), (0, 4)]
-    assert all_of(reading(real_cluster, topic, start=after(9))) == [(0, 9)]
-    # After the last record there is nothing.
-    assert all_of(reading(real_cluster, topic, start=after(60))) == []
-
-
 # --- where it ends ---
 
 
@@ -188,20 +127,6 @@ def test_what_is_written_meanwhile_is_not_read(any_cluster: Cluster, topic: str)
         assert reader.counts.read == 20
 
 
-def test_transaction_markers_and_aborted_records_end_a_reading_like_records(
-    real_cluster: Cluster, topic: str
-) -> None:
-    real_cluster.create_topic(topic, 2)
-    # 0-2, a marker, 4-6 that are aborted, a marker; the log ends at 8.
-    write_transactions(real_cluster, topic, 3, [True, False])
-    assert all_of(reading(real_cluster, topic)) == [(0, 0), (0, 1), (0, 2)]
-    assert all_of(reading(real_cluster, topic, until={0: 2})) == [(0, 0), (0, 1)]
-    assert all_of(reading(real_cluster, topic, start={0: 3}, until={0: 8})) == []
-    # More behind the markers: the bound lies before it.
-    write(real_cluster, topic, numbered(3), partition=0)
-    assert all_of(reading(real_cluster, topic, until={0: 8})) == [(0, 0), (0, 1), (0, 2)]
-
-
 def test_it_can_be_stopped(embedded_cluster: Cluster, topic: str) -> None:
     embedded_cluster.create_topic(topic, 1)
     write(embedded_cluster, topic, numbered(5))
@@ -216,21 +141,13 @@ def test_it_can_be_stopped(embedded_cluster: Cluster, topic: str) -> None:
 # --- no trace ---
 
 
-def test_no_group_hears_of_it_and_nothing_changes(
-    real_cluster: Cluster, own_cluster: EmbeddedCluster, topic: str
-) -> None:
-    for cluster in (real_cluster, own_cluster):
-        cluster.create_topic(topic, 2)
-        write(cluster, topic, numbered(100))
-    known = groups(real_cluster)
-    with Reader({**conf(real_cluster), "group.id": topic}, [topic], ALL, until="latest") as reader:
-        assert len(list(reader)) == 100
-        assert groups(real_cluster) == known
-    assert groups(real_cluster) == known
+def test_it_only_asks(own_cluster: EmbeddedCluster, topic: str) -> None:
+    own_cluster.create_topic(topic, 2)
+    write(own_cluster, topic, numbered(100))
     own_cluster.watch_requests()
     assert len(all_of(reading(own_cluster, topic))) == 100
     asked = set(own_cluster.requests())
-    assert {"Fetch", "ListOffsets"} <= asked <= READING | {"FindCoordinator"}
+    assert {"Fetch", "ListOffsets"} <= asked <= READING
 
 
 def test_a_topic_that_is_not_there_is_refused_and_not_made(
@@ -252,38 +169,7 @@ def test_nobody_there_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) 
     assert reader.done
 
 
-def test_a_user_who_may_not_read_is_told_what_to_allow(secured: Secured, topic: str) -> None:
-    secured.cluster.create_topic(topic, 1)
-    write(secured.cluster, topic, numbered(5))
-    with pytest.raises(TopicMissingError, match=f"allow DESCRIBE and READ on topic {topic}"):
-        all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))
-    secured.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
-    with pytest.raises(ConfigError, match=f"may not read topic '{topic}'; allow READ"):
-        all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))
-    secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
-    # No right on any group is needed.
-    assert len(all_of(Reader(secured.alice("none"), [topic], ALL, until="latest"))) == 5
-
-
 # --- while it goes on ---
-
-
-def test_it_goes_on_and_reads_partitions_that_are_added_from_their_start(
-    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_reader, "LOOK_EVERY", 0.2)
-    real_cluster.create_topic(topic, 1)
-    write(real_cluster, topic, numbered(5))
-    said: list[str] = []
-    with reading(real_cluster, topic, start="latest", until=None, tell=said.append) as reader:
-        write(real_cluster, topic, numbered(3), partition=0)
-        assert places(read_until(reader, lambda found: len(found) == 3)) == [(0, 5), (0, 6), (0, 7)]
-        admin = AdminClient(conf(real_cluster))
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
-        write(real_cluster, topic, numbered(2), partition=1)
-        assert places(read_until(reader, lambda found: len(found) == 2)) == [(1, 0), (1, 1)]
-        assert said == [f"partitions were added: {topic}-1; they are read from their start"]
-        assert not reader.done
 
 
 def test_an_outage_is_told_once_and_nothing_is_lost_or_repeated(
@@ -305,27 +191,13 @@ def test_an_outage_is_told_once_and_nothing_is_lost_or_repeated(
         assert len(said) == 2
 
 
-def patch_after_asking(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Have something happen between the first question for the logs and the reading of them."""
-    asked: list[Any] = []
-
-    def asking(*given: Any) -> Any:
-        found = ask_logs(*given)
-        if not asked:
-            asked.append(given)
-            then()
-        return found
-
-    monkeypatch.setattr(log_reader, "ask_logs", asking)
-
-
 def test_a_silence_in_a_reading_that_has_an_end_is_told_and_waited_out(
     own_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_cluster.create_topic(topic, 1)
     write(own_cluster, topic, numbered(5))
     monkeypatch.setattr(silence, "SAY_AFTER", 0.5)
-    patch_after_asking(monkeypatch, own_cluster.broker_down)
+    after_asking(monkeypatch, own_cluster.broker_down)
     said: list[str] = []
     with reading(own_cluster, topic, tell=said.append) as reader:
         assert read_until(reader, lambda _: bool(said)) == []
@@ -333,48 +205,6 @@ def test_a_silence_in_a_reading_that_has_an_end_is_told_and_waited_out(
         own_cluster.broker_up()
         assert places(list(reader)) == [(0, offset) for offset in range(5)]
         assert [each.split(",")[0] for each in said[1:]] == ["records come again"]
-
-
-def delete_records(cluster: Cluster, topic: str, before: int) -> None:
-    start = ClientPartition(topic, 0, before)
-    admin = AdminClient(conf(cluster))  # it has to outlive the question
-    admin.delete_records([start])[start].result(60)
-
-
-@pytest.mark.parametrize("until", ["latest", None])
-def test_what_retention_took_meanwhile_is_told_and_reading_goes_on_behind_it(
-    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch, until: Any
-) -> None:
-    real_cluster.create_topic(topic, 1)
-    write(real_cluster, topic, numbered(10))
-    patch_after_asking(monkeypatch, lambda: delete_records(real_cluster, topic, 6))
-    said: list[str] = []
-    with reading(real_cluster, topic, start={0: 2}, until=until, tell=said.append) as reader:
-        found = read_until(reader, lambda found: len(found) == 4)
-        assert places(found) == [(0, 6), (0, 7), (0, 8), (0, 9)]
-        assert said == [f"{topic}-0: offsets 2 to 5 are no longer there; reading on behind them"]
-
-
-def test_what_retention_had_taken_before_is_told_too(real_cluster: Cluster, topic: str) -> None:
-    real_cluster.create_topic(topic, 1)
-    write(real_cluster, topic, numbered(10))
-    delete_records(real_cluster, topic, 6)
-    said: list[str] = []
-    found = all_of(reading(real_cluster, topic, start={0: 2}, until={0: 8}, tell=said.append))
-    assert found == [(0, 6), (0, 7)]
-    assert said == [f"{topic}-0: offsets 2 to 5 are no longer there; reading on behind them"]
-    assert all_of(reading(real_cluster, topic)) == [(0, offset) for offset in range(6, 10)]
-
-
-def test_all_of_it_deleted_meanwhile_is_an_end(
-    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real_cluster.create_topic(topic, 1)
-    write(real_cluster, topic, numbered(10))
-    patch_after_asking(monkeypatch, lambda: delete_records(real_cluster, topic, 10))
-    said: list[str] = []
-    assert all_of(reading(real_cluster, topic, until={0: 8}, tell=said.append)) == []
-    assert said == [f"{topic}-0: offsets 0 to 7 are no longer there; reading on behind them"]
 
 
 def test_a_topic_that_is_made_anew_under_it_is_said(
@@ -396,18 +226,27 @@ def test_a_topic_that_is_made_anew_under_it_is_said(
         all_of(reading(own_cluster, topic))
 
 
-def test_a_topic_that_is_deleted_under_it_ends_it(
-    real_cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+def test_a_log_that_cannot_be_asked_for_just_then_is_asked_for_again(
+    own_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "LOOK_EVERY", 0.2)
-    real_cluster.create_topic(topic, 1)
-    write(real_cluster, topic, numbered(5))
-    with reading(real_cluster, topic, until=None) as reader:
-        read_until(reader, lambda found: len(found) == 5)
-        admin = AdminClient(conf(real_cluster))
-        admin.delete_topics([topic])[topic].result(60)
-        with pytest.raises(TopicMissingError, match=topic):
-            read_until(reader, lambda _: False)
+    own_cluster.create_topic(topic, 1)
+    write(own_cluster, topic, numbered(10))
+    asked: list[Any] = []
+
+    def as_it_shrinks(*given: Any) -> Any:
+        (partition,) = given[1]
+        asked.append(partition)
+        if len(asked) in {2, 3}:
+            raise BrokerUnavailableError("no answer")
+        start = 500 if len(asked) == 1 else 580
+        return {partition: LogBounds(start, 600)}
+
+    monkeypatch.setattr(log_reader, "ask_logs", as_it_shrinks)
+    said: list[str] = []
+    with reading(own_cluster, topic, until={0: 560}, tell=said.append) as reader:
+        assert list(reader) == []
+    assert len(asked) == 4
+    assert said == [f"{topic}-0: offsets 500 to 559 are no longer there; reading on behind them"]
 
 
 # --- keys that cannot be read ---
