@@ -132,7 +132,7 @@ class Reader:
             self._opened = True
         return dict(self._starts)
 
-    def read(self, timeout: float = WAIT) -> list[Any]:
+    def read(self, timeout: float = WAIT) -> list[Record]:
         """Return the records that have come, after at most ``timeout`` seconds; maybe none.
 
         They are the client's own messages. :attr:`done` says whether more may come.
@@ -161,7 +161,7 @@ class Reader:
             self._failure = error  # what had come before is given out first
         return found.records
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Record]:
         """Yield the records one by one."""
         while not self.done:
             yield from self.read()

@@ -12,6 +12,7 @@ import yaml
 from kafka_keyshared.client import log_reader
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.support.cli import KEYSHARED, Running, as_user, in_process
 from tests.support.live import write
 
@@ -174,6 +175,18 @@ def test_follow_goes_on_until_ctrl_c_which_is_its_end(
             assert json.loads(stdout.readline())["key"] == {"text": key.decode()}
         assert running.end(signal.SIGINT) == 0
         assert running.err.splitlines()[-1] == "2 records read, 2 printed"
+
+
+def test_ctrl_c_in_a_reading_that_has_an_end_is_no_success(topic: str) -> None:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 1)
+        write(cluster, topic, [(b"k", b"")])
+        cluster.fail_next("Fetch", "LEADER_NOT_AVAILABLE", times=10_000)
+        with Running("read", "-b", cluster.bootstrap, "-t", topic, *ALL) as running:
+            running.wait_for(f"nothing has come from {cluster.bootstrap}")
+            assert running.end(signal.SIGINT) == 1
+            last = running.err.splitlines()[-2:]
+            assert last == ["0 records read, 0 printed", "keyshared: interrupted"]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

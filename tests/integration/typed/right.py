@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from datetime import UTC, datetime
 from typing import assert_type
 
 import confluent_kafka
@@ -20,6 +21,7 @@ from kafka_keyshared import (
     KeyShared,
     KeySharedError,
     LeaseOverError,
+    Reader,
     Record,
     Retry,
     Verdict,
@@ -169,5 +171,13 @@ def test_with_kafka(keyshared_cluster: EmbeddedKafka, keyshared_topic: str) -> N
 def keyshared_brokers() -> int:
     return 3
 
+
+with Reader({}, ["orders"], [(0, 10_000)], start={0: 120}, until="latest", keyless=True) as reader:
+    for each in reader:
+        assert_type(each, Record)
+        assert_type(reader.slot(each), int | None)
+    assert_type(reader.read(timeout=1.0), list[Record])
+    assert_type(reader.counts.read, int)
+Reader({}, ["orders"], "0-10000", start=datetime.now(UTC), until=-1, slot_function="pulsar").stop()
 
 assert_type(kafka_keyshared.__version__, str)

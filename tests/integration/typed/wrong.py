@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared import DeadLetter, Drop, KeyShared, Record, Retry, split, testing
+from kafka_keyshared import DeadLetter, Drop, KeyShared, Reader, Record, Retry, split, testing
 from kafka_keyshared.testing import EmbeddedKafka, record, run_handler, running
 
 app = KeyShared({"group.id": "billing"}, ["orders"])
@@ -14,6 +14,10 @@ KeyShared({"group.id": "billing"}, ["orders"], worker=4)  # wrong
 KeyShared({"group.id": "billing"}, ["orders"], poison="forget")  # wrong
 KeyShared.wrap({"group.id": "billing"})  # wrong
 split(app, 4)  # wrong
+Reader({}, ["orders"])  # wrong
+Reader({}, ["orders"], [0, 10_000])  # wrong
+Reader({}, ["orders"], "0-9", start="end")  # wrong
+Reader({}, ["orders"], "0-9", slot_function="murmur")  # wrong
 app.handler(5)  # wrong
 app.runs()  # wrong
 text: str = app.run()  # wrong
