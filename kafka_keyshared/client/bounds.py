@@ -36,8 +36,9 @@ Everywhere: TypeAlias = Literal["earliest", "latest"] | int | Moment
 class Bound:
     """Where a reading begins, or ends, as it was asked for. ``name`` is what errors call it.
 
-    ``single`` has positions of single partitions; below 0 they count back from the end. Where
-    ``everywhere`` is None, those are the only partitions that are read.
+    ``single`` has positions of single partitions; below 0 they count back from the end. A start
+    whose ``everywhere`` is None leaves out all others; so does such an end, unless the start has
+    named what is read: then the others end where their logs do.
     """
 
     name: str
@@ -76,22 +77,23 @@ def meant(
     Raises :class:`ConfigError` for one that a bound names and that is not there, or not read.
     """
     bounds = [start] if until is None else [start, until]
-    chosen = list(partitions)
+    # Where the start names partitions alone, the others are left out; else where the end does.
+    only = next((each for each in bounds if each.everywhere is None), None)
+    chosen = [each for each in partitions if only is None or each in only.single]
     for bound in bounds:
-        for topic, number in bound.single:
-            there = [each.partition for each in partitions if each.topic == topic]
-            if number not in there:
+        for partition in bound.single:
+            if partition not in partitions:
+                there = [each for each in partitions if each.topic == partition.topic]
                 what = f"it has {len(there)}, from 0" if there else "that topic is not read"
                 raise ConfigError(
-                    f"{bound.name}: there is no partition {number} of {topic!r}: {what}"
+                    f"{bound.name}: there is no partition {partition.partition} of "
+                    f"{partition.topic!r}: {what}"
                 )
-            if TopicPartition(topic, number) not in chosen:
+            if only is not None and partition not in chosen:
                 raise ConfigError(
-                    f"{bound.name} names partition {number} of {topic!r}, which {start.name} "
-                    "leaves out: name it there too"
+                    f"{bound.name} names {partition}, which {only.name} leaves out: name it there "
+                    "too"
                 )
-        if bound.everywhere is None:
-            chosen = [each for each in chosen if each in bound.single]
     return chosen
 
 

@@ -109,7 +109,8 @@ class LogReader:
                 self._skipped(partition, begin, first)
                 starts[partition] = first
         if self._until is not None:
-            self._ends = positions(self._until, logs, at)
+            self._ends = {each: log.end for each, log in logs.items()}
+            self._ends |= positions(self._until, logs, at)
         self._silence = Silence(address_of(self._conf), self._reasons, self._tell, self._clock)
         self._known = set(there)
         self._read({each: at for each, at in starts.items() if at < self._ends.get(each, at + 1)})

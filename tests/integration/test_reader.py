@@ -97,6 +97,8 @@ def test_bounds_by_offset_and_from_the_end(any_cluster: Cluster, topic: str) -> 
     assert sorted(all_of(last)) == [(0, 48), (0, 49), (1, 48), (1, 49)]
     middle = reading(any_cluster, topic, start={0: 10}, until={0: 13})
     assert all_of(middle) == [(0, 10), (0, 11), (0, 12)]
+    both = reading(any_cluster, topic, start={0: 48, 1: 48}, until={0: 49})
+    assert sorted(all_of(both)) == [(0, 48), (1, 48), (1, 49)]
     with reading(any_cluster, topic, start={1: -3}, until={1: -1}) as reader:
         assert reader.open() == {TopicPartition(topic, 1): 47}
         assert places(list(reader)) == [(1, 47), (1, 48)]

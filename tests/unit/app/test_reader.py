@@ -110,6 +110,9 @@ def test_offsets_alone_name_the_partitions_that_are_read() -> None:
     assert meant(ORDERS, only, None) == [P1]
     assert meant(ORDERS, START, Bound("until", None, {P0: 9})) == [P0]
     assert meant(ORDERS, Bound("start", "latest", {P1: 5}), Bound("until", "latest")) == ORDERS
+    # What the end does not name ends where its log does.
+    both = Bound("start", None, {P0: 2, P1: 5})
+    assert meant(ORDERS, both, Bound("until", None, {P0: 9})) == [P0, P1]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,12 @@ def test_offsets_alone_name_the_partitions_that_are_read() -> None:
         (
             Bound("--from", None, {P0: 1}),
             Bound("--until", None, {P1: 9}),
-            "--until names partition 1 of 'orders', which --from leaves out",
+            "--until names orders-1, which --from leaves out: name it there too",
+        ),
+        (
+            Bound("--from", "earliest", {P1: 1}),
+            Bound("--until", None, {P0: 9}),
+            "--from names orders-1, which --until leaves out",
         ),
     ],
 )
