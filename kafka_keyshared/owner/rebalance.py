@@ -132,9 +132,9 @@ class Rebalancer:
         for partition in starts:
             del self._unstarted[partition]
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
-        # Not a seek here: it may fail for now, and what comes before it must be dropped.
-        positions = loop.start(starts)
-        loop.reseek.again(each for each, at in positions.items() if at is not None)
+        # Not a seek here: it may fail for now, and what comes before it must be dropped. Also where
+        # there is no position: the client may have refused the pause, and has gone on meanwhile.
+        loop.reseek.again(loop.start(starts))
         loop.pause_and_resume()
         log.info("started %s after asking again", _names(list(starts)))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import metadata
@@ -65,6 +66,39 @@ def test_a_partition_that_the_broker_tells_nothing_of_waits_alone() -> None:
     asked_again(stage)
     assert stage.work() == [3]
     assert stage.client.made("committed") == [[P0, P1], [P1]]
+
+
+@pytest.mark.parametrize("rounds", [0, 1], ids=["in the round of the start", "a round before"])
+def test_what_comes_before_the_start_is_read_again_where_nothing_is_committed(rounds: int) -> None:
+    """The client has refused the pause, and delivers what nobody may run yet."""
+    stage = Stage()
+    stage.accept()
+    stage.fill(*(record(offset) for offset in range(6)))
+    stage.client.refused = {P0}
+    refuse_pauses(stage)
+    stage.assign()
+    assert stage.core.holds.held_back(Reason.UNSTARTED) == {P0}
+    stage.step(rounds)
+    stage.client.refused.clear()
+    stage.now += 5.0
+    stage.step()
+    assert list(stage.core.partitions) == [P0], "it has started"
+    assert stage.client.positions() == {P0: 6}, "all of it was delivered before that"
+    assert stage.work() == [], "nothing of it was to run before that"
+    stage.step(3)
+    assert stage.work() == [0, 1, 2, 3, 4, 5]
+    stage.now += 5.0
+    stage.step(2)
+    assert stage.sent()[-1] == 6
+
+
+def refuse_pauses(stage: Stage) -> None:
+    """Let the client refuse every pause, as it does while its assignment changes under us."""
+
+    def refuse(partitions: Iterable[TopicPartition]) -> None:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    stage.client.pause = refuse  # type: ignore[method-assign]
 
 
 def test_what_is_asked_at_a_start_does_not_grow_with_the_partitions() -> None:
