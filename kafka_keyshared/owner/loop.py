@@ -69,7 +69,7 @@ class Loop(Actor):
         self.released_in_call: set[TopicPartition] = set()
         # Told of each answer to a commit, behind the core; by a stop, which reads its own.
         self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
-        self.pauses = Pauses(ports.client, dispatcher.holds)
+        self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
         self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
         self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
@@ -276,6 +276,7 @@ class Loop(Actor):
         Pausing discards what was fetched, so it is left to a window that stays full. Until then a
         poll may return one record, for which room was left; when that is used up, it pauses. What
         the client would go on fetching without a bound is not worth that: it is refused at once.
+        While the client refuses to pause, what it brings beyond that is left to be read again.
         """
         now = self._clock()
         self._plenty = False
@@ -292,7 +293,8 @@ class Loop(Actor):
         self._full_polled = now
         self.stats.polled(now)
         lasts = now - self._full_since >= FULL_PAUSE_AFTER
-        if lasts or self._room.used_up():
+        used_up = self._room.used_up()
+        if lasts or used_up:
             holds.hold_all_back(Reason.WINDOW)
         self._follow()
         self.released_in_call.clear()
@@ -302,6 +304,8 @@ class Loop(Actor):
             self.lost_some(error)
             return
         if record is not None:
+            if used_up and record.error() is None:
+                self.reseek.again([partition_of(record)])
             self.admit([record])
 
     # --- which partitions are fetched from ---

@@ -8,13 +8,13 @@ resumes; why, and what, stands in :mod:`kafka_keyshared.core.holds`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client
 from kafka_keyshared.core.holds import Holds
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, some
 
 log = log_of("kafka_keyshared.loop")
@@ -25,9 +25,10 @@ NAMED_MAX = 8
 class Pauses:
     """The client's side of the holds."""
 
-    def __init__(self, client: Client, holds: Holds) -> None:
+    def __init__(self, client: Client, holds: Holds, clock: Callable[[], float]) -> None:
         self._client = client
         self._holds = holds
+        self._seldom = Seldom(log, clock)
         # No entry: what the client does with the partition is not known, so it has to be told.
         self._told: dict[TopicPartition, bool] = {}
         self._brought = -1
@@ -64,7 +65,8 @@ class Pauses:
         try:
             (self._client.pause if pause else self._client.resume)(news)
         except KafkaException as error:
-            log.warning("%s: %s", "pause" if pause else "resume", error)
+            what = "pause" if pause else "resume"
+            self._seldom.warning(what, f"{what}: {error}")
             self.forget(news)
             return
         self._told.update(dict.fromkeys(news, pause))

@@ -377,6 +377,43 @@ def test_a_window_is_never_outgrown_and_is_polled_twice_a_second_at_least(window
     assert stage.client.paused == {P0}
 
 
+def refuses_pauses(stage: Stage) -> list[bool]:
+    """Let the client refuse every pause until the list is emptied."""
+    pause, refusing = stage.client.pause, [True]
+
+    def maybe(partitions: Iterable[TopicPartition]) -> None:
+        if refusing:
+            raise STATE
+        pause(partitions)
+
+    stage.client.pause = maybe  # type: ignore[method-assign]
+    return refusing
+
+
+@pytest.mark.parametrize("window", [1, 25, 400])
+def test_a_window_is_not_outgrown_while_the_client_refuses_to_pause(
+    window: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = full(window)
+    refusing = refuses_pauses(stage)
+    before, most = stage.now, 0
+    while stage.now < before + 10.0:
+        stage.step()
+        most = max(most, stage.core.unsettled_count())
+    assert most == window
+    assert stage.client.paused == set()
+    assert stage.core.partitions[P0].received_end == window, "what came too much counts as received"
+    assert len([each for each in caplog.records if "pause: " in each.message]) == 1
+    refusing.clear()
+    step_until(stage, lambda: stage.client.paused == {P0}, seconds=2.0)
+    done: list[int] = []
+    while len(done) < window * 2:
+        done += stage.work()
+        stage.step()
+        assert stage.now < before + 60
+    assert sorted(done) == list(range(window * 2)), "each of them runs, and once"
+
+
 def test_mail_alone_is_no_reason_to_look_at_everything_and_keeps_nothing_waiting_for_long() -> None:
     """With one lease per key there is mail for every single record."""
     stage = full()
