@@ -201,6 +201,13 @@ class Commits:
         self.sent_count += len(commits)
         return commits
 
+    def carrying(self) -> dict[Commit, list[TopicPartition]]:
+        """Return for each commit in flight the partitions of which it is the last that was sent."""
+        return {
+            commit: [each for each, state in states.items() if state.sent is commit.entries[each]]
+            for commit, states in self.in_flight.items()
+        }
+
     def behind(self) -> list[TopicPartition]:
         """Return the partitions of which the broker was not told the last position, a lower one."""
         return [partition for partition, state in self._partitions.items() if state.behind]

@@ -278,24 +278,33 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
 class _LastCommit:
     """The last commit: what was sent of it, and whether the broker has refused any of that.
 
-    What it says to commits from before is another matter: these may be of an older generation.
+    What it says to commits from before is another matter: these may be of an older generation. But
+    for a partition of which such a one has the last word, as nothing has settled since.
     """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._sent: set[cmd.Commit] = set()
+        # Those from before, with the partitions of which they have the last word.
+        self._earlier: dict[cmd.Commit, list[TopicPartition]] = {}
         self.refused = False
 
     def send(self) -> None:
         """Send what is settled and not yet sent; all of it again that has failed."""
         commits = self._loop.core.commits
-        before = set(commits.in_flight)
+        before = set(commits.in_flight) - self._sent
         self._loop.commit(final=True)
         self._sent |= commits.in_flight.keys() - before
+        self._earlier = {each: last for each, last in commits.carrying().items() if each in before}
 
     def hear(self, answer: ev.CommitAnswered) -> None:
         """Take an answer."""
-        if answer.commit in self._sent and answer.result in REFUSALS:
+        if answer.result not in REFUSALS:
+            return
+        here = self._loop.core.partitions
+        if answer.commit in self._sent or any(
+            each in here for each in self._earlier.get(answer.commit, ())
+        ):
             self.refused = True
 
     def accepted(self) -> bool:

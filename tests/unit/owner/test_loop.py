@@ -1042,6 +1042,29 @@ def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one() -> None:
     assert report.clean
 
 
+def test_a_stop_sends_again_what_an_earlier_commit_had_and_is_refused_for_its_generation(
+    stage: Stage,
+) -> None:
+    """All of P0 is on its way already when the member stops, so the stop adds nothing to it."""
+    stage.step()
+    stage.work()
+    stage.loop.serve(0.0)
+    stage.loop.commit()
+    assert stage.sent() == [20], "it is under way"
+    earlier = stage.client.commits[0]
+
+    def refused_once() -> None:
+        if earlier in stage.core.commits.in_flight:
+            stage.accept()
+            stage.mailbox.put(ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation"))
+
+    stage.on_wait = refused_once
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert stage.core.commits.committed(P0) == 20
+    assert report.clean
+    assert stage.sent() == [20, 20]
+
+
 @pytest.mark.parametrize("result", [ev.CommitResult.LOST, ev.CommitResult.DENIED])
 def test_a_last_commit_that_is_refused_is_not_called_accepted(
     stage: Stage, result: ev.CommitResult
