@@ -107,6 +107,8 @@ class _Committed:
     accepted: CommitEntry | None = None
     sent: CommitEntry | None = None
     alone: bool = False
+    # What failed, or was written over, is to be sent again as soon as that may be.
+    again: bool = False
     bare: bool = False
     # The highest position ever sent: also a commit that failed may have been stored.
     highest: int = -1
@@ -175,6 +177,7 @@ class Commits:
         for partition, wanted in entries.items():
             state = self._partitions.setdefault(partition, _Committed())
             entry = replace(wanted, metadata="") if state.bare else wanted
+            state.again = False
             known = state.sent or state.accepted
             state.behind = entry.position < state.highest
             doubted = state.doubt_until is not None and (final or now >= state.doubt_until)
@@ -195,7 +198,8 @@ class Commits:
             doubts = [each.doubt_until or 0.0 for each in self._partitions.values()]
             self._sure_at = min((at for at in doubts if at > now), default=float("inf"))
         self._last_sent = now
-        self.retrying = False
+        # One of some partitions, at a revoke, does nothing for the others.
+        self.retrying = any(each.again for each in self._partitions.values())
         for commit in commits:
             self.in_flight[commit] = {each: self._partitions[each] for each in commit.entries}
         self.sent_count += len(commits)
@@ -293,11 +297,11 @@ class Commits:
                 state.sent = None
             elif state.sent is None and self._partitions.get(partition) is state:
                 # A later one was answered before: what the broker has now is older than that.
-                self.retrying = True
+                self.retrying = state.again = True
 
     def _send_alone(self, states: Mapping[TopicPartition, _Committed], at: float) -> None:
         for partition, state in states.items():
             state.alone = True
             if self._partitions.get(partition) is state:
-                self.retrying = True
+                self.retrying = state.again = True
         self._retry_at = at

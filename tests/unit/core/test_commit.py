@@ -118,6 +118,21 @@ def test_a_failed_commit_is_not_committed_and_each_partition_is_sent_again_alone
     assert len(commits.plan({P0: entry(3), P1: entry(3)}, 13.0)) == 1
 
 
+def test_a_commit_of_some_partitions_leaves_it_wanted_that_others_are_sent_again(
+    commits: Commits,
+) -> None:
+    """P1 is revoked while the commit of P0 has failed and nothing of it has settled since."""
+    (first,) = commits.plan({P0: entry(3), P1: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(first, RETRY), 10.1)
+    (alone,) = commits.plan({P1: entry(5)}, 10.2, final=True)
+    commits.answered(CommitAnswered(alone, ACCEPTED), 10.3)
+    commits.forget([P1])
+    assert commits.retry_now()
+    assert commits.due(12.0, changed=False, idle_since=None)
+    assert sent(commits.plan({P0: entry(3)}, 12.0)) == [{P0: entry(3)}]
+    assert not commits.retry_now()
+
+
 def test_what_is_accepted_after_a_failure_is_sent_once_more_when_nothing_can_come_late(
     commits: Commits,
 ) -> None:
