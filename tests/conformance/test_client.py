@@ -1,87 +1,25 @@
-"""What the loop relies on in its client: the real one on both clusters, and the tests' double.
+"""What the loop relies on in its client: the real one on both clusters, and those that stand in.
 
-Each test runs against ``KafkaClient`` and against ``FakeClient``, as a member of an eager and of a
-cooperative group. The double may be simpler than the real client; it may not be kinder.
+Each test runs against ``KafkaClient``, against ``SimClient`` of the simulation and against
+``FakeClient`` of the loop's tests, as a member of an eager and of a cooperative group. What stands
+in may be simpler than the real client; it may not be kinder.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.kafka import KafkaClient
-from kafka_keyshared.client.port import Client
 from kafka_keyshared.local.cluster import Cluster, admin_client
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.model import Record, TopicPartition
-from tests.support.bare import PROTOCOLS
 from tests.support.live import client_conf, group_name
 from tests.support.ports import FakeClient
-from tests.support.records import FakeRecord
-
-PATIENCE = 60.0
-
-
-class Side(Protocol):
-    """A client with two partitions of its own, and the world behind it."""
-
-    client: Client
-    first: TopicPartition
-    second: TopicPartition
-
-    def write(self, partition: TopicPartition, count: int) -> None:
-        """Write records into the log."""
-
-    def take_away(self, *partitions: TopicPartition) -> None:
-        """Do what a revoke does: the loop is told, then the client unassigns."""
-
-
-class Fake:
-    """The double."""
-
-    def __init__(self, *, cooperative: bool) -> None:
-        self.double = FakeClient(time.monotonic, cooperative=cooperative)
-        self.client: Client = self.double
-        self.first, self.second = (TopicPartition("orders", number) for number in (0, 1))
-
-    def write(self, partition: TopicPartition, count: int) -> None:
-        log = self.double.logs.setdefault(partition, [])
-        begin = len(log)
-        log += [FakeRecord(partition, begin + number, b"key") for number in range(count)]
-
-    def take_away(self, *partitions: TopicPartition) -> None:
-        self.client.released(partitions)
-
-
-class Real:
-    """The real client over a cluster. No group is joined: the callbacks are not what is tested."""
-
-    def __init__(self, cluster: Cluster, topic: str, *, protocol: str) -> None:
-        cluster.create_topic(topic, 2)
-        conf = client_conf(cluster, group_name(), fetch_wait_max_ms=50) | PROTOCOLS[protocol]
-        self._cooperative = protocol == "cooperative"
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
-        self._kafka = KafkaClient(conf, [topic], lambda answered: None)
-        self.client: Client = self._kafka
-        self.first, self.second = (TopicPartition(topic, number) for number in (0, 1))
-
-    def write(self, partition: TopicPartition, count: int) -> None:
-        for _ in range(count):
-            self._producer.produce(partition.topic, b"value", b"key", partition.partition)
-        assert self._producer.flush(60) == 0
-
-    def take_away(self, *partitions: TopicPartition) -> None:
-        self.client.released(partitions)
-        gone = [ClientPartition(*each) for each in partitions]
-        if self._cooperative:
-            self._kafka.consumer.incremental_unassign(gone)
-        else:
-            self._kafka.consumer.unassign()
+from tests.support.sides import PATIENCE, Fake, Real, Side, Simulated, offsets, read, take
 
 
 @pytest.fixture(params=["eager", "cooperative"])
@@ -90,40 +28,18 @@ def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["double", "embedded", "real"])
+@pytest.fixture(params=["double", "simulated", "embedded", "real"])
 def side(request: pytest.FixtureRequest, protocol: str, topic: str) -> Iterator[Side]:
     """The client under test."""
     if request.param == "double":
         yield Fake(cooperative=protocol == "cooperative")
         return
+    if request.param == "simulated":
+        yield Simulated(protocol=protocol)
+        return
     made = Real(request.getfixturevalue(f"{request.param}_cluster"), topic, protocol=protocol)
     yield made
     made.client.close()
-
-
-def offsets(records: Sequence[Record], partition: TopicPartition) -> list[int]:
-    """The offsets of the partition's records; no other kind of message may be among them."""
-    errors = [each.error() for each in records if each.error() is not None]
-    assert not errors, errors
-    return [each.offset() for each in records if each.partition() == partition.partition]
-
-
-def take(side: Side, until: Callable[[list[Record]], bool]) -> list[Record]:
-    """Consume until that is so of everything taken."""
-    found: list[Record] = []
-    deadline = time.monotonic() + PATIENCE
-    while not until(found):
-        assert time.monotonic() < deadline, f"taken so far: {[each.offset() for each in found]}"
-        record = side.client.poll(0.05)
-        if record is not None:
-            found.append(record)
-        found += side.client.consume(500)
-    return found
-
-
-def read(side: Side, partition: TopicPartition, last: int) -> list[Record]:
-    """Take until this offset of the partition has come."""
-    return take(side, lambda found: last in offsets(found, partition))
 
 
 def rounds(side: Side, live: TopicPartition, begin: int, times: int = 4) -> list[Record]:
@@ -173,11 +89,12 @@ def test_a_resume_of_what_was_not_paused_loses_and_repeats_nothing(side: Side) -
     side.client.assign({first: 0})
     side.client.resume([first])
     found: list[int] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = side.now() + PATIENCE
     while not found or found[-1] < 299:
-        assert time.monotonic() < deadline, found
+        assert side.now() < deadline, found
         found += offsets(side.client.consume(20), first)
         side.client.resume([first])
+        side.meanwhile()
     assert found == list(range(300))
 
 
@@ -300,9 +217,10 @@ def test_no_call_returns_more_than_it_was_asked_for(side: Side) -> None:
     side.client.seek(side.first, 0)
     found: list[int] = []
     sizes: list[int] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = side.now() + PATIENCE
     while len(found) < 50:
-        assert time.monotonic() < deadline, found
+        assert side.now() < deadline, found
+        side.meanwhile()
         chunk = side.client.consume(7)
         sizes.append(len(chunk))
         found += offsets(chunk, side.first)
@@ -361,13 +279,18 @@ def test_a_broker_answers_whoever_asks_by_a_pattern(
 
 
 def test_nobody_answers_for_a_broker_that_is_away() -> None:
-    """The real client waits for as long as it was told, the double for as long in its own time."""
+    """The real client waits for as long as it was told, the others for as long in their time."""
     waited: list[float] = []
+    simulated = Simulated(protocol="eager")
+    simulated.cluster.outage(60)
     double = FakeClient(time.monotonic)
     double.there, double.wait = False, waited.append
     conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "group.id": "g", "log_level": 0}
     real = KafkaClient(conf, ["orders"], lambda sent: None)
     assert not double.answers(0.2)
     assert waited == [0.2]
+    began = simulated.now()
+    assert not simulated.client.answers(0.2)
+    assert simulated.now() - began == pytest.approx(0.2)
     assert not real.answers(0.2)
     real.close()

@@ -1,0 +1,94 @@
+"""What a simulated client asks its brokers, and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.history import Answered, Waiting
+from kafka_keyshared.sim.link import Link
+from kafka_keyshared.sim.timeline import Process
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.cluster import Cluster
+
+NOTHING = CommittedOffset(None, None)
+
+
+class Asking:
+    """The questions of one client. Times are in seconds."""
+
+    def __init__(self, cluster: Cluster, process: Process, link: Link, member: int) -> None:
+        self._member = member
+        self._cluster = cluster
+        self._timeline = cluster.timeline
+        self._process = process
+        self._link = link
+        self._chance = cluster.chance("client")
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Have it told that the owner waits for an answer as long as this lasts."""
+        tell = self._cluster.history.tell
+        tell(Waiting(self._member))
+        try:
+            yield
+        finally:
+            tell(Answered(self._member))
+
+    def happens(self, share: float) -> bool:
+        """Draw whether something happens that happens so often."""
+        return share > 0 and self._chance.random() < share
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the coordinator; raises ``KafkaException`` when there is no answer in time."""
+        faults = self._cluster.faults
+        unheard = self.happens(faults.committed_unanswered)
+        if unheard:
+            self._process.wait(timeout)
+        if unheard or not self.answered(timeout, self._link.coordinated):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        stored = self._cluster.commits.stored
+        return {
+            partition: stored.get(partition, NOTHING)
+            for partition in partitions
+            if not self.happens(faults.committed_partly)
+        }
+
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        """Ask all leaders at once; one that is silent costs the whole time, and then its own."""
+        cluster = self._cluster
+        silent = dict(cluster.leaders_away)
+        if partitions and self.happens(cluster.faults.bounds_unanswered):
+            silent[self._chance.choice(partitions)] = None
+        held_up = any(each in silent for each in partitions)
+        if held_up:
+            self._process.wait(timeout)
+        if not self.answered(timeout, self._link.open):
+            return {}
+        if held_up:
+            self._process.wait(timeout)
+        found = {}
+        for partition in partitions:
+            if partition not in silent:
+                log = cluster.log(partition)
+                found[partition] = LogBounds(log.start, log.readable_end, log.epoch)
+        return found
+
+    def answered(self, timeout: float, there: Callable[[], bool]) -> bool:
+        """Wait for an answer of whoever is to be ``there``; say whether it came in time."""
+        deadline = self._timeline.now + timeout
+        if not there():
+            self._process.wait(timeout, there)
+            if not there():
+                return False
+        took, left = self._cluster.latency(), deadline - self._timeline.now
+        self._process.wait(min(took, left))
+        return took <= left and there()

@@ -1,0 +1,150 @@
+"""The protocols in which a rebalance is a round: everybody joins again, then everybody is told.
+
+Nobody gets anything before the last member has joined; who does not in time is thrown out. An eager
+member gives up all that it has first, a cooperative one (KIP-429) only what goes to another.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.group import NO_ERROR, Group, Seat
+from kafka_keyshared.sim.sharing import Shares, ranges, sticky
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.membership import Membership
+
+GATHERING = 0.05
+"""Most seconds that a coordinator waits for more members once all that it knows have joined."""
+
+
+class Phase(enum.Enum):
+    """How far a round is. COMPLETING: all have joined, the leader works out who gets what."""
+
+    STABLE = "stable"
+    PREPARING = "preparing"
+    COMPLETING = "completing"
+
+
+class Classic(Group):
+    """The coordinator of an eager or a cooperative group."""
+
+    phase = Phase.STABLE
+    _round = 0
+
+    def join(self, membership: Membership) -> None:
+        """Take a member in, or in again: a round begins, unless one is on."""
+        seat = self.seat(membership)
+        if seat is None:
+            return
+        seat.joined = True
+        seat.owned = list(membership.owned)
+        if self.phase is not Phase.PREPARING:
+            self._prepare()
+        self._complete_soon()
+
+    def quiet(self, seat: Seat) -> None:
+        """Tell a member again that it is to join, that may not have been able to hear it."""
+        if self.phase is Phase.PREPARING and not (seat.joined or seat.gone):
+            self._call(seat)
+
+    def check(self, seat: Seat, generation: int) -> int:
+        """Return what is wrong with a commit of that member and generation."""
+        if seat.gone:
+            return KafkaError.UNKNOWN_MEMBER_ID
+        if generation != seat.generation:
+            return KafkaError.ILLEGAL_GENERATION
+        if self.phase is Phase.COMPLETING:
+            return KafkaError.REBALANCE_IN_PROGRESS
+        return NO_ERROR
+
+    def changed(self) -> None:
+        """Begin a round, or see whether the one that is on has waited for the one that has gone."""
+        if not self.seats:
+            self.phase = Phase.STABLE
+        elif self.phase is Phase.PREPARING:
+            self._complete_soon()
+        else:
+            self._prepare()
+
+    def _call(self, seat: Seat) -> None:
+        self.at_heartbeat(seat, lambda: seat.membership.hear_rebalance(seat))
+
+    def _prepare(self) -> None:
+        waited_for_leader = self.phase is Phase.COMPLETING
+        self.phase = Phase.PREPARING
+        self._round += 1
+        number = self._round
+        for seat in list(self.seats.values()):
+            if seat.joined:
+                continue
+            if waited_for_leader:
+                self._call_back(seat)
+            else:
+                self._call(seat)
+        self.timeline.after(self.settings.max_poll_interval, lambda: self._out_of_time(number))
+
+    def _call_back(self, seat: Seat) -> None:
+        seat.membership.link.hear(lambda: seat.membership.join_again(seat))
+
+    def _out_of_time(self, number: int) -> None:
+        if self.phase is Phase.PREPARING and self._round == number:
+            for seat in [each for each in self.seats.values() if not each.joined]:
+                self.expel(seat)
+
+    def _complete_soon(self) -> None:
+        if all(seat.joined for seat in self.seats.values()):
+            number = self._round
+            wait = self.chance.random() * GATHERING
+            self.timeline.after(wait, lambda: self._complete(number))
+
+    def _complete(self, number: int) -> None:
+        seats = list(self.seats.values())
+        everybody = seats and all(seat.joined for seat in seats)
+        if self.phase is not Phase.PREPARING or self._round != number or not everybody:
+            return
+        self.phase = Phase.COMPLETING
+        self.generation = generation = self.generation + 1
+        shares = self._share()
+        for seat in seats:
+            seat.joined = False
+            seat.generation = generation
+            self._answer_join(seat, generation)
+            waiting, seat.behind_join = seat.behind_join, []
+            for action in waiting:
+                action()
+        self.timeline.after(self.cluster.latency() * 3, lambda: self._complete_round(shares))
+
+    def _answer_join(self, seat: Seat, generation: int) -> None:
+        seat.membership.link.hear(lambda: seat.membership.joined(seat, generation))
+
+    def _share(self) -> Shares:
+        """Work out who gets what; in a cooperative group nothing that another still has."""
+        partitions = self.partitions()
+        if self.settings.protocol == "eager":
+            # By the names that members are given when they join, which are chance.
+            order = list(self.seats)
+            self.chance.shuffle(order)
+            return ranges(order, partitions)
+        before = {number: seat.owned for number, seat in self.seats.items()}
+        has = {each: number for number, owned in before.items() for each in owned}
+        shares = sticky(list(self.seats), partitions, before)
+        return {
+            number: [each for each in share if has.get(each, number) == number]
+            for number, share in shares.items()
+        }
+
+    def _complete_round(self, shares: Shares) -> None:
+        if self.phase is not Phase.COMPLETING:
+            return
+        self.phase = Phase.STABLE
+        for seat in self.seats.values():
+            seat.owned = shares.get(seat.number, [])
+            self._give(seat, self.generation, seat.owned)
+
+    def _give(self, seat: Seat, generation: int, share: list[TopicPartition]) -> None:
+        seat.membership.link.hear(lambda: seat.membership.given(seat, generation, share))

@@ -1,0 +1,394 @@
+"""The Kafka client of one simulated process: :class:`~kafka_keyshared.client.port.Client`.
+
+It obeys the table of client facts in ``docs/architecture.md``; ``tests/conformance/test_client.py``
+asks it what it asks of the real one. Whoever waits in it lets the timeline run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.sim.asking import NOTHING, Asking
+from kafka_keyshared.sim.fetching import Fetcher, Part
+from kafka_keyshared.sim.history import Delivered, Joined, Misplaced, Reading
+from kafka_keyshared.sim.link import Link
+from kafka_keyshared.sim.membership import Callbacks, Membership
+from kafka_keyshared.sim.records import SimRecord, client_event
+from kafka_keyshared.sim.timeline import Process
+from kafka_keyshared.status import ClientStatus
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.cluster import Cluster
+    from kafka_keyshared.sim.commits import Sent
+
+NOBODYS = TopicPartition("", -1)
+MOVE_TIMEOUT = 1.0
+"""Seconds in which the client is to carry out an assignment, as with the real one."""
+
+
+class SimClient:
+    """The client of a member. ``member`` is a number that no other client of the run has.
+
+    ``answer`` is told of every commit's answer, from inside poll, consume or close. ``reset`` is
+    ``auto.offset.reset``; with ``eof`` ends of partitions are told (``enable.partition.eof``).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        process: Process,
+        topics: Sequence[str],
+        answer: Callable[[CommitAnswered], None],
+        member: int,
+        *,
+        reset: str = "earliest",
+        eof: bool = False,
+    ) -> None:
+        self.halts_out_of_range = reset == "error"
+        self.starts_at_end = reset == "latest"
+        self.last_error = ""
+        self.member = member
+        self.answer = answer
+        self.link = Link(cluster)
+        self.in_flight: dict[int, Sent] = {}
+        self.closed = False
+        self._cluster = cluster
+        self._process = process
+        self._timeline = cluster.timeline
+        self._tell = cluster.history.tell
+        self._chance = cluster.chance("client")
+        self._asking = Asking(cluster, process, self.link, member)
+        self._cooperative = cluster.settings.protocol != "eager"
+        self.fetcher = Fetcher(member, cluster, self.link, self._first, eof=eof)
+        self.membership = Membership(member, topics, cluster, self.link, self.fetcher)
+        self._counts = {topic: len(logs) for topic, logs in cluster.topics.items()}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._raises: list[Exception] = []
+        self._polled = float("inf")
+        self._away_since: float | None = None
+        cluster.clients.append(self)
+        self._tell(Joined(member))
+
+    # --- the group ---
+
+    def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
+        """Join the group; the callbacks run inside poll, consume and close only."""
+        self._polled = self._timeline.now
+        told = map(self._process.callback, (on_assign, on_revoke, on_lost))
+        self.membership.subscribe(Callbacks(*told))
+        self._watch_polls(self._timeline.now + self._cluster.settings.max_poll_interval)
+
+    def _watch_polls(self, at: float) -> None:
+        interval = self._cluster.settings.max_poll_interval
+
+        def look() -> None:
+            if self.closed or self.link.dead:
+                return
+            now = self._timeline.now
+            # A time, not what is left of the interval: that may be too little to add to a time.
+            due = min(self._polled, now) + interval
+            if now < due:
+                self._watch_polls(due)
+                return
+            why = f"Application maximum poll interval ({interval * 1000:.0f}ms) exceeded"
+            self._polled = float("inf")  # it is looked at again from its next poll on
+            self.membership.exceeded(client_event(KafkaError._MAX_POLL_EXCEEDED, why, NOBODYS))
+            self._watch_polls(now + interval)
+
+        self._timeline.at(at, look)
+
+    # --- fetching ---
+
+    def poll(self, timeout: float) -> Record | None:
+        """Wait for one message or event, at most ``timeout`` seconds."""
+        self._check_open()
+        timeline, fetcher = self._timeline, self.fetcher
+        deadline = timeline.now + timeout
+        if timeout > 0:
+            self._polled = float("inf")  # it does not count while it waits in here
+        try:
+            while True:
+                told = self.membership.serve()
+                if told is not None:
+                    return told
+                found: list[SimRecord] = []
+                delivered = fetcher.take(1, found)
+                if found:
+                    return self._returned(found, delivered)[0]
+                left = deadline - timeline.now
+                if left <= 0:
+                    return None
+                self._process.wait(left, self._due)
+        finally:
+            self._polled = timeline.now
+
+    def consume(self, count: int) -> list[Record]:
+        """Take what has been fetched, at most ``count``, without waiting."""
+        self._check_open()
+        found: list[SimRecord] = []
+        delivered: list[Delivered] = []
+        membership = self.membership
+        try:
+            if membership.ops:
+                if self.fetcher.queue and count > 1 and self._chance.random() < 0.5:
+                    # The call was at it when this came: what was taken before stays taken.
+                    delivered += self.fetcher.take(self._chance.randrange(1, count), found)
+                while len(found) < count and (told := membership.serve()) is not None:
+                    found.append(told)
+            delivered += self.fetcher.take(count - len(found), found)
+        finally:
+            self._polled = self._timeline.now
+        return self._returned(found, delivered)
+
+    def _returned(self, found: list[SimRecord], delivered: list[Delivered]) -> list[Record]:
+        """Return what a call has taken, or raise, and then that is lost."""
+        if delivered:
+            rate = self._cluster.faults.fetch_raises
+            if rate and self._chance.random() < rate:
+                self.raise_next()
+            if self._raises:
+                self._tell(Misplaced(self.member, tuple(self.fetcher.parts)))
+                raise self._raises.pop(0)
+            for each in delivered:
+                self._tell(each)
+        return found  # type: ignore[return-value]
+
+    def _due(self) -> bool:
+        return bool(self.membership.ops) or bool(self.fetcher.queue)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeError("Consumer closed")
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one."""
+        return {
+            partition: part.position
+            for partition, part in self.fetcher.parts.items()
+            if part.position is not None
+        }
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions' logs as the last fetches showed them."""
+        ends = self.fetcher.ends
+        return {each: ends[each] for each in self.fetcher.parts if each in ends}
+
+    def statistics(self) -> ClientStatus | None:
+        """Return nothing: it is not asked to."""
+        return None
+
+    # --- questions ---
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
+        """Ask the coordinator for positions and metadata."""
+        with self._asking.waiting():
+            found = self._asking.committed(partitions, timeout)
+        self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
+        return found
+
+    def log_bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
+        """Ask for the bounds of logs, many at once."""
+        with self._asking.waiting():
+            return self._asking.log_bounds(partitions, timeout)
+
+    def answers(self, timeout: float) -> bool:
+        """Say whether a broker answers a question, any, within ``timeout`` seconds."""
+        with self._asking.waiting():
+            return self._asking.answered(timeout, self.link.open)
+
+    def received_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch at the last record taken, or at the committed position."""
+        part = self.fetcher.parts.get(partition)
+        if part is not None and part.position is not None:
+            return part.epoch
+        return self._epochs.get(partition, -1)
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Say whether the partition was not there yet when this client was made."""
+        return partition.partition >= self._counts.get(partition.topic, 0)
+
+    # --- places ---
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Start reading there; in an eager group nothing else."""
+        if not self._cooperative:
+            self.fetcher.unassign(list(self.fetcher.parts))
+        elif any(each in self.fetcher.parts for each in positions):
+            raise KafkaException(KafkaError(KafkaError._CONFLICT))
+        for part in self.fetcher.assign(positions.items()):
+            self._reads(part)
+
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note that the partitions are no longer assigned."""
+        self.fetcher.unassign(partitions)
+
+    def seek(self, partition: TopicPartition, position: int | None) -> None:
+        """Go on reading there; refused while it is not being fetched from."""
+        part = self.fetcher.parts.get(partition)
+        refused = self._asking.happens(self._cluster.faults.seek_refused)
+        if part is None or part.misplaced or not part.active or refused:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.fetcher.seek(part, position)
+        self._reads(part)
+
+    def restart(
+        self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
+    ) -> None:
+        """Assign the moved ones anew, in an eager group all, each to be read from its place."""
+        again = [
+            part
+            for partition, part in self.fetcher.parts.items()
+            if not self._cooperative or partition in moved
+        ]
+        for part in again:
+            self.fetcher.restart(part, places.get(part.partition))
+            self._reads(part)
+        with self._asking.waiting():
+            if self._asking.happens(self._cluster.faults.restart_late):
+                self._process.wait(MOVE_TIMEOUT)
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            self._process.wait(self._cluster.latency())
+
+    def _reads(self, part: Part) -> None:
+        made = self._cluster.log(part.partition).made
+        if part.made != made:
+            # What is delivered under a number is of one log.
+            part.made, part.assignment = made, self._cluster.next_assignment()
+        self._tell(Reading(self.member, part.partition, part.place, part.assignment))
+
+    def _first(self, partition: TopicPartition) -> int | None:
+        """Return where a partition without a position starts; None where none may be chosen."""
+        log = self._cluster.log(partition)
+        if self.halts_out_of_range:
+            return self._cluster.commits.stored.get(partition, NOTHING).position
+        return log.readable_end if self.starts_at_end else log.start
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching from those of the partitions that are assigned."""
+        self.fetcher.pause(self._assigned(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch from those again."""
+        self.fetcher.resume(self._assigned(partitions))
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        known = [each for each in sorted(partitions) if each in self.fetcher.parts]
+        if known and self._asking.happens(self._cluster.faults.pause_refused):
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return known
+
+    # --- commits ---
+
+    def commit(self, commit: Commit) -> CommitAnswered | None:
+        """Send a commit; the answer comes through the callback."""
+        self._cluster.commits.send(self, commit)
+        return None
+
+    def epoch_at(self, partition: TopicPartition, entry: CommitEntry) -> int:
+        """Return the leader epoch to commit: the held record's, or that of the received end."""
+        part = self.fetcher.parts.get(partition)
+        if entry.leader_epoch < 0 and part is not None and part.position == entry.position:
+            return part.epoch
+        return entry.leader_epoch
+
+    # --- the end, and what befalls it ---
+
+    def close(self) -> None:
+        """Wait for the commits that are on their way, give everything back, leave the group."""
+        if self.closed:
+            return
+        membership = self.membership
+        membership.closing = True
+        deadline = self._timeline.now + self._cluster.settings.session_timeout
+        while self.in_flight and self._timeline.now < deadline:
+            self._process.wait(deadline - self._timeline.now, lambda: bool(membership.ops))
+            membership.serve()
+        membership.close()
+        self._end(lands=False)
+
+    def die(self) -> None:
+        """End with its process, without a word; the group notices when its session is over."""
+        if self.closed:
+            return
+        seat = self.membership.seat
+        self._end(lands=self._chance.random() < 0.5)
+        if seat is not None and not seat.gone:
+            self._cluster.group.abandon(seat)
+
+    def _end(self, *, lands: bool) -> None:
+        self.closed = True
+        self.fetcher.unassign(list(self.fetcher.parts))
+        self.link.end(lands=lands)
+        self._cluster.clients.remove(self)
+
+    def cut_off(self, seconds: float) -> None:
+        """Let nothing through between this client and its brokers for so long."""
+        cut = self.link.cut()
+        group, seat = self._cluster.group, self.membership.seat
+        self.cut_off_from_now()
+
+        def silent() -> None:
+            if seat is not None and self.link.cuts == cut and not self.link.connected:
+                group.expel(seat)
+
+        def over() -> None:
+            if self.link.cuts == cut and not self.link.dead:
+                self.reconnect()
+                self.healed()
+
+        heartbeat = self._chance.random() * self._cluster.settings.heartbeat
+        self._timeline.after(self._cluster.settings.session_timeout - heartbeat, silent)
+        self._timeline.after(seconds, over)
+
+    def cut_off_from_now(self) -> None:
+        """Note that no coordinator is heard from now on; when that lasts, the session is over."""
+        self.last_error = "no broker answers"
+        if self._away_since is None:
+            self._away_since = self._timeline.now
+        since = self._away_since
+
+        def over() -> None:
+            if self._away_since == since and self.membership.seat is not None and not self.closed:
+                self.membership.lose()
+
+        timeout = self._cluster.settings.session_timeout
+        self._timeline.at(since + timeout, over)
+
+    def reconnect(self) -> None:
+        """Let everything through again, as far as the brokers are there."""
+        self.link.connected = not self.link.dead
+
+    def healed(self) -> None:
+        """Go on with what has waited for a broker."""
+        if self.link.coordinated():
+            self._away_since = None
+        self.link.healed()
+        self.fetcher.wake()
+
+    def raise_next(self, error: Exception | None = None) -> None:
+        """Have the next call raise that has taken something, which is lost by that."""
+        self._raises.append(error or KafkaException(KafkaError(KafkaError._FAIL)))
+
+    def tell_error(self, code: int, reason: str, *, fatal: bool = False) -> None:
+        """Have a poll return an error that is about no partition."""
+        told = client_event(code, reason, NOBODYS, fatal=fatal)
+        self.membership.ops.append(lambda: told)
+
+    def fence(self) -> None:
+        """Let another instance take this one's place (KIP-345): it is told so, and is out."""
+        self._cluster.throw_out(self)
+        self.membership.closing = True
+        self.tell_error(
+            KafkaError.FENCED_INSTANCE_ID,
+            "another instance has the same group.instance.id",
+            fatal=True,
+        )

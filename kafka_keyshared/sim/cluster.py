@@ -1,0 +1,219 @@
+"""The simulated cluster: topics with their logs, a group with its commits, and what befalls them.
+
+Whatever is done here happens at once and at the brokers; clients hear of it in their own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.classic import Classic
+from kafka_keyshared.sim.client import SimClient
+from kafka_keyshared.sim.commits import Commits
+from kafka_keyshared.sim.faults import Faults, GroupSettings
+from kafka_keyshared.sim.group import Group
+from kafka_keyshared.sim.history import Appended, CutOff, History, Remade, Removed
+from kafka_keyshared.sim.kip848 import Reconciling
+from kafka_keyshared.sim.logs import Log
+from kafka_keyshared.sim.timeline import Timeline
+
+QUICKEST = 0.0005
+USUAL = 0.02
+"""Seconds from a client to a broker or back: mostly near the first, rarely near the second."""
+
+
+class Cluster:
+    """Brokers with one group.
+
+    ``topics`` are the topics that there are, with their numbers of partitions. ``faults`` may be
+    changed at any time. ``leaders_away`` are partitions whose leader does not answer.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        chance: Chance,
+        history: History,
+        topics: dict[str, int],
+        settings: GroupSettings = GroupSettings(),  # noqa: B008 - immutable
+    ) -> None:
+        self.timeline = timeline
+        self.chance = chance
+        self.history = history
+        self.settings = settings
+        self.faults = Faults()
+        self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
+        self.clients: list[SimClient] = []
+        self.leaders_away: dict[TopicPartition, None] = {}
+        self._down_until = self._coordinator_until = 0.0
+        self._delays = chance("delays")
+        self._logs = chance("logs")
+        self._assignments = 0
+        self.commits = Commits(self)
+        self.group: Group = (Reconciling if settings.protocol == "kip-848" else Classic)(self)
+
+    # --- what clients and coordinator ask ---
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of a partition."""
+        return self.topics[partition.topic][partition.partition]
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Return the partitions of these topics."""
+        return [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(len(self.topics.get(topic, ())))
+        ]
+
+    def there(self) -> bool:
+        """Say whether brokers take connections."""
+        return self.timeline.now >= self._down_until
+
+    def coordinator_there(self) -> bool:
+        """Say whether the group's coordinator answers."""
+        return self.timeline.now >= max(self._down_until, self._coordinator_until)
+
+    def latency(self) -> float:
+        """Return how many seconds something takes on its way."""
+        roll = self._delays.random()
+        slow = self.faults.slow
+        if slow and self._delays.random() < slow:
+            return roll * self.faults.slowest
+        return QUICKEST + USUAL * roll**4
+
+    def next_assignment(self) -> int:
+        """Return a number that no assignment of any member has had."""
+        self._assignments += 1
+        return self._assignments
+
+    # --- what is written, and what goes ---
+
+    def append(
+        self,
+        partition: TopicPartition,
+        keys: Sequence[bytes | None],
+        value: bytes = b"value",
+        *,
+        in_transaction: bool = False,
+    ) -> None:
+        """Write a record for each key; in a transaction they can be read once that has ended."""
+        log = self.log(partition)
+        new = log.append([(key, value) for key in keys], in_transaction=in_transaction)
+        self._written(partition, new)
+
+    def end_transaction(self, partition: TopicPartition, *, commit: bool) -> None:
+        """Commit or abort the transaction that is open on the partition."""
+        self._written(partition, self.log(partition).end_transaction(commit=commit))
+
+    def skip(self, partition: TopicPartition, count: int) -> None:
+        """Have so many offsets taken by what is never delivered: markers, aborted records."""
+        self.log(partition).skip(count)
+        self._written(partition, ())
+
+    def _written(self, partition: TopicPartition, new: Iterable[tuple[int, bytes | None]]) -> None:
+        for offset, key in new:
+            self.history.tell(Appended(partition, offset, key))
+        for reader in self.log(partition).readers.values():
+            reader.wake()
+
+    def compact(self, partition: TopicPartition, share: float = 1.0) -> None:
+        """Remove that share of the records behind which there is one with the same key."""
+        log = self.log(partition)
+        gone = [each for each in log.outdated() if self._logs.random() < share]
+        self._remove(partition, gone)
+
+    def remove(self, partition: TopicPartition, offsets: Collection[int]) -> None:
+        """Remove these records."""
+        self._remove(partition, [each for each in self.log(partition).offsets() if each in offsets])
+
+    def _remove(self, partition: TopicPartition, gone: Sequence[int]) -> None:
+        if gone:
+            self.log(partition).remove(dict.fromkeys(gone))
+            self.history.tell(Removed(partition, tuple(gone)))
+
+    def retain_from(self, partition: TopicPartition, start: int) -> None:
+        """Let retention remove all before that offset."""
+        gone = self.log(partition).move_start(start)
+        if gone:
+            self.history.tell(Removed(partition, tuple(gone)))
+
+    def new_leader(self, partition: TopicPartition) -> None:
+        """Let another replica lead, one that has everything."""
+        self.log(partition).epoch += 1
+
+    def cut_off(self, partition: TopicPartition, end: int) -> None:
+        """Elect a leader that lagged behind: the log ends there (an unclean election)."""
+        log = self.log(partition)
+        gone = log.cut_off(end)
+        if gone:
+            self.history.tell(Removed(partition, tuple(gone)))
+        self.history.tell(CutOff(partition, log.end))
+        self._written(partition, ())
+
+    def remake(self, topic: str) -> None:
+        """Delete a topic and make it again; what the group has stored for it goes, too."""
+        self.commits.forget(topic)
+        for number, log in enumerate(self.topics[topic]):
+            log.clear()
+            self.history.tell(Remade(TopicPartition(topic, number)))
+        for log in self.topics[topic]:
+            for reader in log.readers.values():
+                reader.wake()
+
+    def add_partition(self, topic: str) -> TopicPartition:
+        """Add a partition; the members notice when they next look at the topics."""
+        self.topics[topic].append(Log())
+        after = self._delays.random() * self.settings.refresh
+        self.timeline.after(after, self.group.changed)
+        return TopicPartition(topic, len(self.topics[topic]) - 1)
+
+    # --- what befalls brokers and members ---
+
+    def outage(self, seconds: float) -> None:
+        """Take all brokers away. Sessions that would end meanwhile end at the members only."""
+        self._down_until = max(self._down_until, self.timeline.now + seconds)
+        self.timeline.at(self._down_until, self.healed)
+        for client in self.clients:
+            client.cut_off_from_now()
+
+    def coordinator_away(self, seconds: float) -> None:
+        """Let the coordinator answer nothing; logs are read on."""
+        self._coordinator_until = max(self._coordinator_until, self.timeline.now + seconds)
+        self.timeline.at(self._coordinator_until, self.healed)
+        for client in self.clients:
+            client.cut_off_from_now()
+
+    def leader_away(self, partition: TopicPartition, seconds: float) -> None:
+        """Let the leader of one partition answer nothing."""
+        self.leaders_away[partition] = None
+
+        def back() -> None:
+            self.leaders_away.pop(partition, None)
+            self.healed()
+
+        self.timeline.after(seconds, back)
+
+    def healed(self) -> None:
+        """Go on with what has waited, wherever somebody is there again."""
+        for client in self.clients:
+            client.healed()
+
+    def heal(self) -> None:
+        """End all trouble now: from here on everything is answered."""
+        self.faults.heal()
+        self._down_until = self._coordinator_until = 0.0
+        self.leaders_away.clear()
+        self.commits.denied = False
+        self.commits.next_fates.clear()
+        for client in self.clients:
+            client.reconnect()
+        self.healed()
+
+    def throw_out(self, client: SimClient) -> None:
+        """Make a member leave without asking it; it hears of that later."""
+        seat = client.membership.seat
+        if seat is not None:
+            self.group.expel(seat)

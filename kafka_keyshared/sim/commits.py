@@ -1,0 +1,242 @@
+"""Commits on their way, and what the simulated group has stored.
+
+What a commit comes to is drawn when it is sent. The order in which commits are stored is the one in
+which they were sent, but for those that the client itself sends again, or that nobody hears of.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.client.port import CommittedOffset, classify_commit
+from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.events import CommitAnswered
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.group import NO_ERROR, Seat
+from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.client import SimClient
+    from kafka_keyshared.sim.cluster import Cluster
+
+LATE = 3.0
+"""Most seconds that a commit comes late by, which the client sends again."""
+
+REFUSALS = (
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+"""With these a commit may be refused at any time; it is worth sending it again."""
+
+
+class Fate(enum.Enum):
+    """What a commit comes to, as far as chance decides; see :class:`~.faults.Faults`."""
+
+    STORED = "stored"
+    REFUSED = "refused"
+    PARTLY = "partly"
+    UNHEARD = "unheard"
+    DROPPED = "dropped"
+    LATE = "late"
+    GIVEN_UP = "given up"
+
+
+class Sent:
+    """A commit on its way. ``told`` once the client has been, or will be, told of it."""
+
+    __slots__ = ("client", "commit", "entries", "fate", "generation", "number", "seat", "told")
+
+    def __init__(self, client: SimClient, commit: Commit, number: int, fate: Fate) -> None:
+        self.client = client
+        self.commit = commit
+        self.number = number
+        self.fate = fate
+        self.seat: Seat | None = client.membership.seat
+        self.generation = client.membership.generation
+        self.told = False
+        # With the epochs that go along.
+        self.entries = {
+            partition: CommittedOffset(
+                entry.position, entry.metadata, client.epoch_at(partition, entry)
+            )
+            for partition, entry in commit.entries.items()
+        }
+
+
+class Commits:
+    """The commits of all clients, and what is stored. ``denied``: the group may not be written to.
+
+    ``next_fates`` are those of the next commits, before chance is asked.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._timeline = cluster.timeline
+        self._chance = cluster.chance("commits")
+        self._sent = 0
+        self.stored: dict[TopicPartition, CommittedOffset] = {}
+        self.next_fates: deque[Fate] = deque()
+        self.denied = False
+
+    def store(self, partition: TopicPartition, position: int, metadata: str | None) -> None:
+        """Store what somebody else has committed for the group."""
+        self.stored[partition] = CommittedOffset(position, metadata)
+
+    def forget(self, topic: str) -> None:
+        """Delete what is stored for a topic, as the broker does with the topic itself."""
+        for partition in [each for each in self.stored if each.topic == topic]:
+            del self.stored[partition]
+
+    def send(self, client: SimClient, commit: Commit) -> None:
+        """Take a commit; the answer comes to a later poll of the client."""
+        self._sent += 1
+        sent = Sent(client, commit, self._sent, self._fate())
+        entries = {each: (entry.position, entry.metadata) for each, entry in commit.entries.items()}
+        self._cluster.history.tell(CommitSent(client.member, sent.number, entries))
+        client.in_flight[sent.number] = sent
+        if sent.fate is Fate.DROPPED:
+            self._fail_later(sent)
+        elif sent.fate is Fate.LATE:
+            self._later(sent)
+        else:
+            client.link.ask(lambda: self._arrive(sent))
+        if not client.link.coordinated():
+            self._fail_unless_answered(sent)
+
+    def _fate(self) -> Fate:
+        if self.next_fates:
+            return self.next_fates.popleft()
+        faults = self._cluster.faults
+        roll = self._chance.random()
+        for fate, share in (
+            (Fate.REFUSED, faults.commit_refused),
+            (Fate.PARTLY, faults.commit_partly),
+            (Fate.UNHEARD, faults.commit_unheard),
+            (Fate.DROPPED, faults.commit_dropped),
+            (Fate.LATE, faults.commit_late),
+            (Fate.GIVEN_UP, faults.commit_given_up),
+        ):
+            if roll < share:
+                return fate
+            roll -= share
+        return Fate.STORED
+
+    def _later(self, sent: Sent) -> None:
+        """Have it arrive behind what is sent after it, by another way."""
+
+        def arrive() -> None:
+            if self._cluster.coordinator_there():
+                self._arrive(sent)
+            else:
+                self._later(sent)
+
+        self._timeline.after(self._chance.random() * LATE, arrive)
+
+    # --- at the coordinator ---
+
+    def _arrive(self, sent: Sent) -> None:
+        if sent.fate is Fate.GIVEN_UP and not sent.told:
+            self._answer(sent, KafkaError._TIMED_OUT)
+            self._later(sent)
+            return
+        seat = sent.seat
+        if seat is not None and seat.joined:
+            seat.behind_join.append(lambda: self._decide(sent))
+        else:
+            self._decide(sent)
+
+    def _decide(self, sent: Sent) -> None:
+        """Store it or refuse it, and answer."""
+        code = self._refusal(sent)
+        if code == NO_ERROR:
+            code = self._store(sent)
+        if sent.fate is Fate.UNHEARD:
+            self._fail_later(sent)
+        elif not sent.told:
+            self._answer(sent, code)
+
+    def _refusal(self, sent: Sent) -> int:
+        if self.denied:
+            return KafkaError.GROUP_AUTHORIZATION_FAILED
+        if sent.seat is not None:
+            code = self._cluster.group.check(sent.seat, sent.generation)
+            if code != NO_ERROR:
+                return code
+        elif sent.client.membership.subscribed:
+            return KafkaError._ASSIGNMENT_LOST
+        elif self._cluster.group.seats:
+            return KafkaError.UNKNOWN_MEMBER_ID
+        return self._chance.choice(REFUSALS) if sent.fate is Fate.REFUSED else NO_ERROR
+
+    def _store(self, sent: Sent) -> int:
+        """Store each partition by itself; return the code for the first that is refused."""
+        code = NO_ERROR
+        refused = self._chance.randrange(len(sent.entries)) if sent.fate is Fate.PARTLY else -1
+        kept = {}
+        for at, (partition, entry) in enumerate(sent.entries.items()):
+            # The binding adds a NUL.
+            units = len((entry.metadata or "").encode("utf-16-le")) // 2 + 1
+            if units > self._cluster.settings.metadata_max:
+                code = code or KafkaError.OFFSET_METADATA_TOO_LARGE
+            elif at == refused:
+                code = code or KafkaError.UNKNOWN_TOPIC_OR_PART
+            else:
+                kept[partition] = entry
+        self.stored.update(kept)
+        if kept:
+            told = {
+                each: (entry.position or 0, entry.metadata or "") for each, entry in kept.items()
+            }
+            self._cluster.history.tell(CommitStored(sent.client.member, sent.number, told))
+        return code
+
+    # --- the answer ---
+
+    def _answer(self, sent: Sent, code: int) -> None:
+        sent.told = True
+        sent.client.link.hear(lambda: self._told(sent, code))
+
+    def _fail_later(self, sent: Sent) -> None:
+        """Tell, once it has waited for long enough, that no answer came."""
+
+        def fail() -> None:
+            if not sent.told:
+                sent.told = True
+                self._told(sent, KafkaError._TIMED_OUT)
+
+        self._timeline.after(self._chance.random() * LATE, fail)
+
+    def _fail_unless_answered(self, sent: Sent) -> None:
+        """Give up on a coordinator that is not there; it may be stored all the same."""
+
+        def fail() -> None:
+            if not sent.told:
+                sent.told = True
+                self._told(sent, KafkaError._WAIT_COORD)
+
+        self._timeline.after(self._cluster.settings.session_timeout, fail)
+
+    def _told(self, sent: Sent, code: int) -> None:
+        """Put the answer where the next poll finds it, and have the client draw its conclusions."""
+        client = sent.client
+        if client.link.dead:
+            return
+        error = KafkaError(code) if code != NO_ERROR else None
+        result = classify_commit(error)
+        answered = CommitAnswered(sent.commit, result, "" if error is None else str(error))
+
+        def tell() -> None:
+            del client.in_flight[sent.number]
+            self._cluster.history.tell(CommitTold(client.member, sent.number, str(result)))
+            client.answer(answered)
+
+        client.membership.ops.append(tell)
+        if code == KafkaError.UNKNOWN_MEMBER_ID and sent.seat is client.membership.seat:
+            client.membership.refused(for_generation=False)
+        elif code == KafkaError.ILLEGAL_GENERATION and sent.seat is client.membership.seat:
+            client.membership.refused(for_generation=True)

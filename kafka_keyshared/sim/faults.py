@@ -1,0 +1,64 @@
+"""How often what may go wrong in the simulated cluster does, and what nothing can be done about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Faults:
+    """Shares from 0 to 1; without a word nothing goes wrong. The world is healed by all at 0.
+
+    Of commits: ``commit_refused`` are refused and not stored, ``commit_partly`` are refused for one
+    partition only, ``commit_unheard`` are stored and told as timed out, ``commit_dropped`` never
+    arrive, ``commit_late`` are stored behind what was sent after them, and told then;
+    ``commit_given_up`` are told as failed first and stored later.
+
+    Of questions: ``committed_unanswered``, ``committed_partly`` (some partitions are left out),
+    ``bounds_unanswered`` (one leader is silent). ``slow`` of all that goes between client and
+    broker takes up to ``slowest`` seconds.
+
+    Of calls: ``fetch_raises`` (of those that took something: it is lost), ``pause_refused``,
+    ``seek_refused``, ``restart_late`` (not done within its second). Of fetches: ``out_of_range``,
+    for no reason, and ``fetch_errors``, which are told as messages.
+    """
+
+    commit_refused: float = 0.0
+    commit_partly: float = 0.0
+    commit_unheard: float = 0.0
+    commit_dropped: float = 0.0
+    commit_late: float = 0.0
+    commit_given_up: float = 0.0
+    committed_unanswered: float = 0.0
+    committed_partly: float = 0.0
+    bounds_unanswered: float = 0.0
+    slow: float = 0.0
+    slowest: float = 2.0
+    fetch_raises: float = 0.0
+    pause_refused: float = 0.0
+    seek_refused: float = 0.0
+    restart_late: float = 0.0
+    out_of_range: float = 0.0
+    fetch_errors: float = 0.0
+
+    def heal(self) -> None:
+        """Let nothing go wrong any more."""
+        for field in fields(self):
+            setattr(self, field.name, field.default)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What members and coordinator agree on. Times are in seconds.
+
+    ``protocol`` is ``eager``, ``cooperative`` (KIP-429) or ``kip-848``. ``refresh`` is how long
+    members take to notice a partition that was added; ``metadata_max`` counts UTF-16 units, the
+    NUL included that the binding adds.
+    """
+
+    protocol: str = "eager"
+    session_timeout: float = 10.0
+    heartbeat: float = 1.0
+    max_poll_interval: float = 60.0
+    refresh: float = 5.0
+    metadata_max: int = 4_096

@@ -1,0 +1,147 @@
+"""The log of a simulated partition: records, and the offsets that nobody is ever delivered."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+Written = tuple[bytes | None, bytes | None, int]
+"""Key, value, and the epoch of the leader that it was written to."""
+
+
+class Reader(Protocol):
+    """Who reads a log, and waits at its end."""
+
+    def wake(self) -> None:
+        """Look: there may be more."""
+
+
+class Fetched(NamedTuple):
+    """What a fetch brings. ``next_position`` is behind the markers too if the end was reached."""
+
+    offsets: Sequence[int]
+    written: Sequence[Written]
+    next_position: int
+    at_end: bool
+
+
+class Log:
+    """One log. It has an end for everybody and, while a transaction is open, one for readers."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Reader] = {}
+        self.made = 0
+        """How many logs of that name there have been."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Be the log of a topic that was just made."""
+        self.made += 1
+        self.start = 0
+        self.end = 0
+        self.epoch = 0
+        # Epochs that began with the log cut off, and where it ended then.
+        self._cuts: list[tuple[int, int]] = []
+        self._offsets: list[int] = []
+        self._written: list[Written] = []
+        # From an open transaction on: offset, what was written, and whether it is part of that.
+        self._behind_open: list[tuple[int, Written, bool]] = []
+        self._open_from: int | None = None
+
+    @property
+    def readable_end(self) -> int:
+        """Return where a reader of committed records has to stop."""
+        return self.end if self._open_from is None else self._open_from
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Say whether a transaction has begun and not ended."""
+        return self._open_from is not None
+
+    def append(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], *, in_transaction: bool = False
+    ) -> list[tuple[int, bytes | None]]:
+        """Write records at the end; return offset and key of those that can be read by now."""
+        first = self.end
+        if in_transaction and self._open_from is None:
+            self._open_from = first
+        self.end += len(records)
+        new = [(first + at, (key, value, self.epoch)) for at, (key, value) in enumerate(records)]
+        if self._open_from is not None:
+            self._behind_open += [(offset, each, in_transaction) for offset, each in new]
+            return []
+        self._offsets += [offset for offset, _ in new]
+        self._written += [each for _, each in new]
+        return [(offset, each[0]) for offset, each in new]
+
+    def end_transaction(self, *, commit: bool) -> list[tuple[int, bytes | None]]:
+        """Write the marker; return offset and key of what can be read now and could not before."""
+        kept = [(at, each) for at, each, part in self._behind_open if commit or not part]
+        self._behind_open.clear()
+        self._open_from = None
+        self._offsets += [at for at, _ in kept]
+        self._written += [each for _, each in kept]
+        self.end += 1
+        return [(at, each[0]) for at, each in kept]
+
+    def skip(self, count: int) -> None:
+        """Take offsets that are never delivered: a transaction that was aborted, markers."""
+        self.end += count
+
+    def fetch(self, position: int, most: int) -> Fetched:
+        """Return what a reader at that position gets."""
+        offsets = self._offsets
+        first = bisect_left(offsets, position)
+        last = min(first + most, len(offsets))
+        at_end = last == len(offsets)
+        if at_end:
+            following = max(position, self.readable_end)
+        else:
+            following = offsets[last - 1] + 1 if last > first else position
+        return Fetched(offsets[first:last], self._written[first:last], following, at_end)
+
+    def offsets(self) -> Sequence[int]:
+        """Return the offsets of the records that there are to read."""
+        return self._offsets
+
+    def outdated(self) -> list[int]:
+        """Return the offsets that compaction may remove: a later record has the same key."""
+        seen: set[bytes | None] = {None}
+        found = []
+        for at in range(len(self._offsets) - 1, -1, -1):
+            key = self._written[at][0]
+            if key in seen and key is not None:
+                found.append(self._offsets[at])
+            seen.add(key)
+        return found[::-1]
+
+    def remove(self, gone: Collection[int]) -> None:
+        """Remove records; their offsets stay gaps."""
+        kept = [at for at, offset in enumerate(self._offsets) if offset not in gone]
+        self._offsets = [self._offsets[at] for at in kept]
+        self._written = [self._written[at] for at in kept]
+
+    def move_start(self, start: int) -> list[int]:
+        """Remove all before that offset; return the offsets of the records that are gone."""
+        self.start = max(self.start, min(start, self.readable_end))
+        at = bisect_left(self._offsets, self.start)
+        gone = self._offsets[:at]
+        del self._offsets[:at], self._written[:at]
+        return gone
+
+    def was_cut_off(self, epoch: int, position: int) -> bool:
+        """Say whether what is before that position is of another log since that epoch (KIP-320)."""
+        return any(began > epoch and end < position for began, end in self._cuts)
+
+    def cut_off(self, end: int) -> list[int]:
+        """Let a leader that lagged behind take over; return the offsets of what is gone."""
+        self.epoch += 1
+        self._behind_open.clear()
+        self._open_from = None
+        self.end = max(self.start, min(end, self.end))
+        self._cuts.append((self.epoch, self.end))
+        at = bisect_left(self._offsets, self.end)
+        gone = self._offsets[at:]
+        del self._offsets[at:], self._written[at:]
+        return gone

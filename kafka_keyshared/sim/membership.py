@@ -1,0 +1,270 @@
+"""A client's half of its group: what its threads do by themselves, and what waits for its owner.
+
+Callbacks run in the owner's next poll, consume or close, and nowhere else. Until one has returned
+nothing is fetched, and the group may have to wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka_keyshared.client.port import Rebalance
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.fetching import Fetcher
+from kafka_keyshared.sim.history import Owned, Released, Revoking
+from kafka_keyshared.sim.link import Link
+from kafka_keyshared.sim.records import SimRecord
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.cluster import Cluster
+    from kafka_keyshared.sim.group import Seat
+
+Op = Callable[[], SimRecord | None]
+"""What waits for the next poll: done there, and what it returns is what the poll returns."""
+
+
+class Callbacks(NamedTuple):
+    """What the owner wants to be called with."""
+
+    assign: Rebalance
+    revoke: Rebalance
+    lost: Rebalance
+
+
+class Membership:
+    """What a client knows of its group. ``ops`` is what the owner's next poll has to do."""
+
+    def __init__(
+        self, member: int, topics: Sequence[str], cluster: Cluster, link: Link, reader: Fetcher
+    ) -> None:
+        self.member = member
+        self.topics = topics
+        self.link = link
+        self._cluster = cluster
+        self._group = cluster.group
+        self._tell = cluster.history.tell
+        self._reader = reader
+        self._cooperative = cluster.settings.protocol != "eager"
+        self._rounds = cluster.settings.protocol != "kip-848"
+        self._callbacks: Callbacks | None = None
+        self.ops: deque[Op] = deque()
+        self.owned: dict[TopicPartition, None] = {}
+        self.seat: Seat | None = None
+        self.generation = -1
+        self.closing = False
+        # The group has given away what is owned; the callback that is due will be the one for that.
+        self.lost = False
+        self._joining = False
+        self._attempt = 0
+        # A callback is due or running; what follows it.
+        self._calling = False
+        self._rejoin = False
+        self._then: list[TopicPartition] = []
+
+    @property
+    def subscribed(self) -> bool:
+        """Say whether it wants to be a member."""
+        return self._callbacks is not None
+
+    def subscribe(self, callbacks: Callbacks) -> None:
+        """Join the group."""
+        self._callbacks = callbacks
+        self._join()
+
+    # --- what is heard of the coordinator ---
+
+    def joined(self, seat: Seat, generation: int) -> None:
+        """Hear that all have joined; who gets what follows."""
+        if seat is self.seat:
+            self.generation = generation
+
+    def given(self, seat: Seat, generation: int, partitions: list[TopicPartition]) -> None:
+        """Hear which partitions this member is to have."""
+        if seat is not self.seat or self.closing:
+            return
+        self._joining = False
+        self.generation = generation
+        if not self._cooperative:
+            self._hand_over(partitions)
+            return
+        wanted = dict.fromkeys(partitions)
+        gone = [each for each in self.owned if each not in wanted]
+        new = [each for each in partitions if each not in self.owned]
+        if gone:
+            self._then = new
+            self._rejoin = self._rounds
+            self._take_away(gone)
+        else:
+            self._hand_over(new)
+
+    def hear_rebalance(self, seat: Seat) -> None:
+        """Hear that a round has begun; who has nothing to give up first just joins."""
+        if seat is not self.seat or self._joining or self.closing:
+            return
+        if self._calling:
+            self._rejoin = True
+        elif self._cooperative or not self.owned:
+            self._join()
+        else:
+            self._rejoin = True
+            self._take_away(list(self.owned))
+
+    def join_again(self, seat: Seat) -> None:
+        """Hear that another round has begun before this one was over."""
+        if seat is self.seat:
+            self._join()
+
+    def thrown_out(self, seat: Seat) -> None:
+        """Hear that the group does not know this member."""
+        if seat is self.seat:
+            self.lose()
+
+    # --- what it notices by itself ---
+
+    def refused(self, *, for_generation: bool) -> None:
+        """Give everything up because a commit was refused, and join again.
+
+        A refusal for the generation counts less while a rebalance is on, as one may have it.
+        """
+        busy = self._joining or self._calling
+        if for_generation and busy and self._cluster.chance("group").random() < 0.5:
+            return
+        self.lose()
+
+    def lose(self, *, left: bool = False) -> None:
+        """Take everything for lost, and join again; having ``left``, only in the next poll."""
+        if self.closing:
+            self.lost = True
+            return
+        seat, self.seat = self.seat, None
+        self.generation = -1
+        self._joining = False
+        self._attempt += 1
+        if seat is not None and not (seat.gone or left):
+            self._group.abandon(seat)
+        self.lost = True
+        if self._calling:
+            return
+        if self.owned:
+            self._take_away(list(self.owned))
+        elif left:
+            self._calling = True
+            self.ops.append(self._called)
+        else:
+            self._called()
+
+    def exceeded(self, told: SimRecord) -> None:
+        """Leave the group because the owner has not polled for too long; it is told so first."""
+        self.ops.append(lambda: told)
+        seat = self.seat
+        if seat is not None:
+            known = seat
+            self.link.ask(lambda: self._group.leave(known))
+        self.lose(left=True)
+
+    # --- callbacks ---
+
+    def serve(self) -> SimRecord | None:
+        """Do what has waited for a poll, up to the first thing that the poll returns."""
+        ops = self.ops
+        while ops:
+            told = ops.popleft()()
+            if told is not None:
+                return told
+        return None
+
+    def _take_away(self, partitions: list[TopicPartition]) -> None:
+        self._calling = True
+        self._reader.hold()
+        self.ops.append(lambda: self._revoke(partitions))
+
+    def _hand_over(self, partitions: list[TopicPartition]) -> None:
+        self._calling = True
+        self._reader.hold()
+        self.ops.append(lambda: self._assign(partitions))
+
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
+        seat, lost = self.seat, self.lost
+        self._tell(Revoking(self.member, tuple(partitions)))
+        if self._callbacks is not None:
+            (self._callbacks.lost if lost else self._callbacks.revoke)(list(partitions))
+        self._reader.unassign(partitions)
+        for each in partitions:
+            self.owned.pop(each, None)
+        unasked = lost or self.lost or (seat is not None and seat.gone)
+        self._tell(Released(self.member, tuple(partitions), unasked))
+        self._called()
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
+        if not (self.lost or self.closing):
+            self.owned.update(dict.fromkeys(partitions))
+            stored = self._cluster.commits.stored
+            known = {
+                each: (found.position or 0, found.metadata or "")
+                for each in partitions
+                if (found := stored.get(each)) is not None
+            }
+            self._tell(Owned(self.member, tuple(partitions), known))
+            if self._callbacks is not None:
+                self._callbacks.assign(list(partitions))
+        self._called()
+
+    def _called(self) -> None:
+        """Go on with what waited for the callback."""
+        self._calling = False
+        if self.closing:
+            return
+        if self.lost and self.owned:
+            self._then = []
+            self._take_away(list(self.owned))
+            return
+        if self.lost:
+            self.lost = self._rejoin = False
+            self._then = []
+            self._reader.go_on()
+            self._join()
+        elif self._then:
+            then, self._then = self._then, []
+            self._hand_over(then)
+        elif self._rejoin and self.owned and not self._cooperative:
+            self._take_away(list(self.owned))
+        elif self._rejoin:
+            self._rejoin = False
+            self._reader.go_on()
+            self._join()
+        else:
+            self._reader.go_on()
+            if self.seat is not None:
+                seat = self.seat
+                self.link.ask(lambda: self._group.quiet(seat))
+
+    def _join(self) -> None:
+        if self.closing or self._callbacks is None:
+            return
+        self._joining = True
+        self._attempt += 1
+        attempt = self._attempt
+
+        def join() -> None:
+            if attempt == self._attempt and not self.link.dead:
+                self._group.join(self)
+
+        self.link.ask(join)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Give back what is owned, and leave the group if it can be told."""
+        self.closing = True
+        self.serve()
+        if self.owned:
+            self._revoke(list(self.owned))
+        seat = self.seat
+        if seat is None or seat.gone:
+            return
+        if self.link.coordinated():
+            self._group.leave(seat)
+        else:
+            self._group.abandon(seat)
