@@ -12,8 +12,8 @@ from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Coordinates, Drop, TopicPartition
-from tests.support.commit_text import read_commit
-from tests.support.pool import Ending
+from kafka_keyshared.sim.commit_text import read_commit
+from kafka_keyshared.sim.handlers import Ending
 from tests.support.records import FakeRecord
 
 Lane = tuple[str, int, bytes, int]

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from kafka_keyshared.core.metadata import Decoded, Runs, clip, decode, encode
-from tests.support.commit_text import read_commit
+from kafka_keyshared.sim.commit_text import read_commit
 
 
 def varint(value: int) -> bytes:

@@ -1,0 +1,62 @@
+"""What must hold, whatever happens: one checker for each invariant, over books of their own.
+
+Nothing here asks an instance what it believes. What is right is worked out from the history and
+from the rules, once more and by other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.bounded import Bounded
+from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
+from kafka_keyshared.sim.checkers.commit_sequence import CommitSequence
+from kafka_keyshared.sim.checkers.liveness import Liveness
+from kafka_keyshared.sim.checkers.no_loss import NoLoss
+from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
+from kafka_keyshared.sim.checkers.one_owner import OneOwner
+from kafka_keyshared.sim.checkers.order import Order
+from kafka_keyshared.sim.checkers.safe_commit import SafeCommit
+from kafka_keyshared.sim.checkers.serial import Serial
+from kafka_keyshared.sim.history import History
+
+
+def every_checker(
+    history: History,
+    settings: Sequence[SubscriptionSettings],
+    *,
+    revoke_deadline: float = 5.0,
+    bound: float = 120.0,
+    span: int = 10_000,
+    free_since: FreeSince = always,
+    go_on: bool = False,
+) -> list[Checker]:
+    """Return one checker for each invariant, which share their books.
+
+    ``revoke_deadline`` and ``bound`` are in seconds; ``span`` is how many offsets ahead of the
+    position a record may be before it may be parked. What they are for: :class:`Serial`,
+    :class:`Liveness`.
+    """
+    books = Books(history, settings)
+    return [
+        Serial(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
+        Order(history, settings, books, free_since=free_since, go_on=go_on),
+        OneOwner(history, settings, books, go_on=go_on),
+        NoRepeats(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
+        Bounded(history, settings, books, go_on=go_on),
+        SafeCommit(history, settings, books, go_on=go_on),
+        CommitSequence(history, settings, books, go_on=go_on),
+        Liveness(
+            history,
+            settings,
+            books,
+            bound=bound,
+            revoke_deadline=revoke_deadline,
+            span=span,
+            free_since=free_since,
+            go_on=go_on,
+        ),
+        NoLoss(history, settings, books, go_on=go_on),
+    ]

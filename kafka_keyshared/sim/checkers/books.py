@@ -1,0 +1,328 @@
+"""The books that checkers keep together: every record, who has it, and what has become of it.
+
+They are worked out from what the history tells and from the rules, never from the state of an
+instance. Books hear of everything before the checkers that use them, which find in ``delivery`` and
+the like what the latest happening was about.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.group import Group, HistoryError, sections_of
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Fate, Log, Sent, Stage
+from kafka_keyshared.sim.history import History
+
+Part = tuple[Assignment | None, Sent]
+"""What a commit says of a partition, and the assignment in which it was sent, if there was one."""
+
+ATTEMPTS = ("failed", "retry", "died", "given_back", "dead_letter")
+
+
+class Books(Group):
+    """Every record in every subscription, and every commit.
+
+    What the happening of this moment is about: ``delivery`` (begun, ended, its letter),
+    ``deliveries`` (delivered, handed over, taken back), ``doubled`` (what was handed over although
+    a worker had it), ``heads`` (what came to stand first in its lane by it), ``ahead`` (what is not
+    settled before the one that begins in its lane), ``sent`` (the parts of a commit, with the
+    assignment of each; None where there is none).
+    """
+
+    def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
+        super().__init__(history, settings)
+        # By a commit's number, its parts.
+        self.commits: dict[int, dict[TopicPartition, Part]] = {}
+        self.delivery: Delivery | None = None
+        self.deliveries: Sequence[Delivery] = ()
+        self.doubled: list[tuple[Delivery, int]] = []
+        self.heads: list[Delivery] = []
+        self.ahead: Delivery | None = None
+        self.sent: dict[TopicPartition, Part] = {}
+        listeners: dict[type[Any], Any] = {
+            happened.Delivered: self._delivered,
+            happened.HandedOver: self._handed_over,
+            happened.Recalling: self._recalling,
+            happened.Recalled: self._recalled,
+            happened.TakenBack: self._taken_back,
+            happened.Began: self._began,
+            happened.Ended: self._ended,
+            happened.LetterSent: self._letter_sent,
+            happened.LetterStored: self._letter_stored,
+            happened.LetterTold: self._letter_told,
+            happened.CommitSent: self._commit_sent,
+            happened.CommitTold: self._commit_told,
+        }
+        for kind, listener in listeners.items():
+            history.listen(kind, listener)
+
+    # --- from the client to a worker ---
+
+    def _delivered(self, told: happened.Delivered) -> None:
+        assignment = self.assignments.get(told.assignment)
+        if assignment is None or assignment.partition != told.partition:
+            raise HistoryError(f"{told}: {told.partition} is not read in that assignment")
+        made: list[Delivery] = []
+        self.deliveries, self.heads = made, []
+        if assignment.over is not None:
+            return  # nobody may use them
+        if assignment.start is None:
+            assignment.early.append((self.now, told.offsets))
+            return
+        self._received(assignment, told.offsets, self.now, made)
+
+    def _used(self, assignment: Assignment, committed: int) -> None:
+        """Begin with what came before it was said where: its member has not dropped it.
+
+        If nothing has come, it has been told where to begin, and commits just that.
+        """
+        early, assignment.early = assignment.early, []
+        self._starts(assignment, early[0][1][0] if early else committed)
+        for at, offsets in early:
+            self._received(assignment, offsets, at, [])
+
+    def _received(
+        self, assignment: Assignment, offsets: Sequence[int], at: float, made: list[Delivery]
+    ) -> None:
+        for sub, deliveries in assignment.deliveries.items():
+            fates = assignment.log.fates[sub]
+            for offset in offsets:
+                if offset not in deliveries:
+                    fate = fates.get(offset)
+                    if fate is None:
+                        partition = assignment.partition
+                        raise HistoryError(f"{partition}@{offset} was never written")
+                    each = deliveries[offset] = Delivery(fate, assignment, at)
+                    made.append(each)
+                    self._take_in(assignment, sub, each)
+        if assignment.misplaced:
+            assignment.loose += made
+        assignment.end = max(assignment.end, offsets[-1] + 1)
+
+    def _take_in(self, assignment: Assignment, sub: str, each: Delivery) -> None:
+        fate = each.fate
+        fate.delivered += 1
+        if each.offset in assignment.sure[sub]:
+            each.stage = Stage.SETTLED
+            return
+        if assignment.member in fate.known_to:
+            # Settled by this very member, which may know it still or have it run again.
+            each.stage = Stage.SETTLED
+            return
+        self._open(assignment, sub, each)
+        settings = self.settings[sub]
+        if each.lane.key is None and settings.null_keys == "reject":
+            policy = settings.when_undecodable()
+            if policy == "drop":
+                self._settle(each, "dropped")
+            else:
+                each.stage = Stage.LETTERING if policy == "dead_letter" else Stage.BLOCKED
+
+    def _open(self, assignment: Assignment, sub: str, each: Delivery) -> None:
+        assignment.open[sub] += 1
+        assignment.member.open[sub] += 1
+        if each.lane.slot is None:
+            self.heads.append(each)
+            return
+        queues = assignment.queues[sub]
+        queue = queues.get(each.lane)
+        if queue is None:
+            queue = queues[each.lane] = deque()
+        if queue and queue[0].offset > each.offset:
+            queue.appendleft(each)
+        else:
+            queue.append(each)
+        each.queued = True
+        if queue[0] is each:
+            self.heads.append(each)
+
+    def _find(self, sub: str, offset: int, number: int) -> Delivery:
+        assignment = self.assignments.get(number)
+        if assignment is None:
+            raise HistoryError(f"nobody has heard of an assignment {number}")
+        found = assignment.deliveries[sub].get(offset)
+        if found is None:
+            # It was never delivered there: that is for the checkers to say.
+            fate = assignment.log.fates[sub].get(offset)
+            if fate is None:
+                raise HistoryError(f"{assignment.partition}@{offset} was never written")
+            found = assignment.deliveries[sub][offset] = Delivery(fate, assignment, self.now)
+            found.stray = True
+        return found
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        sub, worker = told.subscription, told.worker
+        self.doubled, self.heads = [], []
+        for number in dict.fromkeys(number for _, _, number in told.records):
+            assignment = self.assignments.get(number)
+            if assignment is not None and assignment.early:
+                self._used(assignment, 0)
+        self.deliveries = [self._find(sub, offset, number) for _, offset, number in told.records]
+        for each in self.deliveries:
+            if each.worker is not None:
+                self.doubled.append((each, each.worker))
+            each.worker = worker
+            if each.stage is Stage.RETRYING:
+                each.stage = Stage.OPEN
+                each.since = self.now
+
+    def _recalling(self, told: happened.Recalling) -> None:
+        self.member(told.member).recalling[told.subscription, told.worker] += 1
+
+    def _recalled(self, told: happened.Recalled) -> None:
+        self.member(told.member).recalling[told.subscription, told.worker] -= 1
+
+    def _taken_back(self, told: happened.TakenBack) -> None:
+        sub = told.subscription
+        self.deliveries = [self._find(sub, offset, number) for _, offset, number in told.records]
+        for each in self.deliveries:
+            each.worker = None
+            each.since = self.now
+
+    def _began(self, told: happened.Began) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        assignment = each.assignment
+        queue = assignment.queues[told.subscription].get(each.lane)
+        self.ahead = queue[0] if queue and queue[0].offset < each.offset else None
+        each.running = True
+        each.lane.running.append(each)
+        assignment.running += 1
+        self.member(told.member).running[each] = None
+
+    def _ended(self, told: happened.Ended) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        self.heads = []
+        if not each.running:
+            raise HistoryError(f"{told}: it does not run")
+        self.runs_no_more(each)
+        self.member(told.member).running.pop(each, None)
+        each.worker = None
+        if told.outcome in ("done", "dropped"):
+            self._settle(each, told.outcome)
+        elif told.outcome in ATTEMPTS:
+            self._failed(each, told)
+        else:
+            raise HistoryError(f"{told}: no such outcome")
+
+    def _failed(self, each: Delivery, told: happened.Ended) -> None:
+        """Do what the policy says of a failed attempt; one of an assignment that is over is not."""
+        if each.assignment.over is not None:
+            return
+        settings = self.settings[told.subscription]
+        asked = told.outcome == "dead_letter"
+        if told.outcome != "given_back":
+            each.tries += 1
+        self._open_again(each, told.subscription)
+        if told.outcome == "given_back" or (not asked and each.tries < settings.retry.attempts):
+            each.stage = Stage.RETRYING
+            each.since = self.now
+        elif (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):
+            each.stage = Stage.LETTERING
+        elif asked or settings.poison == "block":
+            each.stage = Stage.BLOCKED
+        else:
+            self._settle(each, "dropped by the policy")
+
+    def _open_again(self, each: Delivery, sub: str) -> None:
+        """What counted as settled, and ran all the same, is first in its lane again."""
+        if each.stage is Stage.SETTLED:
+            each.stage = Stage.OPEN
+            self._open(each.assignment, sub, each)
+
+    def _settle(self, each: Delivery, how: str) -> None:
+        fate, assignment = each.fate, each.assignment
+        in_time = assignment.over is None
+        if not fate.finished and not fate.log.dead:
+            self.unfinished[fate.sub] -= 1
+        if fate.settled_in is None or in_time:
+            if in_time:
+                fate.vouch(assignment)
+            else:
+                fate.settled_in = assignment
+            fate.how, fate.at = how, self.now
+        if not in_time or each.stage is Stage.SETTLED:
+            return
+        each.stage = Stage.SETTLED
+        assignment.open[fate.sub] -= 1
+        assignment.member.open[fate.sub] -= 1
+        if each.queued:
+            each.queued = False
+            queue = assignment.queues[fate.sub][each.lane]
+            queue.remove(each)
+            if queue:
+                queue[0].since = self.now
+                self.heads.append(queue[0])
+
+    # --- dead letters ---
+
+    def _letter_sent(self, told: happened.LetterSent) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        if each.assignment.over is None and each.stage is not Stage.SETTLED:
+            each.stage = Stage.LETTERING
+
+    def _letter_stored(self, told: happened.LetterStored) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        fate = each.fate
+        if not fate.finished and not fate.log.dead:
+            self.unfinished[fate.sub] -= 1
+        fate.letter = True
+
+    def _letter_told(self, told: happened.LetterTold) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        self.heads = []
+        if not told.error:
+            self._settle(each, "dead-lettered")
+
+    # --- commits ---
+
+    def _commit_sent(self, told: happened.CommitSent) -> None:
+        member = self.member(told.member)
+        self.sent = self.commits[told.number] = {}
+        self.heads = []
+        for partition, (position, text) in told.entries.items():
+            sent = Sent(told.number, position, text, sections_of(text, position), self.now)
+            assignment = member.live.get(partition)
+            if assignment is not None and assignment.start is None:
+                self._used(assignment, position)
+            self.sent[partition] = assignment, sent
+            if assignment is not None:
+                assignment.sent = sent
+
+    def _commit_told(self, told: happened.CommitTold) -> None:
+        if told.result == CommitResult.TOO_LARGE:
+            for assignment, _ in self.commits.get(told.number, {}).values():
+                if assignment is not None:
+                    assignment.bare = True
+
+    # --- what is left to do ---
+
+    def owed(self, log: Log, sub: str) -> list[Fate]:
+        """Return the records of a log that a subscription still has to settle.
+
+        What was removed is owed only by an assignment that has it still.
+        """
+        reader = self.readers.get(log.partition)
+        held = reader.deliveries[sub] if reader is not None and reader.over is None else ()
+        return [
+            each
+            for each in log.fates[sub].values()
+            if not each.finished and (not each.removed or each.offset in held)
+        ]
+
+    def whereabouts(self, fate: Fate) -> str:
+        """Return in words what has become of a record, and where it is now."""
+        reader = self.readers.get(fate.log.partition)
+        if reader is None:
+            return f"{fate}: nobody ever read the partition"
+        held = reader.deliveries[fate.sub].get(fate.offset)
+        if held is None:
+            now = f"it was not delivered, which began at {reader.start}"
+        else:
+            now = "it runs" if held.running else held.stage.value
+        return f"{fate}: {fate.story()}; {reader} {now}"

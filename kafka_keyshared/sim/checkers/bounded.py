@@ -1,0 +1,113 @@
+"""I10: nobody has more than he may."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Checker
+from kafka_keyshared.sim.checkers.records import Delivery, Lane, Member, Stage
+from kafka_keyshared.sim.history import History, Listener
+
+POLL_SHARE = 20
+"""The polls of a full window may bring one part in so many of it."""
+
+
+class Bounded(Checker):
+    """I10, bounded: leases and windows are kept.
+
+    A worker has no more in hand than ``leases_per_worker``, and with ``max_leases_per_key`` no more
+    of one lane. A member has received no more of what is not settled than ``window_records``, and
+    what the polls of a full window may bring: a twentieth of it. One that stops polls on, and uses
+    nothing of what it gets. Nor does one whose client has lost its place, until it is told where to
+    read on: what comes meanwhile counts once a worker has it, or it turns out not to come again.
+    """
+
+    invariant = "I10 bounded"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        self._leases: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self._of_lane: dict[int, Counter[Lane]] = defaultdict(Counter)
+        self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
+        self._most = {
+            each.name: each.window_records + each.window_records // POLL_SHARE for each in settings
+        }
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at what is delivered, and at all that a worker gets or gives back."""
+        return {
+            happened.Delivered: self._delivered,
+            happened.HandedOver: self._handed_over,
+            happened.TakenBack: self._taken_back,
+            happened.Ended: self._ended,
+            happened.Gone: self._gone,
+        }
+
+    def _delivered(self, told: happened.Delivered) -> None:
+        member = self.books.members[told.member]
+        for sub, count in member.open.items():
+            if count <= self._most[sub] or member.stopping_at:
+                continue
+            taken_in = count - _loose(member, sub)
+            if taken_in > self._most[sub]:
+                self.violated(
+                    told.member,
+                    f"{taken_in} received records are not settled in {sub!r}, its window holds "
+                    f"{self.settings[sub].window_records} (the last came of {told.partition})",
+                )
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        sub, worker = told.subscription, told.worker
+        leases = self._leases[told.member]
+        leases[sub, worker] += len(told.records)
+        count, most = leases[sub, worker], self.settings[sub].leases_per_worker
+        if count > most:
+            self.violated(told.member, f"worker {worker} of {sub!r} has {count} leases of {most}")
+        if sub in self._alone:
+            of_lane = self._of_lane[told.member]
+            for each in self.books.deliveries:
+                of_lane[each.lane] += 1
+                if of_lane[each.lane] > 1:
+                    self.violated(
+                        told.member, f"{each} was given out while another one of its lane is"
+                    )
+
+    def _taken_back(self, told: happened.TakenBack) -> None:
+        self._back(told.member, told.subscription, told.worker, self.books.deliveries)
+
+    def _ended(self, told: happened.Ended) -> None:
+        if self.books.delivery is not None:
+            self._back(told.member, told.subscription, told.worker, (self.books.delivery,))
+
+    def _back(self, member: int, sub: str, worker: int, those: Iterable[Delivery]) -> None:
+        for each in those:
+            self._leases[member][sub, worker] -= 1
+            if sub in self._alone:
+                of_lane = self._of_lane[member]
+                of_lane[each.lane] -= 1
+                if not of_lane[each.lane]:
+                    del of_lane[each.lane]
+
+    def _gone(self, told: happened.Gone) -> None:
+        self._leases.pop(told.member, None)
+        self._of_lane.pop(told.member, None)
+
+
+def _loose(member: Member, sub: str) -> int:
+    """Return how many of those that are not settled may never have been taken in."""
+    return sum(
+        each.fate.sub == sub and each.stage is Stage.OPEN and each.worker is None
+        for assignment in member.live.values()
+        for each in assignment.loose
+    )

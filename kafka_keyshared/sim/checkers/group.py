@@ -1,0 +1,346 @@
+"""The logs and the group, as checkers keep them: who reads what, from where, since when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import SLOT_FUNCTIONS
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.records import (
+    Assignment,
+    Delivery,
+    End,
+    Fate,
+    Lane,
+    Log,
+    Member,
+    Stage,
+    Start,
+)
+from kafka_keyshared.sim.commit_text import CommitTextError, read_commit
+from kafka_keyshared.sim.history import History
+
+ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
+
+
+CHANGES: tuple[type[Any], ...] = (
+    *(happened.HandedOver, happened.TakenBack, happened.Began, happened.Ended, happened.LetterTold),
+    *(happened.Reading, happened.Revoking, happened.Released, happened.Stopping, happened.Gone),
+    *(happened.Waiting, happened.Answered, happened.Owned, happened.WorkerDied),
+)
+"""What may change why a record does not run."""
+
+
+class HistoryError(Exception):
+    """The history tells of what cannot be, whatever an instance does: the simulation is wrong."""
+
+
+class Group:
+    """Every log, every member, every assignment.
+
+    What the happening of this moment is about: ``ended`` (assignments that are over by it), ``cut``
+    (what ran in a process that is gone by it).
+    """
+
+    def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
+        self.timeline = history.timeline
+        self.settings = {each.name: each for each in settings}
+        self._slots = {each.name: SLOT_FUNCTIONS[each.slot_function] for each in settings}
+        for each in settings:
+            if each.key_of is not None:
+                raise HistoryError(f"{each.name!r} has derived keys; checkers know own keys alone")
+        self.logs: dict[TopicPartition, Log] = {}
+        self.members: dict[int, Member] = {}
+        self.assignments: dict[int, Assignment] = {}
+        # Who began to read a partition last, over or not.
+        self.readers: dict[TopicPartition, Assignment] = {}
+        # What the broker has.
+        self.stored: dict[TopicPartition, tuple[int, str]] = {}
+        # How many records of living logs are owed, by subscription.
+        self.unfinished = dict.fromkeys(self.settings, 0)
+        self._lanes: dict[str, dict[object, Lane]] = {name: {} for name in self.settings}
+        self.ended: list[Assignment] = []
+        self.cut: list[Delivery] = []
+        # Whoever looks at what was so up to now, before any of it is changed.
+        self.before: list[Callable[[], None]] = []
+        for kind in CHANGES:
+            history.listen(kind, self._before)
+        listeners: dict[type[Any], Any] = {
+            happened.Appended: self._appended,
+            happened.Removed: self._removed,
+            happened.Remade: self._remade,
+            happened.Joined: self._joined,
+            happened.Owned: self._owned,
+            happened.Reading: self._reading,
+            happened.Revoking: self._revoking,
+            happened.Released: self._released,
+            happened.Misplaced: self._misplaced,
+            happened.Waiting: self._waiting,
+            happened.Answered: self._answered,
+            happened.CommitStored: self._commit_stored,
+            happened.Stopping: self._stopping,
+            happened.Gone: self._gone,
+        }
+        for kind, listener in listeners.items():
+            history.listen(kind, listener)
+
+    def _before(self, told: object) -> None:
+        del told
+        for look in self.before:
+            look()
+
+    @property
+    def now(self) -> float:
+        """Return the time."""
+        return self.timeline.now
+
+    # --- logs ---
+
+    def _log(self, partition: TopicPartition) -> Log:
+        log = self.logs.get(partition)
+        if log is None:
+            log = self.logs[partition] = Log(partition, iter(self.settings))
+        return log
+
+    def _appended(self, told: happened.Appended) -> None:
+        log = self._log(told.partition)
+        if log.offsets and told.offset <= log.offsets[-1]:
+            raise HistoryError(f"{told}: the log is at {log.offsets[-1]} already")
+        log.offsets.append(told.offset)
+        for sub in self.settings:
+            lane = self._lane(sub, told)
+            log.fates[sub][told.offset] = Fate(log, sub, told.offset, lane)
+            self.unfinished[sub] += 1
+
+    def _lane(self, sub: str, told: happened.Appended) -> Lane:
+        """Return the lane of a record: what the settings call the unit of order."""
+        settings = self.settings[sub]
+        key = told.key
+        if key is None and settings.null_keys != "one-lane":
+            return Lane(None, None)
+        topic, partition = told.partition
+        scope = {
+            "topic": (topic, -1, key),
+            "partition": (topic, partition, key),
+            "subscription": ("", -1, key),
+        }[settings.order_scope]
+        lane = self._lanes[sub].get(scope)
+        if lane is None:
+            lane = self._lanes[sub][scope] = Lane(key, self._slots[sub](key or b""))
+        return lane
+
+    def _removed(self, told: happened.Removed) -> None:
+        for fates in self._log(told.partition).fates.values():
+            for offset in told.offsets:
+                fates[offset].removed = True
+
+    def _remade(self, told: happened.Remade) -> None:
+        old = self.logs.pop(told.partition, None)
+        self.stored.pop(told.partition, None)
+        if old is not None:
+            old.dead = True
+            for sub, fates in old.fates.items():
+                self.unfinished[sub] -= sum(not fate.finished for fate in fates.values())
+
+    # --- the group ---
+
+    def member(self, number: int) -> Member:
+        """Return what is known of a member."""
+        try:
+            return self.members[number]
+        except KeyError:
+            raise HistoryError(f"nobody has heard of a member {number}") from None
+
+    def _joined(self, told: happened.Joined) -> None:
+        self.members[told.member] = Member(told.member, iter(self.settings))
+
+    def _owned(self, told: happened.Owned) -> None:
+        member = self.member(told.member)
+        for partition in told.partitions:
+            reader = self.readers.get(partition)
+            if reader is not None and reader.over is None and reader.member is not member:
+                reader.stolen = True
+            if partition not in member.pending:
+                member.keep(self.now, 1)
+            member.pending[partition] = Start(told.stored.get(partition))
+
+    def _reading(self, told: happened.Reading) -> None:
+        member = self.member(told.member)
+        found = self.assignments.get(told.assignment)
+        self.ended = []
+        if found is None:
+            found = self._assigned(member, told)
+        elif found.log is not self._log(told.partition):
+            raise HistoryError(f"{told}: the log was made anew; the assignment needs a number")
+        found.early.clear()
+        if told.position is None and found.start is not None:
+            return
+        found.misplaced = False
+        found.loose.clear()
+        if told.position is None:
+            return
+        if found.start is None or found.start > max(told.position, found.log.last + 1):
+            # Not known before, or a place that this log has never had.
+            self._starts(found, told.position)
+        else:
+            self._seeks(found, told.position)
+
+    def _assigned(self, member: Member, told: happened.Reading) -> Assignment:
+        before = member.live.get(told.partition)
+        if before is not None:
+            self._over(before, End.REMADE)
+        start = member.pending.pop(told.partition, None)
+        if start is not None:
+            member.keep(self.now, -1)
+        log = self._log(told.partition)
+        found = Assignment(told.assignment, member, log, iter(self.settings), start)
+        found.previous = self.readers.get(told.partition)
+        found.left_to_begin = told.position is None
+        self.assignments[told.assignment] = found
+        self.readers[told.partition] = member.live[told.partition] = found
+        return found
+
+    def _starts(self, assignment: Assignment, position: int) -> None:
+        """Take note of where it starts, and of what the commit covers from which it does.
+
+        Its records that are settled already it vouches for from here on.
+        """
+        assignment.start = assignment.end = position
+        known = [None] if assignment.begins is None else assignment.begins.entries
+        entries = [each for each in known if each is not None and each[0] == position] or known
+        assignment.found = entries[-1]
+        covered = [_beyond(each, position, assignment.log) for each in entries]
+        for sub in self.settings:
+            sets = [each.get(sub, set()) for each in covered]
+            assignment.sure[sub] = set.intersection(*sets)
+            assignment.perhaps[sub] = set.union(*sets)
+            fates = assignment.log.fates[sub]
+            for offset in assignment.sure[sub]:
+                fate = fates.get(offset)
+                if fate is not None and fate.settled_in is not None:
+                    fate.vouch(assignment)
+
+    def _seeks(self, assignment: Assignment, position: int) -> None:
+        """What was delivered from there on comes again, unless a worker has it already."""
+        for sub, deliveries in assignment.deliveries.items():
+            for offset in list(assignment.log.between(position, assignment.end)):
+                each = deliveries.get(offset)
+                if each is not None and each.stage is Stage.OPEN and each.worker is None:
+                    del deliveries[offset]
+                    each.stage = Stage.AGAIN
+                    if each.queued:
+                        assignment.queues[sub][each.lane].remove(each)
+                    assignment.open[sub] -= 1
+                    assignment.member.open[sub] -= 1
+        if position < assignment.end:
+            assignment.end = max(position, assignment.start or 0)
+
+    def _revoking(self, told: happened.Revoking) -> None:
+        member = self.member(told.member)
+        if not member.revoking:
+            member.keep(self.now, 1)
+        member.revoking.update(told.partitions)
+        for partition in told.partitions:
+            if partition in member.live:
+                member.live[partition].revoking_at = self.now
+
+    def _released(self, told: happened.Released) -> None:
+        member = self.member(told.member)
+        self.ended = []
+        for partition in told.partitions:
+            if member.pending.pop(partition, None) is not None:
+                member.keep(self.now, -1)
+            assignment = member.live.pop(partition, None)
+            if assignment is not None:
+                self._over(assignment, End.LOST if told.lost else End.REVOKED)
+        if member.revoking:
+            member.revoking.difference_update(told.partitions)
+            if not member.revoking:
+                member.keep(self.now, -1)
+
+    def _over(self, assignment: Assignment, end: End) -> None:
+        assignment.over = End.LOST if assignment.stolen and end is End.REVOKED else end
+        assignment.over_at = self.now
+        for sub, count in assignment.open.items():
+            assignment.member.open[sub] -= count
+        self.ended.append(assignment)
+
+    def _misplaced(self, told: happened.Misplaced) -> None:
+        live = self.member(told.member).live
+        for partition in told.partitions:
+            if partition in live:
+                live[partition].misplaced = True
+
+    def _waiting(self, told: happened.Waiting) -> None:
+        self.member(told.member).keep(self.now, 1)
+
+    def _answered(self, told: happened.Answered) -> None:
+        self.member(told.member).keep(self.now, -1)
+
+    def _stopping(self, told: happened.Stopping) -> None:
+        member = self.member(told.member)
+        if member.stopping_at is None:
+            member.stopping_at = self.now
+
+    def _gone(self, told: happened.Gone) -> None:
+        member = self.member(told.member)
+        self.ended = []
+        for assignment in member.live.values():
+            self._over(assignment, ENDS[told.how])
+            assignment.clean = told.clean
+        self.cut = list(member.running)
+        for each in self.cut:
+            self.runs_no_more(each)
+            each.worker = None
+        member.live.clear()
+        member.pending.clear()
+        member.running.clear()
+        member.gone = True
+
+    def runs_no_more(self, each: Delivery) -> None:
+        """Note that its handler is out of it, or gone."""
+        each.running = False
+        each.lane.running.remove(each)
+        each.lane.freed = self.now
+        each.assignment.running -= 1
+
+    # --- what the broker has ---
+
+    def _commit_stored(self, told: happened.CommitStored) -> None:
+        for partition, entry in told.entries.items():
+            self.stored[partition] = entry
+            for member in self.members.values():
+                if partition in member.pending:
+                    member.pending[partition].entries.append(entry)
+            reader = self.readers.get(partition)
+            if reader is not None and reader.start is None and reader.begins is not None:
+                reader.begins.entries.append(entry)
+
+
+@lru_cache(maxsize=1_000)
+def sections_of(text: str, position: int) -> dict[str, set[int]] | None:
+    """Return what a text says to be settled beyond the position; None for one that is not ours.
+
+    Nobody changes it: the same text is read when it is sent, and by whoever begins with it.
+    """
+    try:
+        return read_commit(text, position)
+    except CommitTextError:
+        return None
+
+
+def _beyond(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, set[int]]:
+    """Return the offsets from ``start`` on that an entry covers, by subscription.
+
+    A text that is not ours covers nothing.
+    """
+    if entry is None:
+        return {}
+    position, text = entry
+    sections = sections_of(text, position) or {}
+    below = set(log.between(start, position))
+    return {sub: sections.get(sub, set()) | below for sub in log.fates}

@@ -1,0 +1,316 @@
+"""I9: what can run runs soon, and in the end everything is done."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
+from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
+from kafka_keyshared.sim.history import History, Listener
+
+START_WITHIN = 1.0
+"""Seconds in which a record starts that nothing keeps."""
+
+DEAD_FOR = 4.0
+"""Seconds after which a worker that died is replaced, or its records are at others."""
+
+REVOKE_SLACK = 1.0
+
+LONG = float("-inf")
+
+
+class Hands:
+    """What a worker has, in the order in which it was given, and since when it does nothing."""
+
+    __slots__ = ("has", "idle_since", "runs")
+
+    def __init__(self) -> None:
+        self.has: dict[Delivery, None] = {}
+        self.runs = 0
+        self.idle_since = LONG
+
+
+class Crew:
+    """The workers of a subscription at a member; since when none has anything, or one is dead."""
+
+    __slots__ = ("died_at", "hands", "has", "idle_since")
+
+    def __init__(self) -> None:
+        self.hands: dict[int, Hands] = {}
+        self.has = 0
+        self.idle_since = LONG
+        self.died_at = LONG
+
+    def of(self, worker: int) -> Hands:
+        """Return what a worker has."""
+        found = self.hands.get(worker)
+        if found is None:
+            found = self.hands[worker] = Hands()
+        return found
+
+
+class Liveness(Checker):
+    """I9, liveness: a record that can run starts within a second; after the faults all is done.
+
+    It can run when it is first in its lane and its delay is over. Its worker has to do nothing; of
+    one that no worker has, all of the subscription have nothing. It does not count while the owner
+    is kept: inside a rebalance, by a question to the cluster, or by the simulation
+    (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
+    ahead of the position (``span`` offsets) that it may be parked; while its partition has to be
+    read again, or goes, or its member stops. A revoke ends with its deadline.
+
+    ``bound`` seconds after the faults have stopped (and the last record was written) everything is
+    settled and committed.
+    """
+
+    invariant = "I9 liveness"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        bound: float = 120.0,
+        revoke_deadline: float = 5.0,
+        span: int = 10_000,
+        free_since: FreeSince = always,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        self._bound = bound
+        self._revoke_most = revoke_deadline + REVOKE_SLACK
+        self._span = span
+        self._free_since = free_since
+        self._crews: dict[int, dict[str, Crew]] = {}
+        # When to look at what again; the number is there so that no two are compared further.
+        self._looks: list[tuple[float, int, Delivery]] = []
+        self._number = 0
+        self._done_by: float | None = None
+        self.books.before.append(self._time)
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at what a worker gets or gives back, and elsewhere to see what time it is."""
+        return {
+            happened.Joined: self._joined,
+            happened.Delivered: self._heads,
+            happened.LetterTold: self._heads,
+            happened.HandedOver: self._handed_over,
+            happened.TakenBack: self._taken_back,
+            happened.Began: self._began,
+            happened.Ended: self._ended,
+            happened.WorkerDied: self._died,
+            happened.Released: self._released,
+            happened.CommitSent: self._heads,
+            happened.CommitStored: self._anything,
+            happened.Appended: self._appended,
+            happened.Healed: self._healed,
+            happened.Finished: self._finished,
+        }
+
+    # --- what is told ---
+
+    def _joined(self, told: happened.Joined) -> None:
+        self._crews[told.member] = {name: Crew() for name in self.settings}
+
+    def _heads(self, told: object) -> None:
+        del told
+        now = self.books.now
+        for each in self.books.heads:
+            self._look_at(now + START_WITHIN, each)
+        self._time()
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        crew = self._crews[told.member][told.subscription]
+        hands = crew.of(told.worker)
+        if not hands.has:
+            hands.idle_since = self.books.now
+        before = len(hands.has)
+        hands.has.update(dict.fromkeys(self.books.deliveries))
+        crew.has += len(hands.has) - before
+        for each in self.books.deliveries:
+            if each.tries:
+                self._look_at(self.books.now + START_WITHIN, each)
+        self._heads(told)
+
+    def _taken_back(self, told: happened.TakenBack) -> None:
+        crew = self._crews[told.member][told.subscription]
+        for each in self.books.deliveries:
+            self._let_go(crew, told.worker, each)
+        crew.of(told.worker).idle_since = self.books.now
+
+    def _let_go(self, crew: Crew, worker: int, each: Delivery) -> None:
+        if crew.of(worker).has.pop(each, crew) is None:
+            crew.has -= 1
+            if not crew.has:
+                crew.idle_since = self.books.now
+
+    def _began(self, told: happened.Began) -> None:
+        self._crews[told.member][told.subscription].of(told.worker).runs += 1
+
+    def _ended(self, told: happened.Ended) -> None:
+        crew = self._crews[told.member][told.subscription]
+        hands = crew.of(told.worker)
+        hands.runs -= 1
+        now = hands.idle_since = self.books.now
+        each = self.books.delivery
+        if each is not None:
+            self._let_go(crew, told.worker, each)
+            if each.stage is Stage.RETRYING:
+                self._retries(each, told, now)
+        self._heads(told)
+
+    def _retries(self, each: Delivery, told: happened.Ended, now: float) -> None:
+        """Note when it is due again; nobody but its handler knows that of one that has asked."""
+        retry = self.settings[told.subscription].retry
+        if told.outcome == "retry":
+            each.since = float("inf")
+            return
+        each.since = now + (0.0 if told.outcome == "given_back" else retry.delay(each.tries, 1.0))
+        self._look_at(each.since + START_WITHIN, each)
+
+    def _died(self, told: happened.WorkerDied) -> None:
+        self._crews[told.member][told.subscription].died_at = self.books.now
+
+    def _released(self, told: happened.Released) -> None:
+        for each in self.books.ended:
+            if each.over is not End.REVOKED or each.revoking_at is None:
+                continue
+            took = each.over_at - each.revoking_at
+            held_up = self._free_since(told.member) > each.revoking_at
+            if took > self._revoke_most and not held_up:
+                self.violated(
+                    told.member,
+                    f"the revoke of {each.partition} took {took:.3f} s, begun at "
+                    f"{each.revoking_at:.3f}",
+                )
+
+    # --- what is due ---
+
+    def _look_at(self, when: float, each: Delivery) -> None:
+        self._number += 1
+        heapq.heappush(self._looks, (when, self._number, each))
+
+    def _anything(self, told: object) -> None:
+        del told
+        self._time()
+
+    def _time(self) -> None:
+        """Look at what is due by now."""
+        now = self.books.timeline.now
+        looks = self._looks
+        while looks and looks[0][0] <= now:
+            _, _, each = heapq.heappop(looks)
+            again = self._look(each, now)
+            if again is not None:
+                self._look_at(max(again, now) + START_WITHIN, each)
+        if self._done_by is not None and now >= self._done_by:
+            self._judge_all()
+
+    def _look(self, each: Delivery, now: float) -> float | None:
+        """Return since when the record could run as far as is known; None if it is not to."""
+        assignment = each.assignment
+        member = assignment.member
+        going = assignment.over or assignment.revoking_at is not None or member.stopping_at
+        if going or each.running or each.stage not in (Stage.OPEN, Stage.RETRYING):
+            return None
+        free = self._free_since(member.number)
+        if member.kept or assignment.misplaced or free > now or self._waits(each, member):
+            return now
+        crew = self._crews[member.number][each.fate.sub]
+        if each.worker is None:
+            busy, idle = crew.has > 0, crew.idle_since
+            where = "no worker has it, and none has anything"
+        else:
+            hands = crew.of(each.worker)
+            # What a member has received, it takes up when it likes.
+            busy = hands.runs > 0 or self.settings[each.fate.sub].individually
+            idle = hands.idle_since
+            where = f"worker {each.worker} has it, and runs nothing"
+        if busy:
+            return now
+        since = max(each.since, each.lane.freed, idle, member.free_since, free)
+        since = max(since, crew.died_at + DEAD_FOR)
+        if now - since < START_WITHIN:
+            return since
+        self.violated(
+            member.number,
+            f"{each} could run since {since:.3f} {assignment} and has not started: {where}",
+        )
+        return None
+
+    def _waits(self, each: Delivery, member: Member) -> bool:
+        """Say whether something in its process is in its way."""
+        assignment, lane, sub = each.assignment, each.lane, each.fate.sub
+        sent = assignment.sent
+        position = sent.position if sent is not None else assignment.start or 0
+        if each.worker is None and each.offset - position > self._span:
+            return True
+        if lane.slot is None:
+            return False
+        if any(other.assignment.member is member for other in lane.running):
+            return True
+        for other in member.live.values():
+            queue = other.queues[sub].get(lane)
+            head = queue[0] if queue else each
+            if head is not each and (
+                other is assignment
+                or head.stage is not Stage.OPEN
+                or head.worker is not None
+                or head.first <= each.first
+            ):
+                return True
+        return False
+
+    # --- the end ---
+
+    def _appended(self, told: happened.Appended) -> None:
+        del told
+        if self._done_by is not None:
+            self._done_by = self.books.now + self._bound
+        self._time()
+
+    def _healed(self, told: happened.Healed) -> None:
+        del told
+        self._done_by = self.books.now + self._bound
+        self._time()
+
+    def _finished(self, told: happened.Finished) -> None:
+        del told
+        self._time()
+        if self._done_by is not None:
+            self._judge_all()
+        for member in self.books.members.values():
+            for partition, each in member.live.items():
+                since = each.revoking_at
+                free = self._free_since(member.number)
+                if since is not None and self.books.now - max(since, free) > self._revoke_most:
+                    self.violated(
+                        member.number,
+                        f"the revoke of {partition}, begun at {since:.3f}, never ends",
+                    )
+
+    def _judge_all(self) -> None:
+        self._done_by = None
+        books = self.books
+        for partition, log in sorted(books.logs.items()):
+            for sub in log.fates:
+                if books.unfinished[sub] and (owed := books.owed(log, sub)):
+                    self.violated(
+                        None,
+                        f"the faults are over and {len(owed)} of {partition} are not settled by "
+                        f"{sub!r}: {books.whereabouts(owed[0])}",
+                    )
+            fates = next(iter(log.fates.values()))
+            last = next((each for each in reversed(log.offsets) if not fates[each].removed), None)
+            position = books.stored.get(partition, (0, ""))[0]
+            if last is not None and position <= last:
+                self.violated(
+                    None,
+                    f"the faults are over and {partition} is committed up to {position}, its last "
+                    f"record is {last}",
+                )

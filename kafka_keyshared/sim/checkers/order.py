@@ -1,0 +1,143 @@
+"""I3: each lane in the order of its offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Stage
+from kafka_keyshared.sim.history import History, Listener
+
+STOP_GRACE = 1.0
+"""Seconds in which an owner that is free hears of its stop."""
+
+
+class Order(Checker):
+    """I3, order: in a lane nothing starts before what is ahead of it has settled.
+
+    Within an assignment a record starts only if all that was delivered before it in its lane is
+    settled; not while it is dead-lettered or blocked; not once its partition goes, or its member
+    stops, unless its worker is still to answer a recall. An assignment begins no lower than what
+    the broker has stored and skips nothing that is not settled; so does a seek.
+    """
+
+    invariant = "I3 order"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        free_since: FreeSince = always,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        self._free_since = free_since
+        self._started: set[int] = set()
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at each start of a record, and where partitions are read from."""
+        return {
+            happened.Began: self._began,
+            happened.Reading: self._reading,
+            happened.HandedOver: self._handed_over,
+            happened.CommitSent: self._sent,
+        }
+
+    # --- records ---
+
+    def _began(self, told: happened.Began) -> None:
+        books = self.books
+        each = books.delivery
+        if each is None:
+            return
+        assignment = each.assignment
+        if books.ahead is not None:
+            ahead = books.ahead
+            self._wrong(told, each, f"before {ahead.fate} of its lane: {ahead.stage.value}")
+        if each.stage is Stage.LETTERING or each.stage is Stage.BLOCKED:
+            self._wrong(told, each, f"although {each.stage.value}")
+        if each.stray:
+            self._wrong(told, each, "although it was never delivered there")
+        member = assignment.member
+        if assignment.over is None and assignment.revoking_at is None and not member.stopping_at:
+            return
+        if member.recalling[told.subscription, told.worker]:
+            return
+        if assignment.over is not None:
+            at = f"{assignment.over.value} at {assignment.over_at:.3f}"
+            self._wrong(told, each, f"although its partition has gone: {at}")
+        elif assignment.revoking_at is not None:
+            self._wrong(told, each, f"although it is revoked since {assignment.revoking_at:.3f}")
+        elif member.stopping_at and not member.kept:
+            since = max(member.stopping_at, member.free_since, self._free_since(told.member))
+            if books.now - since > STOP_GRACE:
+                self._wrong(told, each, f"although its member stops since {since:.3f}")
+
+    def _wrong(self, told: happened.Began, each: Delivery, words: str) -> None:
+        where = f"at worker {told.worker} {each.assignment}"
+        self.violated(told.member, f"{each} began {where} {words}")
+
+    # --- where a partition is read from ---
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        for number in dict.fromkeys(number for _, _, number in told.records):
+            self._used(self.books.assignments[number])
+
+    def _sent(self, told: happened.CommitSent) -> None:
+        del told
+        for assignment, _ in self.books.sent.values():
+            if assignment is not None:
+                self._used(assignment)
+
+    def _used(self, assignment: Assignment) -> None:
+        if assignment.number not in self._started and assignment.start is not None:
+            self._starts(assignment)
+
+    def _reading(self, told: happened.Reading) -> None:
+        position = told.position
+        if position is None:
+            return
+        assignment = self.books.assignments[told.assignment]
+        if told.assignment not in self._started:
+            self._starts(assignment)
+            return
+        if position < (assignment.start or 0):
+            self.violated(
+                told.member,
+                f"{told.partition} is read again from {position}; {assignment} it was begun at "
+                f"{assignment.start}",
+            )
+        self._skips(assignment, assignment.end, position)
+
+    def _starts(self, assignment: Assignment) -> None:
+        """Hold the start against what the broker had when the member asked for it."""
+        self._started.add(assignment.number)
+        start, begins = assignment.start, assignment.begins
+        if begins is None or start is None:
+            return
+        positions = [0 if each is None else each[0] for each in begins.entries]
+        if start < min(positions):
+            self.violated(
+                assignment.member.number,
+                f"{assignment.partition} begins at {start} {assignment}, below the position "
+                f"{min(positions)} that was stored",
+            )
+        self._skips(assignment, max(positions), start)
+
+    def _skips(self, assignment: Assignment, known: int, position: int) -> None:
+        """Look at what is between where it was known to be, and where it is read from."""
+        log = assignment.log
+        for offset in log.between(known, position):
+            for fates in log.fates.values():
+                fate = fates[offset]
+                if not fate.removed and not fate.finished:
+                    self.violated(
+                        assignment.member.number,
+                        f"{assignment.partition} is read from {position} {assignment}, beyond "
+                        f"{fate} of {fate.sub!r}: {fate.story()}",
+                    )

@@ -1,0 +1,267 @@
+"""What the books of a simulated run are made of: logs, lanes, records, and who reads them."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+
+from kafka_keyshared.model import TopicPartition, named_key
+
+FAR = 1 << 62
+"""Beyond every offset."""
+
+
+class Stage(enum.Enum):
+    """What a delivered record waits for."""
+
+    OPEN = "it is to run"
+    RETRYING = "it waits for its next attempt"
+    LETTERING = "it waits for its dead letter"
+    BLOCKED = "it is blocked"
+    SETTLED = "it is settled"
+    AGAIN = "it was not used, and is read again"
+
+
+class Lane:
+    """One lane of one subscription. ``slot`` is None for a lane of one record without a key.
+
+    ``running`` are the deliveries whose handlers run, of any member; ``freed`` is when one of them
+    ended last.
+    """
+
+    __slots__ = ("freed", "key", "running", "slot")
+
+    def __init__(self, key: bytes | None, slot: int | None) -> None:
+        self.key = key
+        self.slot = slot
+        self.running: list[Delivery] = []
+        self.freed = float("-inf")
+
+
+class Fate:
+    """What has become of one record in one subscription, whoever had it.
+
+    ``settled_in`` is the assignment that vouches for it: the one in which it settled, later one
+    that began with a commit that covers it. ``in_time`` says that the assignment was not over.
+    ``known_to`` are the members in whose assignments it settled in time: they may know of it.
+    ``letter`` says that the dead-letter topic has it, heard of or not.
+    """
+
+    __slots__ = (
+        *("at", "delivered", "how", "in_time", "known_to", "lane", "letter", "log"),
+        *("offset", "removed", "settled_in", "sub"),
+    )
+
+    def __init__(self, log: Log, sub: str, offset: int, lane: Lane) -> None:
+        self.log = log
+        self.sub = sub
+        self.offset = offset
+        self.lane = lane
+        self.settled_in: Assignment | None = None
+        self.in_time = False
+        self.known_to: tuple[Member, ...] = ()
+        self.letter = False
+        self.removed = False
+        self.delivered = 0
+        self.how = ""
+        self.at = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.log.partition}@{self.offset} ({named_key(self.lane.key)})"
+
+    @property
+    def finished(self) -> bool:
+        """Say whether nothing is owed any more: it is settled, or its dead letter is there."""
+        return self.settled_in is not None or self.letter
+
+    def vouch(self, assignment: Assignment) -> None:
+        """Note that it is settled in an assignment that is not over."""
+        self.settled_in, self.in_time = assignment, True
+        if assignment.member not in self.known_to:
+            self.known_to += (assignment.member,)
+
+    def story(self) -> str:
+        """Return in words what has become of it so far."""
+        if self.settled_in is not None:
+            late = "" if self.in_time else ", too late for its assignment"
+            return f"{self.how} at {self.at:.3f} {self.settled_in}{late}"
+        if self.letter:
+            return "its dead letter is stored, its member has not heard of that"
+        return f"delivered {self.delivered} times, not settled" if self.delivered else "never read"
+
+
+class Log:
+    """A partition from its making to its end, and every record that was ever in it.
+
+    ``covered`` is the last offset beyond all of them that a commit has called settled.
+    """
+
+    __slots__ = ("covered", "dead", "fates", "offsets", "partition")
+
+    def __init__(self, partition: TopicPartition, subs: Iterator[str]) -> None:
+        self.partition = partition
+        self.offsets: list[int] = []
+        self.fates: dict[str, dict[int, Fate]] = {sub: {} for sub in subs}
+        self.dead = False
+        self.covered = -1
+
+    @property
+    def last(self) -> int:
+        """Return the offset that was written last, -1 before there was any."""
+        return self.offsets[-1] if self.offsets else -1
+
+    def between(self, start: int, end: int) -> Iterator[int]:
+        """Yield the offsets of the records from one position to another, the removed ones too."""
+        offsets = self.offsets
+        for index in range(bisect_left(offsets, start), len(offsets)):
+            if offsets[index] >= end:
+                return
+            yield offsets[index]
+
+
+class Delivery:
+    """A record as one assignment delivered it to one subscription.
+
+    ``worker`` has it in hand, running or not. ``since`` is when it came to stand first in its lane,
+    or is due again; ``first`` when it was delivered.
+    """
+
+    __slots__ = (
+        *("assignment", "fate", "first", "lane", "offset", "queued"),
+        *("running", "since", "stage", "stray", "tries", "worker"),
+    )
+
+    def __init__(self, fate: Fate, assignment: Assignment, now: float) -> None:
+        self.fate = fate
+        self.lane = fate.lane
+        self.offset = fate.offset
+        self.assignment = assignment
+        self.first = self.since = now
+        self.stage = Stage.OPEN
+        self.queued = False
+        self.running = False
+        self.stray = False
+        self.tries = 0
+        self.worker: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.fate} of {self.fate.sub!r}"
+
+
+class End(enum.Enum):
+    """How an assignment ended."""
+
+    REVOKED = "revoked"
+    LOST = "lost"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    HALTED = "halted"
+    REMADE = "made anew"
+
+
+class Assignment:
+    """A partition's time at a member.
+
+    ``start`` is where it is read from, None until that is known; ``end`` the position after what
+    was delivered. ``sure`` and ``perhaps`` are the offsets from there on that the commit covers
+    with which it began: more than one may have been there while the member asked. ``stolen`` says
+    that the group has given the partition to another member, unheard by this one; ``misplaced``
+    that what was delivered may have to be read again, and ``loose`` is what has come since;
+    ``left_to_begin`` says that it was first read from where the reset policy says, and
+    ``early`` is what came, and when, before it was said where to begin: a member that does not know
+    that yet uses none of it. ``clean`` says that its process ended so; ``bare`` that the broker has
+    refused a set of it.
+    """
+
+    def __init__(
+        self, number: int, member: Member, log: Log, subs: Iterator[str], start: Start | None
+    ) -> None:
+        self.number = number
+        self.member = member
+        self.log = log
+        self.partition = log.partition
+        self.begins = start
+        # Who read the partition before.
+        self.previous: Assignment | None = None
+        self.start: int | None = None
+        self.end = 0
+        self.sure: dict[str, set[int]] = {}
+        self.perhaps: dict[str, set[int]] = {}
+        self.found: tuple[int, str] | None = None
+        self.deliveries: dict[str, dict[int, Delivery]] = {}
+        self.queues: dict[str, dict[Lane, deque[Delivery]]] = {}
+        self.open: dict[str, int] = {}
+        for sub in subs:
+            self.deliveries[sub] = {}
+            self.queues[sub] = {}
+            self.open[sub] = 0
+        self.running = 0
+        self.revoking_at: float | None = None
+        self.stolen = False
+        self.misplaced = False
+        self.loose: list[Delivery] = []
+        self.left_to_begin = False
+        self.early: list[tuple[float, Sequence[int]]] = []
+        self.over: End | None = None
+        self.over_at = 0.0
+        self.clean = False
+        self.sent: Sent | None = None
+        self.bare = False
+
+    def __str__(self) -> str:
+        return f"in assignment {self.number} of member {self.member.number}"
+
+
+class Start:
+    """What the broker had, from when a partition came to a member until it began to read it."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entry: tuple[int, str] | None) -> None:
+        self.entries = [entry]
+
+
+class Sent:
+    """A commit of one partition; ``sections`` is None where its text cannot be read."""
+
+    __slots__ = ("at", "number", "position", "sections", "text")
+
+    def __init__(
+        self, number: int, position: int, text: str, sections: dict[str, set[int]] | None, at: float
+    ) -> None:
+        self.number = number
+        self.position = position
+        self.text = text
+        self.sections = sections
+        self.at = at
+
+    def covers(self, sub: str, offset: int) -> bool:
+        """Say whether that record is settled by it."""
+        return offset < self.position or offset in (self.sections or {}).get(sub, ())
+
+
+class Member:
+    """One process of the group, with what it reads and what runs in it."""
+
+    def __init__(self, number: int, subs: Iterator[str]) -> None:
+        self.number = number
+        self.live: dict[TopicPartition, Assignment] = {}
+        self.pending: dict[TopicPartition, Start] = {}
+        self.revoking: set[TopicPartition] = set()
+        # In the order of their start; a dict, because what ends first may be any of them.
+        self.running: dict[Delivery, None] = {}
+        self.open: dict[str, int] = dict.fromkeys(subs, 0)
+        # How often workers are asked for what they have not started, and have not answered.
+        self.recalling: Counter[tuple[str, int]] = Counter()
+        self.stopping_at: float | None = None
+        # How many things keep its owner, and since when none has.
+        self.kept = 0
+        self.free_since = float("-inf")
+        self.gone = False
+
+    def keep(self, now: float, by: int) -> None:
+        """Note that so many more things keep the owner from its rounds."""
+        self.kept += by
+        self.free_since = now

@@ -1,0 +1,114 @@
+"""I4: a commit covers what is settled, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Checker
+from kafka_keyshared.sim.checkers.records import Assignment, Sent, Stage
+from kafka_keyshared.sim.history import History, Listener
+
+
+class SafeCommit(Checker):
+    """I4, safe commit: what a commit covers when it is sent, by position or set, is settled.
+
+    Settled in the assignment for which it is sent, or before it as far as its member knows: by the
+    commit that it began with, or by itself. Nothing is covered that was not delivered, but for
+    offsets at which there is no record. The text beside the position can be read.
+    """
+
+    invariant = "I4 safe commit"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        # By assignment and subscription: up to where, and what beyond, was looked at and is right.
+        self._below: dict[tuple[int, str], int] = {}
+        self._beyond: dict[tuple[int, str], set[int]] = {}
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at each commit that is sent."""
+        return {happened.CommitSent: self._sent, happened.Appended: self._appended}
+
+    def _appended(self, told: happened.Appended) -> None:
+        if told.offset <= self.books.logs[told.partition].covered:
+            self.violated(
+                None, f"{told.partition}@{told.offset} was written where a commit had covered it"
+            )
+
+    def _sent(self, told: happened.CommitSent) -> None:
+        del told
+        for assignment, sent in self.books.sent.values():
+            if assignment is None:
+                continue  # said by CommitSequence
+            if sent.sections is None:
+                self._wrong(assignment, sent, f"has a text that cannot be read: {sent.text!r}")
+            self._delivered(assignment, sent)
+            for sub in self.settings:
+                self._settled(assignment, sent, sub)
+
+    def _delivered(self, assignment: Assignment, sent: Sent) -> None:
+        if assignment.start is None:
+            return
+        fates = next(iter(assignment.log.fates.values()))
+        for offset in assignment.log.between(assignment.end, sent.position):
+            if not fates[offset].removed:
+                self._wrong(
+                    assignment,
+                    sent,
+                    f"is beyond {offset}, which was not delivered; received up to {assignment.end}",
+                )
+                return
+
+    def _settled(self, assignment: Assignment, sent: Sent, sub: str) -> None:
+        about = assignment.number, sub
+        below = self._below.get(about, assignment.start or 0)
+        seen = self._beyond.get(about, set())
+        for offset in assignment.log.between(below, sent.position):
+            if offset not in seen:
+                self._one(assignment, sent, sub, offset)
+        self._below[about] = max(below, sent.position)
+        section = (sent.sections or {}).get(sub)
+        if section or seen:
+            section = section or set()
+            for offset in sorted(section - seen):
+                self._one(assignment, sent, sub, offset)
+            self._beyond[about] = section
+
+    def _one(self, assignment: Assignment, sent: Sent, sub: str, offset: int) -> None:
+        delivery = assignment.deliveries[sub].get(offset)
+        if delivery is not None and delivery.stage is Stage.SETTLED:
+            return
+        if offset in assignment.perhaps.get(sub, ()):
+            return
+        fate = assignment.log.fates[sub].get(offset)
+        if delivery is not None:
+            state = "it runs" if delivery.running else delivery.stage.value
+            self._wrong(
+                assignment,
+                sent,
+                f"covers {delivery}, which is not settled there: {state}; {delivery.fate.story()}",
+            )
+        elif fate is None and offset > assignment.log.last:
+            # A marker, or nothing yet: then no record may ever come to stand there.
+            assignment.log.covered = max(offset, assignment.log.covered)
+        elif fate is not None and not fate.removed and assignment.member not in fate.known_to:
+            self._wrong(
+                assignment, sent, f"covers {fate} of {sub!r}, not delivered: {fate.story()}"
+            )
+
+    def _wrong(self, assignment: Assignment, sent: Sent, words: str) -> None:
+        self.violated(
+            assignment.member.number,
+            f"the commit {sent.number} of {assignment.partition} at {sent.position} {assignment} "
+            f"{words}",
+        )

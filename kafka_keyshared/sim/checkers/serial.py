@@ -1,0 +1,101 @@
+"""I2: what is of one lane runs one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Checker
+from kafka_keyshared.sim.checkers.records import Delivery, End
+from kafka_keyshared.sim.history import History, Listener
+
+MOMENT = 1e-9
+
+
+class Serial(Checker):
+    """I2, serial: no two handler intervals of one lane overlap.
+
+    In one process never; but nothing waits for a record without a key, which may meet itself after
+    its partition has gone and come back, and a member that settles by offsets has several of a
+    lane, in order. Between processes only where one of the two has lost the partition, whether or
+    not it has heard of that, or the earlier one has let it go when the deadline of the revoke (in
+    seconds) was over: before that, nothing may run.
+    """
+
+    invariant = "I2 serial"
+
+    def __init__(
+        self,
+        history: History,
+        settings: Sequence[SubscriptionSettings],
+        books: Books | None = None,
+        *,
+        revoke_deadline: float = 5.0,
+        go_on: bool = False,
+    ) -> None:
+        super().__init__(history, settings, books, go_on=go_on)
+        self._deadline = revoke_deadline
+
+    def listeners(self) -> Mapping[type, Listener]:
+        """It looks at each start, and at what runs when a partition or a process goes."""
+        return {
+            happened.Began: self._began,
+            happened.Released: self._released,
+            happened.Gone: self._gone,
+        }
+
+    def _began(self, told: happened.Began) -> None:
+        each = self.books.delivery
+        if each is None or len(each.lane.running) == 1:
+            return
+        for other in each.lane.running[:-1]:
+            if other.assignment.member is each.assignment.member:
+                if not self._may_share(other, each, told):
+                    self._overlap(other, each, told)
+            elif other.fate.log is each.fate.log:
+                before = other.assignment
+                unheard = before.stolen or each.assignment.stolen
+                if before.over is None and not unheard:
+                    self._overlap(other, each, told)
+
+    def _may_share(self, other: Delivery, each: Delivery, told: happened.Began) -> bool:
+        if each.lane.slot is None:
+            return other.assignment is not each.assignment
+        settings = self.settings[told.subscription]
+        return (
+            settings.individually
+            and settings.max_leases_per_key is None
+            and other.worker == told.worker
+            and other is not each
+        )
+
+    def _overlap(self, other: Delivery, each: Delivery, told: happened.Began) -> None:
+        self.violated(
+            told.member,
+            f"{each} began at worker {told.worker} {each.assignment} while {other.fate} runs at "
+            f"worker {other.worker} {other.assignment}",
+        )
+
+    def _released(self, told: happened.Released) -> None:
+        for assignment in self.books.ended:
+            if assignment.over is not End.REVOKED or not assignment.running:
+                continue
+            member = assignment.member
+            began = assignment.revoking_at
+            waited = 0.0 if began is None else assignment.over_at - began
+            if waited < self._deadline - MOMENT and member.stopping_at is None:
+                runs = next(each for each in member.running if each.assignment is assignment)
+                self.violated(
+                    told.member,
+                    f"{assignment.partition} was let go after {waited:.3f} s of "
+                    f"{self._deadline:.3f} while {runs} runs at worker {runs.worker}",
+                )
+
+    def _gone(self, told: happened.Gone) -> None:
+        if told.how != "stopped" or not told.clean:
+            return
+        for each in self.books.cut:
+            if each.assignment.over is End.STOPPED:
+                self.violated(told.member, f"a stop counts as clean and {each} still ran")

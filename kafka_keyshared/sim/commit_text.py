@@ -1,0 +1,112 @@
+"""Reads commit metadata by its description, and by none of the code that writes or reads it.
+
+Checkers and oracles judge with it: were they to ask the package's own reader, a mistake that writer
+and reader share would look like agreement.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b85decode
+from binascii import crc32
+from collections.abc import Iterator
+
+Sections = dict[str, set[int]]
+"""By subscription the offsets that a text calls settled."""
+
+TEXT = re.compile(
+    r"KS1(?P<length>[0-9a-f]{3})(?P<sum>.{5})(?P<body>[\x21-\x7e]*)", re.DOTALL | re.ASCII
+)
+RUNS, BITMAP = 1, 2
+BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+
+class CommitTextError(AssertionError):
+    """A text is not what the description of the commit metadata says."""
+
+
+def read_commit(text: str, position: int) -> Sections:
+    """Return what a text says about the offsets at and after the position committed with it.
+
+    Raises :class:`CommitTextError` for a text that is not exactly as described.
+    """
+    if not text:
+        return {}
+    found = TEXT.fullmatch(text)
+    if found is None:
+        raise CommitTextError(f"no commit metadata: {text!r}")
+    _require(int(found["length"], 16) == len(text), "{!r} has another length than it says", text)
+    told = int.from_bytes(_bytes_of(found["sum"]), "big")
+    summed = f"KS1{found['length']}{found['body']}"
+    _require(told == crc32(summed.encode()), "the checksum of {!r} is wrong", text)
+    sections: Sections = {}
+    rest = _bytes_of(found["body"])
+    while rest:
+        name, rest = _sized(rest)
+        block, rest = _sized(rest)
+        _require(name.decode() not in sections, "{!r} is in {!r} twice", name, text)
+        sections[name.decode()] = _settled(block, position)
+    return sections
+
+
+def _require(right: bool, words: str, *what: object) -> None:
+    if not right:
+        raise CommitTextError(words.format(*what))
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return b85decode(text)
+    except ValueError:
+        raise CommitTextError(f"{text!r} is not base 85") from None
+
+
+def _number(data: bytes) -> tuple[int, bytes]:
+    """Take a number off: seven bits a byte, low end first, the last byte below 128."""
+    if data and data[0] < 128:
+        return data[0], data[1:]
+    size = next((at for at, byte in enumerate(data) if byte < 128), -1) + 1
+    _require(size > 0, "a number without its end: {!r}", data)
+    digits = (byte % 128 * 128**place for place, byte in enumerate(data[:size]))
+    return sum(digits), data[size:]
+
+
+def _sized(data: bytes) -> tuple[bytes, bytes]:
+    """Take bytes off that stand behind their number."""
+    size, rest = _number(data)
+    _require(size <= len(rest), "a part claims more bytes than there are")
+    return rest[:size], rest[size:]
+
+
+def _settled(block: bytes, position: int) -> set[int]:
+    found: set[int] = set()
+    while block:
+        kind, (payload, block) = block[0], _sized(block[1:])
+        _require(kind in (RUNS, BITMAP), "a section of kind {}", kind)
+        base, payload = _number(payload)
+        _require(base <= position, "a set from {} beside the position {}", base, position)
+        if kind == RUNS:
+            found.update(*_runs(base, payload))
+        else:
+            found.update(_bits(base, payload))
+        if base < position:
+            found = {offset for offset in found if offset >= position}
+    return found
+
+
+def _runs(at: int, numbers: bytes) -> Iterator[range]:
+    first = True
+    while numbers:
+        gap, numbers = _number(numbers)
+        length, numbers = _number(numbers)
+        # The one offset that is between two runs at least, and in a run, is not counted.
+        start = at + gap if first else at + gap + 1
+        at, first = start + length + 1, False
+        yield range(start, at)
+
+
+def _bits(base: int, payload: bytes) -> Iterator[int]:
+    skip, bits = _number(payload)
+    for start, byte in enumerate(bits):
+        for bit in BITS[byte]:
+            yield base + skip + 8 * start + bit

@@ -1,0 +1,68 @@
+"""How often each edge of the core's state tables was taken, without a line of it in the core.
+
+The tables are data, and whoever follows one looks into it. While edges are counted, the modules of
+the core have tables in their place that count each look that finds something.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kafka_keyshared.core import lanes, partitions, workers
+
+TABLES = {
+    "lane": (lanes, "LANE_TABLE"),
+    "worker": (workers, "WORKER_TABLE"),
+    "partition": (partitions, "PARTITION_TABLE"),
+}
+"""By the name of what has the states: the module that follows its table, and the table's name."""
+
+
+class _Row(dict[enum.Enum, enum.Enum]):
+    """What may follow a state; each event that is found in it counts."""
+
+    def __init__(self, row: Mapping[Any, Any], names: Mapping[Any, str], edges: Counter[str]):
+        super().__init__(row)
+        self._names = names
+        self._edges = edges
+
+    def get(self, event: enum.Enum, default: Any = None) -> Any:
+        """Return the state that follows."""
+        if (name := self._names.get(event)) is not None:
+            self._edges[name] += 1
+        return super().get(event, default)
+
+    def __contains__(self, event: object) -> bool:
+        if (name := self._names.get(event)) is not None:
+            self._edges[name] += 1
+        return super().__contains__(event)
+
+
+def _names(of: str, state: enum.Enum, row: Mapping[Any, Any]) -> dict[Any, str]:
+    return {event: f"{of} {state.name} {event.name}" for event in row}
+
+
+@contextmanager
+def counted_edges() -> Iterator[Counter[str]]:
+    """Count the edges that are taken inside, by names as ``lane WAITING LEASED``.
+
+    All are in it from the beginning, with 0. One process counts once at a time.
+    """
+    edges: Counter[str] = Counter()
+    tables = {of: getattr(module, name) for of, (module, name) in TABLES.items()}
+    for of, (module, name) in TABLES.items():
+        rows = {}
+        for state, row in tables[of].items():
+            names = _names(of, state, row)
+            edges.update(dict.fromkeys(names.values(), 0))
+            rows[state] = _Row(row, names, edges)
+        setattr(module, name, rows)
+    try:
+        yield edges
+    finally:
+        for of, (module, name) in TABLES.items():
+            setattr(module, name, tables[of])

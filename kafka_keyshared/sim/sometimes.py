@@ -1,0 +1,218 @@
+"""Rare states, counted as a history reaches them: a run that never met them has shown little.
+
+They are worked out from what happened alone. What a state table goes through is counted in
+:mod:`.edges`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
+from kafka_keyshared.sim.history import History, Listener
+
+RARE = (
+    "rebalance with work in flight",
+    "drain blocked, then released",
+    "key moved and moved back",
+    "stale completion after reassign",
+    "commit failed, then recovered",
+    "metadata dropped for size",
+    "offset gap at the position",
+    "retry overtaken by a revoke",
+    "worker death mid-record",
+    "partition lost",
+    "revoke past its deadline",
+    "answer stored while a member asks",
+    "commit stored late",
+    "letter stored, never heard of",
+    "log made anew while it is read",
+)
+
+
+class _Seat:
+    """Where a slot is in a process: at which worker, how many of it, and where it was before."""
+
+    __slots__ = ("before", "count", "emptied_at", "worker")
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.before: int | None = None
+        self.count = 0
+        self.emptied_at = float("-inf")
+
+
+class Sometimes:
+    """Counts each of :data:`RARE` over the books of a run.
+
+    - *rebalance with work in flight*: a partition is revoked while workers have records of it;
+    - *drain blocked, then released*: a slot goes to another worker with a record that was there
+      before the last lease of the one that had it had ended;
+    - *key moved and moved back*: a slot goes to another worker and returns;
+    - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
+    - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
+    - *metadata dropped for size*: after a refusal for its size a commit goes without its set;
+    - *offset gap at the position*: a commit stands behind offsets at which there is no record;
+    - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
+      attempt;
+    - *worker death mid-record*: a thread or process ends in a handler;
+
+    and of what checkers excuse, what they have excused it for.
+    """
+
+    def __init__(self, history: History, books: Books) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(RARE, 0))
+        self._books = books
+        self._seats: dict[tuple[int, str], dict[int | None, _Seat]] = {}
+        # Assignments whose last commit has failed, and those that go without their sets since.
+        self._failed: set[int] = set()
+        self._refused: dict[int, Sent] = {}
+        self._gaps: set[tuple[TopicPartition, int]] = set()
+        self._stored: dict[TopicPartition, int] = {}
+        self._unheard: set[tuple[Any, ...]] = set()
+        listeners: dict[type[Any], Listener] = {
+            happened.Revoking: self._revoking,
+            happened.Released: self._released,
+            happened.Remade: self._remade,
+            happened.HandedOver: self._handed_over,
+            happened.TakenBack: self._taken_back,
+            happened.Ended: self._ended,
+            happened.CommitSent: self._sent,
+            happened.CommitStored: self._commit_stored,
+            happened.CommitTold: self._told,
+            happened.LetterStored: self._letter_stored,
+            happened.LetterTold: self._letter_told,
+            happened.Gone: self._gone,
+        }
+        for kind, listener in listeners.items():
+            history.listen(kind, listener)
+
+    # --- partitions ---
+
+    def _revoking(self, told: happened.Revoking) -> None:
+        live = self._books.members[told.member].live
+        busy = retrying = False
+        for assignment in [live[each] for each in told.partitions if each in live]:
+            for sub, count in assignment.open.items():
+                if count:
+                    of = assignment.deliveries[sub].values()
+                    busy = busy or any(each.worker is not None for each in of)
+                    retrying = retrying or any(each.stage is Stage.RETRYING for each in of)
+        self.counts["rebalance with work in flight"] += busy
+        self.counts["retry overtaken by a revoke"] += retrying
+
+    def _released(self, told: happened.Released) -> None:
+        ended = self._books.ended
+        self.counts["partition lost"] += told.lost and bool(ended)
+        late = any(each.running for each in ended)
+        self.counts["revoke past its deadline"] += late and not told.lost
+        for each in ended:
+            self._over(each)
+
+    def _over(self, assignment: Assignment) -> None:
+        self._failed.discard(assignment.number)
+        self._refused.pop(assignment.number, None)
+        unheard = {each for each in self._unheard if each[-1] == assignment.number}
+        self.counts["letter stored, never heard of"] += len(unheard)
+        self._unheard -= unheard
+
+    def _remade(self, told: happened.Remade) -> None:
+        reader = self._books.readers.get(told.partition)
+        living = reader is not None and reader.over is None
+        self.counts["log made anew while it is read"] += living
+
+    # --- workers ---
+
+    def _handed_over(self, told: happened.HandedOver) -> None:
+        seats = self._seats.setdefault((told.member, told.subscription), {})
+        for each in self._books.deliveries:
+            slot = each.lane.slot
+            if slot is None:
+                continue
+            seat = seats.get(slot)
+            if seat is None:
+                seat = seats[slot] = _Seat(told.worker)
+            elif seat.worker != told.worker:
+                waited = each.first < seat.emptied_at
+                self.counts["drain blocked, then released"] += waited
+                self.counts["key moved and moved back"] += seat.before == told.worker
+                seat.before, seat.worker = seat.worker, told.worker
+            seat.count += 1
+
+    def _taken_back(self, told: happened.TakenBack) -> None:
+        for each in self._books.deliveries:
+            self._let_go(told.member, told.subscription, each)
+
+    def _let_go(self, member: int, sub: str, each: Delivery) -> None:
+        seat = self._seats.get((member, sub), {}).get(each.lane.slot)
+        if seat is None:
+            return
+        seat.count -= 1
+        if not seat.count:
+            seat.emptied_at = self._books.now
+
+    def _ended(self, told: happened.Ended) -> None:
+        each = self._books.delivery
+        if each is None:
+            return
+        self._let_go(told.member, told.subscription, each)
+        self.counts["worker death mid-record"] += told.outcome == "died"
+        assignment = each.assignment
+        if assignment.over is not None:
+            reader = self._books.readers[assignment.partition]
+            self.counts["stale completion after reassign"] += reader is not assignment
+
+    # --- commits and letters ---
+
+    def _sent(self, told: happened.CommitSent) -> None:
+        del told
+        for partition, (assignment, sent) in self._books.sent.items():
+            if assignment is None:
+                continue
+            if assignment.number in self._refused and not sent.text:
+                dropped = self._refused.pop(assignment.number)
+                self.counts["metadata dropped for size"] += bool(dropped.text)
+            last = sent.position - 1
+            fates = next(iter(assignment.log.fates.values()))
+            gap = last >= 0 and (last not in fates or fates[last].removed)
+            if gap and (partition, last) not in self._gaps:
+                self._gaps.add((partition, last))
+                self.counts["offset gap at the position"] += 1
+
+    def _commit_stored(self, told: happened.CommitStored) -> None:
+        for partition in told.entries:
+            late = told.number < self._stored.get(partition, -1)
+            self.counts["commit stored late"] += late
+            self._stored[partition] = told.number
+            asking = any(partition in each.pending for each in self._books.members.values())
+            self.counts["answer stored while a member asks"] += asking
+
+    def _told(self, told: happened.CommitTold) -> None:
+        for assignment, sent in self._books.commits.get(told.number, {}).values():
+            if assignment is None or assignment.over is not None:
+                continue
+            number = assignment.number
+            if told.result == CommitResult.ACCEPTED:
+                self.counts["commit failed, then recovered"] += number in self._failed
+                self._failed.discard(number)
+            else:
+                self._failed.add(number)
+            if told.result == CommitResult.TOO_LARGE:
+                self._refused[number] = sent
+
+    def _letter_stored(self, told: happened.LetterStored) -> None:
+        self._unheard.add(tuple(told))
+
+    def _letter_told(self, told: happened.LetterTold) -> None:
+        self._unheard.discard(tuple(told)[:-1])
+
+    def _gone(self, told: happened.Gone) -> None:
+        for each in self._books.ended:
+            self._over(each)
+        for sub in self._books.settings:
+            self._seats.pop((told.member, sub), None)

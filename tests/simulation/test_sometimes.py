@@ -1,0 +1,198 @@
+"""Each rare state is counted when a history reaches it, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent, LaneState
+from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.edges import TABLES, counted_edges
+from kafka_keyshared.sim.sometimes import RARE, Sometimes
+from tests.simulation.told import SUB, T0, Told
+from tests.simulation.watched import begun, settings
+from tests.support.harness import Harness
+from tests.support.records import P0, failure, record
+
+Story = Callable[[Told], object]
+
+
+def reached(story: Story) -> dict[str, int]:
+    """The rare states that a story reaches."""
+    told = Told()
+    sometimes = Sometimes(told.history, Books(told.history, [settings()]))
+    story(told)
+    assert set(sometimes.counts) == set(RARE)
+    return {name: count for name, count in sometimes.counts.items() if count}
+
+
+def in_flight(told: Told) -> None:
+    begun(told)
+    told.deliver(1, 0, 1, 2)
+    told.hand(1, 0)
+    told.begin(1, 0)
+
+
+def drained(told: Told) -> None:
+    in_flight(told)
+    told.later(1.0)
+    told.end(1, 0)
+    told.hand(1, 1, worker=1)
+
+
+def moved_back(told: Told) -> None:
+    drained(told)
+    told.later(1.0)
+    told.take_back(1, 1, worker=1)
+    told.hand(1, 1)
+
+
+def stale(told: Told) -> None:
+    in_flight(told)
+    told.released(1, lost=True)
+    told.assign(1)
+    told.end(1, 0, number=1)
+
+
+def recovered(told: Told) -> None:
+    begun(told)
+    told.tell(happened.CommitTold(1, told.send(1, 0), CommitResult.RETRY.value))
+    told.commit(1, 0)
+    told.commit(1, 0)
+
+
+def bare(told: Told) -> None:
+    begun(told)
+    told.deliver(1, 0, 1)
+    number = told.send(1, 0, (1, 2))
+    told.tell(happened.CommitTold(1, number, CommitResult.TOO_LARGE.value))
+    told.send(1, 0)
+    told.send(1, 0)
+
+
+def gap(told: Told) -> None:
+    begun(told)
+    told.send(1, 3)
+    told.send(1, 5)
+    told.send(1, 5)
+
+
+def overtaken(told: Told) -> None:
+    in_flight(told)
+    told.end(1, 0, "failed")
+    told.revoking(1)
+
+
+def died(told: Told) -> None:
+    in_flight(told)
+    told.end(1, 0, "died")
+    told.tell(happened.WorkerDied(1, SUB, 0))
+
+
+def revoked(told: Told) -> None:
+    in_flight(told)
+    told.revoking(1)
+    told.later(5.0)
+    told.released(1)
+
+
+def asked(told: Told) -> None:
+    begun(told)
+    number = told.send(1, 0)
+    told.tell(happened.Owned(2, [T0], {}))
+    told.store(1, number, {T0: (0, "")})
+
+
+def late(told: Told) -> None:
+    begun(told)
+    first, second = told.send(1, 0), told.send(1, 0)
+    for number in (second, first):
+        told.store(1, number, {T0: (0, "")})
+
+
+def unheard(told: Told) -> None:
+    in_flight(told)
+    told.end(1, 0, "dead_letter")
+    told.letter(1, 0)
+    told.letter(1, 1, error=None)
+    told.kill(1)
+
+
+@pytest.mark.parametrize(
+    ("story", "found"),
+    [
+        (begun, {}),
+        (in_flight, {}),
+        (drained, {"drain blocked, then released": 1}),
+        (moved_back, {"drain blocked, then released": 2, "key moved and moved back": 1}),
+        (stale, {"stale completion after reassign": 1, "partition lost": 1}),
+        (recovered, {"commit failed, then recovered": 1}),
+        (bare, {"metadata dropped for size": 1}),
+        (gap, {"offset gap at the position": 1}),
+        (overtaken, {"retry overtaken by a revoke": 1}),
+        (died, {"worker death mid-record": 1}),
+        (revoked, {"rebalance with work in flight": 1, "revoke past its deadline": 1}),
+        (asked, {"answer stored while a member asks": 1}),
+        (late, {"commit stored late": 1}),
+        (unheard, {"letter stored, never heard of": 1}),
+    ],
+)
+def test_each_rare_state_is_counted_where_it_is_reached(
+    story: Story, found: dict[str, int]
+) -> None:
+    assert reached(story) == found
+
+
+def test_a_log_made_anew_counts_where_somebody_reads_it() -> None:
+    remade = happened.Remade(T0)
+    assert reached(lambda told: told.tell(remade)) == {}
+    words = "log made anew while it is read"
+    assert reached(lambda told: begun(told).tell(remade)) == {words: 1}
+
+
+# --- the edges of state tables ---
+
+
+def test_every_edge_is_there_before_any_is_taken() -> None:
+    with counted_edges() as edges:
+        assert not any(edges.values())
+    for of, (module, name) in TABLES.items():
+        count = sum(map(len, getattr(module, name).values()))
+        assert sum(edge.startswith(of) for edge in edges) == count
+
+
+def test_edges_that_the_core_takes_are_counted_and_no_others() -> None:
+    with counted_edges() as edges:
+        member = Harness()
+        member.assign(P0)
+        member.fetch(record(0, b"a"))
+        member.work({0: [failure()]})
+        member.deliver()
+    taken = {edge: count for edge, count in edges.items() if count}
+    assert taken.pop("partition ABSENT ASSIGNED") == 1
+    assert taken.pop("partition OWNED RECEIVED") == 1
+    assert taken == {"lane WAITING RETRY": 1}
+
+
+def test_what_is_refused_is_no_edge() -> None:
+    with counted_edges() as edges:
+        worker = Worker("worker-0", 0, 10)
+        with pytest.raises(InvariantError, match="cannot be"):
+            worker.on(WorkerEvent.EMPTIED)
+        worker.on(WorkerEvent.LEFT)
+    assert {edge for edge, count in edges.items() if count} == {"worker ACTIVE LEFT"}
+
+
+def test_the_tables_are_as_before_afterwards() -> None:
+    with pytest.raises(KeyError, match="on purpose"), counted_edges():
+        raise KeyError("on purpose")
+    module, name = TABLES["lane"]
+    assert getattr(module, name) is LANE_TABLE
+    assert type(LANE_TABLE[LaneState.WAITING]) is dict
+    assert LANE_TABLE[LaneState.WAITING][LaneEvent.LEASED] is LaneState.RUNNING
+    assert TABLES["worker"][0].WORKER_TABLE is WORKER_TABLE
