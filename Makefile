@@ -14,7 +14,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka check test lint types suites parts mutants coverage docs format soak verify wheel clean
+.PHONY: help demo kafka check test lint types suites parts mutants coverage docs format simulate soak verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -67,6 +67,10 @@ docs: $(VENV)/.installed-test ## Write the generated pages and build the documen
 format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+simulate: $(VENV)/.installed ## Two thousand seeds of the whole system in made-up time (SEEDS=… STEPS=… FIRST=…)
+	@$(BIN)/keyshared simulate --seeds $(or $(SEEDS),2000) --steps $(or $(STEPS),5000) \
+	  --first $(or $(FIRST),1)
 
 soak: $(VENV)/.installed-test ## Ten minutes of every fault, judged (MINUTES=20 SEED=7 and more)
 	@$(BIN)/python tests/setup/parts.py kafka

@@ -14,6 +14,7 @@ from kafka_keyshared.cli.verbs import bench, demo, dlq, ring
 from kafka_keyshared.cli.verbs import config as configuring
 from kafka_keyshared.cli.verbs import read as reading
 from kafka_keyshared.cli.verbs import run as running
+from kafka_keyshared.cli.verbs import simulate as simulating
 from kafka_keyshared.errors import KeySharedError
 
 app = typer.Typer(
@@ -55,6 +56,7 @@ app.command("advise")(advising.advise)
 app.command("init")(advising.init)
 app.add_typer(ring.verbs, name="ring")
 app.add_typer(bench.verbs, name="bench")
+app.command("simulate")(simulating.simulate)
 app.add_typer(dlq.verbs, name="dlq")
 
 INTERRUPTED = 130

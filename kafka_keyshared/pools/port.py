@@ -17,14 +17,14 @@ from kafka_keyshared.model import Record
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 
 
-class _Stop:
+class Stop:
     """Ends a slice: the worker that takes it takes nothing more of that slice."""
 
     def __repr__(self) -> str:
         return "STOP"
 
 
-STOP = _Stop()
+STOP = Stop()
 
 
 class Handover:
@@ -42,7 +42,7 @@ class Handover:
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
-        self.todo: deque[Record | _Stop] = deque(slice_.records)
+        self.todo: deque[Record | Stop] = deque(slice_.records)
         self.todo.append(STOP)
         self.dropped: list[int] = []
         self._back = 0
@@ -71,7 +71,7 @@ class Handover:
         for _ in rest:
             self.todo.pop()
         end = len(self.slice.records) - self._back
-        count = sum(not isinstance(record, _Stop) for record in rest)
+        count = sum(not isinstance(record, Stop) for record in rest)
         self._back += count
         return range(end - count, end)
 

@@ -34,7 +34,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling import failure
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.actor import Actor
-from tests.support.pool import FakePool
+from kafka_keyshared.sim.stepped import SteppedPool
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = 500
@@ -127,7 +127,7 @@ class Failing:
         return leased
 
 
-class _Pool(FakePool):
+class _Pool(SteppedPool):
     """Keeps what is leased for whoever asks, and passes fences at once."""
 
     def __init__(self, core: Dispatcher) -> None:

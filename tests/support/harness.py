@@ -16,7 +16,8 @@ from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.actor import Actor, Mail
-from tests.support.pool import Ending, FakePool, FakeWorker
+from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from tests.support.records import P0
 
 
@@ -34,7 +35,7 @@ class Harness:
         self.core = Dispatcher(settings, commit, set_budget=set_budget)
         self.checks = True  # after every event; not where that takes longer than all the rest
         self.mailbox: deque[Mail] = deque()
-        self._pool = FakePool(self.core, self.mailbox.append)
+        self._pool = SteppedPool(self.core, self.mailbox.append)
         self.publishes: list[cmd.Publish] = []
         self.commits: list[cmd.Commit] = []
         self.client_events: list[Record] = []
@@ -46,12 +47,12 @@ class Harness:
         self.actor = HarnessActor(self)
 
     @property
-    def pool(self) -> FakePool:
+    def pool(self) -> SteppedPool:
         """The pool of the test's own, or the one that it was given instead."""
         return self._pool
 
     @pool.setter
-    def pool(self, pool: FakePool) -> None:
+    def pool(self, pool: SteppedPool) -> None:
         self._pool = self.actor.pool = pool
 
     # --- in and out ---
@@ -118,7 +119,7 @@ class Harness:
                 found[TopicPartition(each.topic(), each.partition())] = each.offset() + 1
         self.tell(ev.Fetched(records, {**found, **(ends or {})}))
 
-    def worker(self, index: int = 0, sub: str = "default") -> FakeWorker:
+    def worker(self, index: int = 0, sub: str = "default") -> SteppedWorker:
         """One worker."""
         return self.pool.workers[sub, index]
 
@@ -130,7 +131,7 @@ class Harness:
         """The core's state of a subscription."""
         return self.core.subscriptions[name]
 
-    def owner_of(self, record: Record, sub: str = "default") -> FakeWorker:
+    def owner_of(self, record: Record, sub: str = "default") -> SteppedWorker:
         """The worker that the record's key belongs to."""
         return self.pool.workers[sub, self.sub(sub).owner(record).id]
 

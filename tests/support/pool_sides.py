@@ -23,7 +23,8 @@ from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
-from tests.support.pool import Ending, FakePool
+from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import SteppedPool
 from tests.support.pool_rules import Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of
@@ -310,7 +311,7 @@ class Fake(Side):
     def __init__(self) -> None:
         super().__init__()
         self._mailbox: deque[Report | Recalled] = deque()
-        self.pool = FakePool(Dispatcher([SubscriptionSettings()]), self._mailbox.append)
+        self.pool = SteppedPool(Dispatcher([SubscriptionSettings()]), self._mailbox.append)
 
     @property
     def worker(self) -> Any:

@@ -22,8 +22,9 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.actor import Mail
+from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
 from kafka_keyshared.status import ClientStatus
-from tests.support.pool import Ending, FakePool, FakeWorker
 from tests.support.records import P0, FakeRecord
 
 Action = Callable[[], "list[Record]"]
@@ -239,7 +240,7 @@ class Stage:
         self.client.wait = self._pass
         core = Dispatcher([settings], commit, set_budget=set_budget)
         self.mailbox: SimpleQueue[Mail] = Mailbox(self._pass)
-        self.pool = FakePool(core, self.mailbox.put)
+        self.pool = SteppedPool(core, self.mailbox.put)
         ports = Ports(self.client, self.pool, self.mailbox, Clock(lambda: self.now), publisher)
         self.instance = Instance(core, ports, revoke_deadline=revoke_deadline)
         self.loop, self.rebalancer = self.instance.loop, self.instance.rebalancer
@@ -274,7 +275,7 @@ class Stage:
         for _ in range(times):
             self.instance.step()
 
-    def worker(self, index: int = 0) -> FakeWorker:
+    def worker(self, index: int = 0) -> SteppedWorker:
         """One worker."""
         return self.pool.workers["default", index]
 

@@ -20,9 +20,10 @@ from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Drop, Record, TopicPartition
+from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.oracle import Oracle, partition_of
-from tests.support.pool import Ending, FakeWorker
 from tests.support.rare import note
 from tests.support.records import FakeRecord, failure
 
@@ -103,7 +104,7 @@ class Member(Harness):
                 self._assert_one_lease_per_lane(worker)
         return commands
 
-    def _assert_one_lease_per_lane(self, worker: FakeWorker) -> None:
+    def _assert_one_lease_per_lane(self, worker: SteppedWorker) -> None:
         lanes: Counter[Lane] = Counter()
         oracle = self.world.oracle
         for handover in worker.given.values():
@@ -320,7 +321,7 @@ class World:
             item.set_topic(pen.choice([None, {}, "topic-0", "topic-1", "elsewhere"]))
         self.reached["written into while running"] += 1
 
-    def step(self, worker: FakeWorker) -> None:
+    def step(self, worker: SteppedWorker) -> None:
         """Let a worker do one thing."""
         if not worker.alive:
             return

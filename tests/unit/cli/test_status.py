@@ -20,7 +20,7 @@ from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.view import InstanceView
-from tests.support.pool import Ending
+from kafka_keyshared.sim.handlers import Ending
 from tests.support.ports import Stage
 from tests.support.records import ERROR, GIVE_UP, P0, P1, record
 

@@ -20,9 +20,9 @@ from kafka_keyshared.core.workers import merged
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.handlers import Ending
 from tests.setup import states_page
 from tests.support.harness import Harness
-from tests.support.pool import Ending
 from tests.support.records import ERROR, P0, P1, colliding_keys, record
 
 FOUR = tuple(f"worker-{index}" for index in range(4))

@@ -18,8 +18,8 @@ from kafka_keyshared.core.meters import (
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Drop, TopicPartition
+from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
-from tests.support.pool import Ending
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
 OTHER = TopicPartition("payments", 0)

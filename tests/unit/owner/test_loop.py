@@ -24,7 +24,7 @@ from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS
 from kafka_keyshared.owner.room import Room
 from kafka_keyshared.owner.stopping import stop
-from tests.support.pool import FakeWorker
+from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord, failure, record
 
@@ -796,7 +796,7 @@ def test_a_revoke_forgets_what_was_held(stage: Stage) -> None:
 # --- revoke and lost ---
 
 
-def finish(worker: FakeWorker) -> None:
+def finish(worker: SteppedWorker) -> None:
     """End the running record and, as nothing unstarted is left behind it, its slice."""
     if worker.running is not None:
         worker.finish()

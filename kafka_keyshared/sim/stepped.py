@@ -1,29 +1,32 @@
-"""A pool without threads: every step of every worker is the test's to choose.
+"""A pool without threads: every step of every worker is chosen by whoever drives it.
 
 It keeps to the protocol of the thread pool to the letter: first in, first out per worker; a failed
 record is made what it was, then posted before the next one is taken; what follows in a failed lane
 is set aside until the fence; unstarted records are taken back at once, whatever the worker is doing
-(with the real hand-over). Its mailbox is a list that the test delivers when and in what portions it
-likes.
+(with the real hand-over). A test steps it by hand, a simulation by its timeline
+(:mod:`kafka_keyshared.sim.pool`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
 from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
-from kafka_keyshared.pools.port import Handover, _Stop
-from tests.support.records import failure
+from kafka_keyshared.pools.port import Handover, Stop
+from kafka_keyshared.sim.handlers import Ending
 
-Ending: TypeAlias = Failure | Drop | None
+DIED = Failure(
+    Disposition.ERROR, "RuntimeError", "the worker's thread ended while it was running", "", 0
+)
+"""How an attempt ends whose worker has died in it."""
 
 
 def ignore(_sub: str, _worker: int, _record: Record) -> None:
@@ -38,10 +41,10 @@ def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Ending) -> No
     """Observe nothing."""
 
 
-class FakeWorker:
+class SteppedWorker:
     """One worker, stepped by hand."""
 
-    def __init__(self, pool: FakePool, sub: str, index: int, name: str) -> None:
+    def __init__(self, pool: SteppedPool, sub: str, index: int, name: str) -> None:
         self.pool = pool
         self.sub = sub
         self.index = index
@@ -75,7 +78,7 @@ class FakeWorker:
                 self._open(self.inbox.popleft())
             return None
         item = self.current.todo.popleft()
-        if isinstance(item, _Stop):
+        if isinstance(item, Stop):
             ended, self.current = self.current, None
             self._end(ended)
         elif self.failed.lanes and self.failed.holds(item):
@@ -99,8 +102,8 @@ class FakeWorker:
     def finish(self, verdict: Ending = None) -> None:
         """End the running record."""
         item, handover = self.running, self.current
-        assert item is not None, "nothing is running"
-        assert handover is not None, "nothing is running"
+        if item is None or handover is None:
+            raise InvariantError(f"{self.name} is to end what it runs, and runs nothing")
         self.running = None
         self.pool.on_end(self.sub, self.index, item, verdict)
         if verdict is None:
@@ -133,7 +136,7 @@ class FakeWorker:
     def fail_running(self) -> None:
         """Report what the dead thread was running as failed, once."""
         if self.running is not None:
-            self.finish(failure())
+            self.finish(DIED)
 
     def _open(self, item: Handover | Fence) -> None:
         if isinstance(item, Fence):
@@ -156,7 +159,7 @@ class FakeWorker:
             self._end(handover)
 
 
-class FakePool:
+class SteppedPool:
     """All workers of a dispatcher, and the mailbox that they post to."""
 
     def __init__(self, core: Dispatcher, post: Callable[[Report | Recalled], None]) -> None:
@@ -172,7 +175,7 @@ class FakePool:
         self.seconds = 0.001
         self.replaceable = True
         self.workers = {
-            (name, worker.id): FakeWorker(self, name, worker.id, worker.name)
+            (name, worker.id): SteppedWorker(self, name, worker.id, worker.name)
             for name, sub in core.subscriptions.items()
             for worker in sub.workers.values()
         }
@@ -184,7 +187,8 @@ class FakePool:
         """Hand a slice to its worker."""
         worker = self.workers[slice_.subscription, slice_.worker]
         handover = Handover(slice_)
-        assert not worker.asked, "it is being recalled and gets more"
+        if worker.asked:
+            raise InvariantError(f"{worker.name} is being recalled and gets more")
         worker.given[slice_.id] = handover
         worker.inbox.append(handover)
 
@@ -206,7 +210,7 @@ class FakePool:
     def add(self, worker: StartWorker) -> None:
         """Start one more worker."""
         place = worker.subscription, worker.worker
-        self.workers[place] = FakeWorker(self, *place, worker.name)
+        self.workers[place] = SteppedWorker(self, *place, worker.name)
 
     def progress(self) -> Progress:
         """Return how far each outstanding slice has got."""
@@ -230,6 +234,7 @@ class FakePool:
 
     def where(self, subscription: str, worker: int) -> str:
         """Return nothing: no thread stands anywhere."""
+        del subscription, worker
         return ""
 
     def expire_leases(self) -> None:
@@ -249,6 +254,7 @@ class FakePool:
 
     def stop(self, timeout: float) -> list[str]:
         """Let nothing start any more; return the names of those still running."""
+        del timeout
         for worker in self.workers.values():
             for handover in worker.given.values():
                 handover.take_back()

@@ -1,0 +1,58 @@
+"""``keyshared simulate``: runs seeds and tells what they came to. Nothing here talks to Kafka."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from kafka_keyshared.cli.output import Output, write_error, write_note, write_result
+from kafka_keyshared.sim.many import Report, run_seeds
+from kafka_keyshared.sim.run import Outcome
+
+TELL_EVERY = 5.0
+"""Seconds between two lines about how far it has got."""
+
+BROKEN = 1
+"""The exit status when a seed has broken the contract."""
+
+
+def simulate_verb(
+    seeds: Sequence[int], steps: int, processes: int | None, *, one: bool, shown: Output
+) -> int:
+    """Run the seeds and print what came of them; of ``one`` alone with its digest."""
+    told = _Progress(len(seeds))
+    report = run_seeds(seeds, steps, processes or os.cpu_count() or 1, told.heard)
+    result = report.shown()
+    if one:
+        result["digest"] = report.digest
+    if shown is Output.TABLE:
+        _tell(report)
+        result.pop("sometimes")
+        result.pop("broken")
+    write_result(result, shown, f"simulated, {steps} steps for each seed")
+    return BROKEN if report.broken else 0
+
+
+def _tell(report: Report) -> None:
+    for seed, violations in sorted(report.broken.items()):
+        for words in violations:
+            write_error(f"seed {seed}: {words}")
+
+
+class _Progress:
+    """Says now and then how far it has got, and at once of a seed that has broken something."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._ended = 0
+        self._next = time.monotonic() + TELL_EVERY
+
+    def heard(self, outcome: Outcome) -> None:
+        """Take note of a seed that has ended."""
+        self._ended += 1
+        if outcome.violations:
+            write_note(f"seed {outcome.seed} has broken something; more at the end")
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + TELL_EVERY
+            write_note(f"{self._ended} of {self._count} seeds")

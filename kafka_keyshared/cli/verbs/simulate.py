@@ -1,0 +1,39 @@
+"""``keyshared simulate``: the whole system in made-up time, seed after seed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafka_keyshared.cli.options import JsonFlag, OutputFlag
+from kafka_keyshared.cli.output import Output
+
+
+def simulate(  # noqa: PLR0917 - each is an option of the command line
+    seeds: Annotated[
+        int, typer.Option(metavar="INT", min=1, max=10_000_000, help="How many seeds, from 1 on.")
+    ] = 20,
+    seed: Annotated[
+        int | None, typer.Option(metavar="INT", min=0, help="Only this one; tells its digest.")
+    ] = None,
+    first: Annotated[int, typer.Option(metavar="INT", min=0, help="The first of the seeds.")] = 1,
+    steps: Annotated[
+        int,
+        typer.Option(
+            metavar="INT", min=1, max=10_000_000, help="Rounds of the members before faults stop."
+        ),
+    ] = 5_000,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="INT", min=1, max=1_000, help="At once. [default: one per core]"),
+    ] = None,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Try the contract against made-up clusters, workers and faults."""
+    from kafka_keyshared.cli.simulate import simulate_verb
+
+    wanted = range(first, first + seeds) if seed is None else [seed]
+    shown = Output.JSON if json else output
+    return simulate_verb(wanted, steps, processes, one=seed is not None, shown=shown)

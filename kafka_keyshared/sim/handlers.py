@@ -1,0 +1,71 @@
+"""What handlers do in a simulation: how long they take, and how they end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeAlias
+
+from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.model import Drop
+
+Ending: TypeAlias = Failure | Drop | None
+"""How a handler comes out of a record; None: it is done."""
+
+ATTEMPTS = (Disposition.ERROR, Disposition.RETRY, Disposition.DEAD_LETTER)
+ATTEMPT_WEIGHTS = (6, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How handlers behave, as shares of the records that they are called with. Times in seconds.
+
+    ``poisoned`` are records that fail whenever they are tried; ``hanging`` ones take ``hang``.
+    """
+
+    failing: float = 0.05
+    poisoned: float = 0.005
+    dropping: float = 0.01
+    hanging: float = 0.0005
+    hang: float = 20.0
+    at_once: float = 0.6
+    typical: float = 0.004
+
+    def healed(self) -> Habits:
+        """Return them without failures and hangs: what was poison is mended, too."""
+        return replace(self, failing=0.0, poisoned=0.0, hanging=0.0)
+
+
+class Handlers:
+    """Draws what each call of a handler comes to."""
+
+    def __init__(self, habits: Habits, chance: Random, poison: int) -> None:
+        self.habits = habits
+        self._chance = chance
+        self._poison = poison
+
+    def seconds(self) -> float:
+        """Return how long a call takes."""
+        chance, habits = self._chance, self.habits
+        roll = chance.random()
+        if roll < habits.at_once:
+            return 0.0
+        if roll > 1 - habits.hanging:
+            return habits.hang * (0.5 + chance.random())
+        return chance.expovariate(1 / habits.typical)
+
+    def ending(self, partition: int, offset: int) -> Ending:
+        """Return how a call with that record ends."""
+        chance, habits = self._chance, self.habits
+        # Poison is in the record, not in the moment: the same one fails each time.
+        if (offset * 7919 + partition * 104_729 + self._poison) % 10_000 < 10_000 * habits.poisoned:
+            return self._failure(Disposition.ERROR)
+        roll = chance.random()
+        if roll < habits.failing:
+            return self._failure(chance.choices(ATTEMPTS, ATTEMPT_WEIGHTS)[0])
+        return Drop() if roll > 1 - habits.dropping else None
+
+    def _failure(self, verdict: Disposition) -> Failure:
+        after = self._chance.choice((None, 0.0, 0.5)) if verdict is Disposition.RETRY else None
+        jitter = self._chance.uniform(-1, 1)
+        return Failure(verdict, "SimulatedError", "as the seed has it", "", 0, jitter, after)

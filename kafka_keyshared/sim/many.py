@@ -1,0 +1,84 @@
+"""Many seeds, on as many processes as are wanted, and what came of all of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kafka_keyshared.sim.run import Outcome, run_seed
+
+
+@dataclass
+class Report:
+    """What many seeds came to. ``broken`` are seeds, with what they have found."""
+
+    seeds: int = 0
+    steps: int = 0
+    events: int = 0
+    happenings: int = 0
+    busy_seconds: float = 0.0
+    seconds: float = 0.0
+    simulated: float = 0.0
+    broken: dict[int, list[str]] = field(default_factory=dict)
+    sometimes: Counter[str] = field(default_factory=Counter)
+    digest: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        """Take a seed in."""
+        self.seeds += 1
+        self.steps += outcome.steps
+        self.events += outcome.events
+        self.happenings += outcome.happenings
+        self.busy_seconds += outcome.seconds
+        self.simulated += outcome.simulated
+        self.sometimes.update(outcome.sometimes)  # a sum would leave out those that are 0
+        self.digest = outcome.digest
+        if outcome.violations:
+            self.broken[outcome.seed] = outcome.violations
+
+    def events_per_second(self) -> float:
+        """Return how many events one processor core simulates in a second."""
+        return self.events / self.busy_seconds if self.busy_seconds else 0.0
+
+    def shown(self) -> dict[str, Any]:
+        """Return it for a person, or a program, to read."""
+        return {
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "violations": sum(map(len, self.broken.values())),
+            "broken": {str(seed): words for seed, words in sorted(self.broken.items())},
+            "events": self.events,
+            "events_per_s": round(self.events_per_second()),
+            "happenings": self.happenings,
+            "simulated_s": round(self.simulated),
+            "seconds": round(self.seconds, 1),
+            "sometimes": dict(sorted(self.sometimes.items())),
+        }
+
+
+def run_seeds(
+    seeds: Sequence[int], steps: int, processes: int, told: Callable[[Outcome], object]
+) -> Report:
+    """Run these seeds; ``told`` hears of each as it ends, in the order of the seeds."""
+    report = Report()
+    began = time.perf_counter()
+    for outcome in _outcomes(seeds, steps, processes):
+        report.add(outcome)
+        told(outcome)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _outcomes(seeds: Sequence[int], steps: int, processes: int) -> Iterator[Outcome]:
+    if processes == 1 or len(seeds) == 1:
+        yield from (run_seed(seed, steps) for seed in seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        yield from pool.map(partial(run_seed, steps=steps), seeds, chunksize=1)

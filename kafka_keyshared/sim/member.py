@@ -1,0 +1,168 @@
+"""A member in a simulation: the production instance over simulated ports, in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.client import SimClient
+from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.handlers import Habits, Handlers
+from kafka_keyshared.sim.mailbox import SimMailbox
+from kafka_keyshared.sim.pool import PoolHabits, SimPool
+from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.timeline import Killed, Process, Timeline
+
+WALL = 1_700_000_000.0
+"""What the wall clock shows when the timeline begins, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """What every member of the group is made with. Times are in seconds."""
+
+    subscriptions: tuple[SubscriptionSettings, ...] = (SubscriptionSettings(),)
+    commit: CommitPolicy = CommitPolicy()  # noqa: RUF009 - an immutable value
+    revoke_deadline: float = 5.0
+    stop_timeout: float = 30.0
+    set_budget: int = SET_BUDGET
+    pool: PoolHabits = PoolHabits()  # noqa: RUF009 - an immutable value
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the members of a run share."""
+
+    chance: Chance
+    timeline: Timeline
+    history: was.History
+    cluster: Cluster
+    topics: Sequence[str]
+    habits: Habits
+    letters: LetterFaults
+    on_event: Callable[[ev.Event], None]
+    on_turn: Callable[[], None]
+
+
+class CountedDispatcher(Dispatcher):
+    """The core, with somebody who is told of each event that it takes."""
+
+    on_event: Callable[[ev.Event], None]
+
+    def handle(self, event: ev.Event, now: float) -> list[Command]:
+        """Take one event and return what is to be done."""
+        self.on_event(event)
+        return super().handle(event, now)
+
+
+class Member:
+    """One member, from its start to its end; whoever follows it is another one."""
+
+    def __init__(self, number: int, plan: MemberPlan, around: Surroundings) -> None:
+        self.number = number
+        self._plan = plan
+        self._around = around
+        self._chance = around.chance("owners")
+        self.process = Process(around.timeline)
+        self.mailbox = SimMailbox(self.process)
+        self.client = SimClient(
+            around.cluster, self.process, around.topics, self.mailbox.put, number, eof=True
+        )
+        core = CountedDispatcher(
+            plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
+        )
+        core.on_event = around.on_event
+        self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
+        site = Site(number, self.process, around.history)
+        self.pool = SimPool(
+            site, core, self.handlers, around.chance("pools"), plan.pool, post=self.mailbox.put
+        )
+        publisher = SimPublisher(
+            site, lambda: around.letters, around.chance("letters"), self.mailbox.put
+        )
+        timeline = around.timeline
+        clock = Clock(
+            lambda: timeline.now, lambda: WALL + timeline.now, around.chance("jitter").random
+        )
+        ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
+        self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
+        self.stopping = False
+        self.held_up = 0.0
+        """Seconds for which the owner stands still before its next turn."""
+        self._held_up_until = float("-inf")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still there."""
+        return self.process.alive
+
+    def free_since(self) -> float:
+        """Return since when its owner may run; infinity while it is kept from that."""
+        until = self._held_up_until
+        if until > self._around.timeline.now:
+            return float("inf")
+        return max(until, self.process.free_since())
+
+    def start(self) -> None:
+        """Join the group; from now on it has turns."""
+        self.instance.start()
+        self.instance.join()
+        self._around.timeline.after(self._chance.random() * 0.01, self._turn)
+
+    def stop(self) -> None:
+        """Have it stop in order at its next turn."""
+        if self.alive and not self.stopping:
+            self.stopping = True
+            self._around.history.tell(was.Stopping(self.number))
+
+    def kill(self) -> None:
+        """End its process without a word."""
+        if self.alive:
+            self.process.alive = False
+            self._around.history.tell(was.Gone(self.number, "killed", clean=False))
+            self.client.die()
+
+    def _turn(self) -> None:
+        """Have a round of the instance, and another one a little later."""
+        if not self.alive:
+            return
+        if self.held_up:
+            seconds, self.held_up = self.held_up, 0.0
+            self._held_up_until = self._around.timeline.now + seconds
+            self._around.timeline.after(seconds, self._turn)
+            return
+        try:
+            if self.instance.halted is not None or self.stopping:
+                self._end()
+                return
+            self._around.on_turn()
+            self.instance.step()
+        except Killed:
+            return
+        self._around.timeline.after(0.00002 + self._chance.random() * 0.0002, self._turn)
+
+    def _end(self) -> None:
+        """Stop as the service does."""
+        halted = self.instance.halted
+        if halted is not None and not self.stopping:
+            self._around.history.tell(was.Stopping(self.number))
+        report = self.instance.stop(self._plan.stop_timeout, lambda: False)
+        how, reason = ("stopped", report.line()) if halted is None else ("halted", halted)
+        # Told before the client is closed: what that gives back is no revoke any more.
+        self._around.history.tell(was.Gone(self.number, how, report.clean, reason))
+        self.pool.ended = True
+        self.instance.close()
+        self.client.close()
+        self.process.alive = False

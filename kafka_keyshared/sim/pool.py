@@ -1,0 +1,194 @@
+"""Workers in a simulation: serial ones, as threads are, whose time passes on the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import cast
+
+from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.model import Drop, Record, TopicPartition
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.handlers import Ending, Handlers
+from kafka_keyshared.sim.records import SimRecord
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
+
+AT_ONCE_MOST = 20
+"""So many records whose handlers take no time run in a row before others have a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolHabits:
+    """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
+    that it answers itself, when it gets to it."""
+
+    wakes: float = 0.0001
+    later: float = 0.2
+
+
+class SimPool(SteppedPool):
+    """The workers of one process."""
+
+    def __init__(
+        self,
+        site: Site,
+        core: Dispatcher,
+        handlers: Handlers,
+        chance: Random,
+        habits: PoolHabits,
+        *,
+        post: Callable[[Report | Recalled], None],
+    ) -> None:
+        self._member, self._process, self._history = site
+        self._handlers = handlers
+        self._chance = chance
+        self._habits = habits
+        self._scheduled: set[tuple[str, int]] = set()
+        self._slices: dict[int, Slice] = {}
+        self.ended = False
+        """The process goes, and nothing of it is told any more."""
+        super().__init__(core, self._tell)
+        self._mail = post
+        self.answers_later = lambda: chance.random() < habits.later
+        self.hesitates = lambda: chance.random() < 0.5
+        self.on_start = self._began
+        self.on_end = self._ended
+
+    # --- the port, beyond what a stepped pool does ---
+
+    def submit(self, slice_: Slice) -> None:
+        """Hand a slice to its worker, and wake it."""
+        super().submit(slice_)
+        self._slices[slice_.id] = slice_
+        records = [where_from(record) for record in slice_.records]
+        self._history.tell(
+            was.HandedOver(self._member, slice_.subscription, slice_.worker, records)
+        )
+        self._wake(slice_.subscription, slice_.worker)
+
+    def fence(self, fence: Fence) -> None:
+        """Put a fence behind everything the worker has."""
+        super().fence(fence)
+        self._wake(fence.subscription, fence.worker)
+
+    def recall(self, recall: Recall) -> Recalled | None:
+        """Take back every unstarted record of the worker, or have the worker do it."""
+        answer = super().recall(recall)
+        if answer is not None:
+            self._returned(answer)
+        else:
+            self._history.tell(was.Recalling(self._member, recall.subscription, recall.worker))
+        self._wake(recall.subscription, recall.worker)
+        return answer
+
+    def replace(self, subscription: str, worker: int) -> None:
+        """Go on where the dead thread ended; the record that it ran counts as failed."""
+        super().replace(subscription, worker)
+        self._wake(subscription, worker)
+
+    # --- what goes by the timeline ---
+
+    def kill(self, subscription: str, worker: int) -> None:
+        """Let the thread of a worker end in the middle of whatever it does."""
+        found = self.workers[subscription, worker]
+        if self.ended:
+            return
+        found.die()
+        if found.running is not None:
+            self._tell_end(subscription, worker, found.running, "died")
+        self._history.tell(was.WorkerDied(self._member, subscription, worker))
+
+    def _wake(self, subscription: str, worker: int) -> None:
+        place = subscription, worker
+        if place in self._scheduled:
+            return
+        self._scheduled.add(place)
+        seconds = self._chance.expovariate(1 / self._habits.wakes)
+        self._process.timeline.after(seconds, lambda: self._turn(place))
+
+    def _turn(self, place: tuple[str, int]) -> None:
+        self._scheduled.discard(place)
+        worker = self.workers[place]
+        for _ in range(AT_ONCE_MOST):
+            if self.ended or not self._process.alive:
+                return
+            record = worker.start()
+            if record is None:
+                return
+            seconds = self._handlers.seconds()
+            if seconds:
+                self._process.timeline.after(seconds, partial(self._finish, place, record))
+                return
+            self._end(worker, record)
+        self._wake(*place)
+
+    def _finish(self, place: tuple[str, int], record: Record) -> None:
+        worker = self.workers[place]
+        # Another one of that name may have taken over.
+        if self._process.alive and not self.ended and worker.alive and worker.running is record:
+            self._end(worker, record)
+            self._turn(place)
+
+    def _end(self, worker: SteppedWorker, record: Record) -> None:
+        worker.finish(self._handlers.ending(record.partition(), record.offset()))
+
+    # --- what is told ---
+
+    def _tell(self, report: Report | Recalled) -> None:
+        if isinstance(report, SetAside):
+            slice_ = self._slices[report.slice]
+            back = [where_from(slice_.records[report.index])]
+            self._history.tell(
+                was.TakenBack(self._member, slice_.subscription, slice_.worker, back)
+            )
+        elif isinstance(report, Ended):
+            del self._slices[report.slice]
+        elif isinstance(report, Recalled):
+            self._returned(report)
+            self._history.tell(was.Recalled(self._member, report.subscription, report.worker))
+        self._mail(report)
+
+    def _returned(self, answer: Recalled) -> None:
+        given = self.workers[answer.subscription, answer.worker].given
+        records = [
+            where_from(given[id_].slice.records[index])
+            for id_, indices in answer.slices
+            for index in indices
+        ]
+        if records:
+            self._history.tell(
+                was.TakenBack(self._member, answer.subscription, answer.worker, records)
+            )
+
+    def _began(self, subscription: str, worker: int, record: Record) -> None:
+        self._history.tell(was.Began(self._member, subscription, worker, *where_from(record)))
+
+    def _ended(self, subscription: str, worker: int, record: Record, ending: Ending) -> None:
+        if self.workers[subscription, worker].alive:  # else that was told when it died
+            self._tell_end(subscription, worker, record, outcome_of(ending))
+
+    def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:
+        self._history.tell(
+            was.Ended(self._member, subscription, worker, *where_from(record), outcome)
+        )
+
+
+def outcome_of(ending: Ending) -> str:
+    """Return the word with which the history tells how a handler has ended."""
+    if ending is None:
+        return "done"
+    if isinstance(ending, Drop):
+        return "dropped"
+    return "failed" if ending.disposition is Disposition.ERROR else ending.disposition.value
+
+
+def where_from(record: Record) -> tuple[TopicPartition, int, int]:
+    """Return where the record is from, whatever its handler has made of it."""
+    return cast("SimRecord", record).came

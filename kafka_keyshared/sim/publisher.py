@@ -1,0 +1,84 @@
+"""Dead letters in a simulation: some arrive, some do not, and some arrive unheard of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import cast
+
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.records import SimRecord
+from kafka_keyshared.sim.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFaults:
+    """Shares of the dead letters: ``refused`` ones, and ``unheard`` ones that are stored."""
+
+    refused: float = 0.2
+    unheard: float = 0.05
+    slow: float = 0.05
+
+    def healed(self) -> LetterFaults:
+        """Return what is left of them when faults have stopped: nothing."""
+        return replace(self, refused=0.0, unheard=0.0, slow=0.0)
+
+
+class SimPublisher:
+    """The port for dead letters of one process."""
+
+    def __init__(
+        self,
+        site: Site,
+        faults: Callable[[], LetterFaults],
+        chance: Random,
+        post: Callable[[ev.DeadLettered], None],
+    ) -> None:
+        self._member, self._process, self._history = site
+        self._faults = faults
+        self._chance = chance
+        self._post = post
+        self._unanswered = 0
+        self._last = 0.0
+
+    def publish(self, publish: cmd.Publish) -> None:
+        """Send a dead letter; the answer is posted when it is due."""
+        record = cast("SimRecord", publish.record)
+        sent = was.LetterSent(self._member, publish.subscription, *record.came)
+        self._history.tell(sent)
+        self._unanswered += 1
+        chance, faults = self._chance, self._faults()
+        roll = chance.random()
+        seconds = chance.expovariate(1 / (2.0 if chance.random() < faults.slow else 0.005))
+        # One producer: what was sent later arrives later.
+        self._last = max(self._last, self._process.timeline.now + seconds)
+        self._process.timeline.at(self._last, lambda: self._arrive(publish, sent, roll, faults))
+
+    def _arrive(
+        self, publish: cmd.Publish, sent: was.LetterSent, roll: float, faults: LetterFaults
+    ) -> None:
+        history = self._history
+        refused = roll < faults.refused
+        error = "leader not available" if refused else ""
+        if not refused:
+            history.tell(was.LetterStored(*sent))
+            if roll > 1 - faults.unheard:
+                error = "no answer in time"
+        if self._process.alive:
+            self._unanswered -= 1
+            history.tell(was.LetterTold(*sent, error))
+            self._post(ev.DeadLettered(publish, error or None, "" if error else "sim.dlq-0@0"))
+
+    def serve(self) -> None:
+        """Let no answers in: they come by the timeline."""
+
+    def unanswered(self) -> int:
+        """Return how many dead letters have not been answered."""
+        return self._unanswered
+
+    def close(self, timeout: float) -> None:
+        """Wait for what is on the way."""
+        self._process.wait(timeout, lambda: not self._unanswered)

@@ -1,0 +1,158 @@
+"""One seed, from its start to its verdict.
+
+First the safety phase: things go wrong, and nothing that happens may break the contract. Then
+faults stop, and everything has to be settled and committed within bounded time (TigerBeetle's
+VOPR runs its simulations in these two phases).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.checkers import every_checker
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.checkers.checker import Violation
+from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.disturbances import Disturbances
+from kafka_keyshared.sim.edges import counted_edges
+from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.sometimes import Sometimes
+from kafka_keyshared.sim.world import World
+
+TURN = 0.05
+"""Made-up seconds between two looks at how far a run has got."""
+
+HEALED_WITHIN = 900.0
+"""Made-up seconds in which all is to be settled and committed once faults have stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed.
+
+    ``violations`` are in words. ``steps`` are rounds of instances, ``events`` what the cores have
+    taken, ``happenings`` what the checkers were told; ``digest`` sums those up. ``seconds`` are the
+    processor's, ``simulated`` made-up ones. ``sometimes`` counts rare states that were reached.
+    """
+
+    seed: int
+    violations: list[str]
+    steps: int
+    events: int
+    happenings: int
+    digest: str
+    seconds: float
+    simulated: float
+    sometimes: Counter[str] = field(default_factory=Counter)
+
+
+def run_seed(seed: int, steps: int, plan: Plan | None = None) -> Outcome:
+    """Run a seed for so many rounds of its members, heal it, and say what came of it."""
+    world = World(seed, plan or plan_of(Chance(seed)("plan")))
+    member = world.plan.member
+    checkers = every_checker(
+        world.history,
+        member.subscriptions,
+        revoke_deadline=member.revoke_deadline,
+        bound=HEALED_WITHIN,
+        # What fits into a small set may be that little ahead of the position.
+        span=10_000 if member.set_budget >= SET_BUDGET else 50,
+        free_since=world.free_since,
+    )
+    books = checkers[0].books
+    rare = Sometimes(world.history, books)
+    began, first = time.process_time(), world.timeline.now
+    failed: list[str] = []
+    # A violation is noted where it was found; something may have swallowed an earlier one.
+    with _quiet(), counted_edges() as edges, suppress(Violation):
+        try:
+            _disturb(world, steps)
+            _heal(world, books)
+        except Violation:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an instance fails with is a finding
+            failed.append(_told(error))
+    found = sorted((each for checker in checkers for each in checker.violations), key=_when)
+    return Outcome(
+        seed=seed,
+        violations=[*map(str, found), *failed],
+        steps=world.turns,
+        events=world.events,
+        happenings=world.history.count,
+        digest=world.history.digest(),
+        seconds=time.process_time() - began,
+        simulated=world.timeline.now - first,
+        sometimes=Counter({**world.reached, **rare.counts, **edges}),
+    )
+
+
+def _when(violation: Violation) -> float:
+    return violation.time
+
+
+def _told(error: Exception) -> str:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {at.filename.rpartition('/')[2]}:{at.lineno}: {error}"
+
+
+def _disturb(world: World, steps: int) -> None:
+    """The safety phase."""
+    world.start()
+    Disturbances(world).begin()
+    timeline = world.timeline
+    while world.turns < steps:
+        timeline.run(timeline.now + TURN)
+
+
+def _heal(world: World, books: Books) -> None:
+    """End all faults; from here everything has to finish."""
+    timeline = world.timeline
+    world.heal()
+    deadline = timeline.now + HEALED_WITHIN
+    while not all_done(world.cluster, books) and timeline.now <= deadline:
+        timeline.run(timeline.now + TURN)
+    world.finishing = True
+    for member in world.present():
+        member.stop()
+    while world.present() and timeline.now <= deadline + HEALED_WITHIN:
+        timeline.run(timeline.now + TURN)
+    world.history.tell(was.Finished())
+
+
+def all_done(cluster: Cluster, books: Books) -> bool:
+    """Say whether everything is settled, and the broker knows.
+
+    Not while a transaction is open: with its end there may be more to do.
+    """
+    if any(log.has_open_transaction for logs in cluster.topics.values() for log in logs):
+        return False
+    for sub, count in books.unfinished.items():
+        if count and any(books.owed(log, sub) for log in books.logs.values()):
+            return False
+    for partition, log in books.logs.items():
+        fates = next(iter(log.fates.values()))
+        last = next((each for each in reversed(log.offsets) if not fates[each].removed), None)
+        if last is not None and books.stored.get(partition, (0, ""))[0] <= last:
+            return False
+    return True
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the instances log from flooding whoever simulates."""
+    log = logging.getLogger("kafka_keyshared")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

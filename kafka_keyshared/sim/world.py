@@ -1,0 +1,141 @@
+"""One simulated run: a cluster, the members of a group, what is written, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.cluster import Cluster
+from kafka_keyshared.sim.faults import GroupSettings
+from kafka_keyshared.sim.member import Member, Surroundings
+from kafka_keyshared.sim.plan import Plan
+from kafka_keyshared.sim.publisher import LetterFaults
+from kafka_keyshared.sim.timeline import Timeline
+
+QUIET_EVENTS = (ev.Beat, ev.Flush)
+"""Events that are told whether or not there is anything to do, and mostly change nothing."""
+
+
+class World:
+    """Everything that a seed makes. Whoever runs it lets its timeline go on."""
+
+    def __init__(self, seed: int, plan: Plan) -> None:
+        self.plan = plan
+        self.chance = Chance(seed)
+        self.timeline = Timeline()
+        self.history = was.History(self.timeline)
+        self.events = 0
+        self.turns = 0
+        self.reached: Counter[str] = Counter()
+        self.topics = [f"topic-{number}" for number in range(plan.topics)]
+        self.cluster = Cluster(
+            self.timeline,
+            self.chance,
+            self.history,
+            dict.fromkeys(self.topics, plan.partitions),
+            GroupSettings(protocol=plan.protocol),
+        )
+        self.around = Surroundings(
+            chance=self.chance,
+            timeline=self.timeline,
+            history=self.history,
+            cluster=self.cluster,
+            topics=self.topics,
+            habits=plan.habits,
+            letters=LetterFaults(),
+            on_event=self._count,
+            on_turn=self._count_turn,
+        )
+        self.members: list[Member] = []
+        self._numbers = 0
+        self._written = 0
+        self.healed = False
+        self.finishing = False
+        self._writing = self.chance("writing")
+
+    def _count(self, event: ev.Event) -> None:
+        if not isinstance(event, QUIET_EVENTS):
+            self.events += 1
+
+    def _count_turn(self) -> None:
+        self.turns += 1
+
+    # --- members ---
+
+    def start(self) -> None:
+        """Start the members, and somebody who writes."""
+        for _ in range(self.plan.members):
+            self.add_member()
+        self.timeline.after(0.0, self._write)
+
+    def add_member(self) -> Member:
+        """Start one more member."""
+        self._numbers += 1
+        member = Member(self._numbers, self.plan.member, self.around)
+        self.members.append(member)
+        member.start()
+        return member
+
+    def free_since(self, number: int) -> float:
+        """Return since when the owner of a member may run; infinity while it is kept from that."""
+        for member in self.members:
+            if member.number == number:
+                return member.free_since()
+        return float("-inf")
+
+    def present(self) -> list[Member]:
+        """Return the members that are alive."""
+        self.members = [each for each in self.members if each.alive]
+        return self.members
+
+    def heal(self) -> None:
+        """End all faults: nobody fails or hangs any more, and who cannot go on is replaced."""
+        self.healed = True
+        self.history.tell(was.Healed())
+        self.cluster.heal()
+        self.around.habits = self.plan.habits.healed()
+        self.around.letters = self.around.letters.healed()
+        for member in self.present():
+            # What is blocked stays so until a restart with a mended handler.
+            member.handlers.habits = self.around.habits
+            member.pool.replaceable = True
+            member.stop()
+        self.timeline.after(1.0, self._keep_up)
+
+    def _keep_up(self) -> None:
+        """Replace whoever has stopped; somebody has to do the rest."""
+        if not self.finishing:
+            self.refill()
+            self.timeline.after(1.0, self._keep_up)
+
+    def refill(self) -> None:
+        """See that a group never stays without the members that it is to have."""
+        missing = self.plan.members - len(self.present())
+        for _ in range(missing):
+            self.add_member()
+
+    # --- what is written ---
+
+    def _write(self) -> None:
+        """Write a few records, and go on doing so until faults have stopped."""
+        plan, chance = self.plan, self._writing
+        if self.healed or self._written >= plan.records:
+            return
+        for _ in range(chance.randint(1, 3)):
+            partition = TopicPartition(
+                chance.choice(self.topics), chance.randrange(plan.partitions)
+            )
+            keys = [self.key() for _ in range(chance.randint(1, plan.burst))]
+            self.cluster.append(partition, keys)
+            self._written += len(keys)
+        self.timeline.after(chance.expovariate(1 / plan.burst_every), self._write)
+
+    def key(self) -> bytes | None:
+        """Draw the key of a record, None for one without."""
+        chance = self._writing
+        if chance.random() < self.plan.null_share:
+            return None
+        return b"key-%d" % chance.randrange(self.plan.keys)

@@ -1,0 +1,26 @@
+"""How a run ends: when all is done, and not before."""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.checkers.books import Books
+from kafka_keyshared.sim.run import all_done
+from tests.support.simulated import TOPIC, Simulation
+
+P0 = TopicPartition(TOPIC, 0)
+
+
+def test_a_run_is_not_over_while_a_transaction_is_open() -> None:
+    """Its end may come after the faults', and bring records that somebody has to settle."""
+    simulation = Simulation()
+    cluster = simulation.cluster
+    books = Books(simulation.history, [SubscriptionSettings()])
+    assert all_done(cluster, books)
+    cluster.append(P0, [b"key"], in_transaction=True)
+    assert not all_done(cluster, books)
+    cluster.end_transaction(P0, commit=False)
+    assert all_done(cluster, books)
+    cluster.append(P0, [b"key"], in_transaction=True)
+    cluster.end_transaction(P0, commit=True)
+    assert not all_done(cluster, books)

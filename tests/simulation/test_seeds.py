@@ -1,0 +1,50 @@
+"""The whole system in made-up time: many seeds, and what has to hold in each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafka_keyshared.sim.many import Report, run_seeds
+
+SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
+SEEDS = range(1, 200 * SCALE + 1)
+STEPS = 5_000
+
+pytestmark = pytest.mark.timeout(900 * SCALE)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """What the seeds come to."""
+    return run_seeds(SEEDS, STEPS, os.cpu_count() or 1, lambda outcome: None)
+
+
+def test_no_seed_breaks_the_contract(report: Report) -> None:
+    assert report.seeds == len(SEEDS)
+    assert report.steps >= len(SEEDS) * STEPS
+    assert not report.broken
+
+
+def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
+    digests = {digest_with(hash_seed) for hash_seed in ("0", "1", "4711")}
+    assert len(digests) == 1
+
+
+def digest_with(hash_seed: str) -> str:
+    command = [sys.executable, "-m", "kafka_keyshared.cli", "simulate"]
+    ended = subprocess.run(
+        [*command, "--seed", "11", "--steps", str(STEPS), "--json"],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        timeout=300,
+    )
+    told = json.loads(ended.stdout)
+    assert told["violations"] == 0
+    return str(told["digest"])
