@@ -616,6 +616,28 @@ def test_what_comes_before_it_is_said_where_to_begin_is_used_by_nobody(place: in
         assert_found("Order", words, lambda told: story(told, 0), bound)
 
 
+def test_who_reads_on_behind_what_came_first_has_taken_it_in() -> None:
+    """Nothing was stored, and no worker was free before the client had failed."""
+
+    def story(told: Told, position: int, *, runs: bool = True) -> None:
+        told.write(*"abcdef")
+        told.join(1)
+        told.assign(1, position=None)
+        told.deliver(1, 0, 1)
+        told.deliver(1, 2)
+        told.tell(happened.Misplaced(1, [T0]))
+        told.seek(1, position)
+        told.deliver(1, *range(position, 6))
+        told.run(1, *range(3 if runs else 1), *range(position, 6))
+        told.commit(1, 6)
+        told.finish()
+
+    assert_right(lambda told: story(told, 3))
+    assert_found("Order", "is read from 4 .*beyond t-0@3", lambda told: story(told, 4))
+    words = "covers t-0@1 .* which is not settled there"
+    assert_found("SafeCommit", words, lambda told: story(told, 3, runs=False))
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_what_came_before_and_was_dropped_is_lost_if_it_is_not_read_again(runs: bool) -> None:
     def story(told: Told) -> None:

@@ -684,3 +684,29 @@ def test_a_partition_made_anew_begins_anew() -> None:
 def test_the_text_that_tests_write_says_what_they_mean() -> None:
     assert text(3) == ""
     assert text(3, (5, 7)).startswith("KS1")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_clean_stop_may_have_forgotten_what_it_settled_before_a_loss(again: bool) -> None:
+    """Somebody else's commit has come between; what runs again counts as settled once more."""
+
+    def story(told: Told) -> None:
+        done(told, 0, 2)
+        told.commit(1, 0)
+        told.released(1, lost=True)
+        told.assign(2)
+        told.deliver(2, 0)
+        told.run(2, 0)
+        told.commit(2, 1)
+        told.revoke(2)
+        told.assign(1, position=1)
+        told.deliver(1, 1, 2, 3)
+        if again:
+            told.run(1, 2)
+        told.commit(1, 1)
+        told.stop(1)
+
+    if again:
+        assert_found("NoRepeats", "a stop counts as clean; t-0@2 .* is not in what", story)
+    else:
+        assert_right(story)

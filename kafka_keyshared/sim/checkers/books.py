@@ -77,6 +77,17 @@ class Books(Group):
             return
         self._received(assignment, told.offsets, self.now, made)
 
+    def _reading(self, told: happened.Reading) -> None:
+        assignment = self.assignments.get(told.assignment)
+        if assignment is not None and assignment.early and told.position is not None:
+            begins = [] if assignment.begins is None else assignment.begins.entries
+            known = [each[0] for each in begins if each is not None]
+            first = assignment.early[0][1][0]
+            # Where the group has not got to, only that is behind which was taken in.
+            if told.position > first and None in begins and told.position not in known:
+                self._used(assignment, 0)
+        super()._reading(told)
+
     def _used(self, assignment: Assignment, committed: int) -> None:
         """Begin with what came before it was said where: its member has not dropped it.
 

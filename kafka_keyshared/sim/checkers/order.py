@@ -105,7 +105,6 @@ class Order(Checker):
         assignment = self.books.assignments[told.assignment]
         if told.assignment not in self._started:
             self._starts(assignment)
-            return
         if position < (assignment.start or 0):
             self.violated(
                 told.member,
