@@ -189,7 +189,7 @@ def silence() -> Iterator[None]:
     """Leave out what is done to tell of a failure: where it came from, and what is said of it."""
     with (
         mock.patch.object(Attempts, "only_counted_as", lambda *_: True),
-        mock.patch.object(failure, "_place_and_stack", _only_the_stack),
+        mock.patch.object(failure, "_where_and_stack", _only_the_stack),
     ):
         yield
 

@@ -218,7 +218,9 @@ def test_a_list_waits_for_the_broker_and_ctrl_c_ends_it(
 
     monkeypatch.setattr(scan, "read_letter", read)
     monkeypatch.setattr(dlq, "write_note", note)
-    ended = in_process(capsys, "dlq", "ls", "-b", away.bootstrap, "-t", topic, "--json")
+    # However long it takes to read the first ones, it must not have all of them by then.
+    little = "queued.max.messages.kbytes=1024"
+    ended = in_process(capsys, *f"dlq ls -b {away.bootstrap} -t {topic} -X {little} --json".split())
     helper.join()
     if then == "ctrl-c":
         assert (ended.status, ended.err) == (1, "keyshared: interrupted\n")
