@@ -236,6 +236,8 @@ class SimClient:
         part = self.fetcher.parts.get(partition)
         refused = self._asking.happens(self._cluster.faults.seek_refused)
         if part is None or part.misplaced or not part.active or refused:
+            if part is not None:
+                self._tell(Misplaced(self.member, (partition,)))
             raise KafkaException(KafkaError(KafkaError._STATE))
         self.fetcher.seek(part, position)
         self._reads(part)

@@ -779,7 +779,7 @@ def test_a_lane_has_no_more_leases_than_it_may() -> None:
 
 def test_a_window_is_kept() -> None:
     def story(told: Told) -> None:
-        begun(told, 4)
+        begun(told, 5)
         told.deliver(1, 0, 1)
         told.run(1, 0)
         told.deliver(1, 2)
@@ -787,11 +787,32 @@ def test_a_window_is_kept() -> None:
     assert_right(story, settings(window_records=2))
     words = "3 received records are not settled in 'default', its window holds 2"
 
-    def and_one_more(told: Told) -> None:
+    def and_one_more(told: Told, *, given_back: bool = False) -> None:
         story(told)
         told.deliver(1, 3)
+        if given_back:
+            told.seek(1, 3)
+        passing(told, 0.001)
 
     assert_found("Bounded", words, and_one_more, settings(window_records=2))
+    assert_right(lambda told: and_one_more(told, given_back=True), settings(window_records=2))
+
+    def and_cannot_be_given_back_yet(told: Told, position: int) -> None:
+        story(told)
+        told.deliver(1, 3)
+        told.tell(happened.Misplaced(1, [T0]))
+        passing(told, 0.001)
+        told.seek(1, position)
+        told.deliver(1, 4)
+        told.seek(1, position)
+        told.send(1, 0)
+        told.later(0.001)
+        told.send(1, 0)
+
+    refused = settings(window_records=2)
+    assert_right(lambda told: and_cannot_be_given_back_yet(told, 3), refused)
+    words = "4 received records are not settled in 'default', its window holds 2"
+    assert_found("Bounded", words, lambda told: and_cannot_be_given_back_yet(told, 4), refused)
 
 
 def test_what_a_stop_polls_is_in_no_window() -> None:
@@ -818,6 +839,7 @@ def test_what_comes_while_a_place_is_lost_is_in_no_window_until_it_is_used() -> 
         story(told)
         told.seek(1, position)
         told.deliver(1, position)
+        passing(told, 0.001)
 
     words = "3 received records are not settled in 'default', its window holds 2"
     assert_found("Bounded", words, lambda told: and_reads_on(told, 2), window)
@@ -828,6 +850,7 @@ def test_what_comes_while_a_place_is_lost_is_in_no_window_until_it_is_used() -> 
         story(told)
         told.hand(1, 2)
         told.deliver(1, 4)
+        passing(told, 0.001)
 
     words = "3 received records are not settled in 'default', its window holds 2"
     assert_found("Bounded", words, and_uses_it, window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
@@ -16,6 +17,14 @@ POLL_SHARE = 20
 """The polls of a full window may bring one part in so many of it."""
 
 
+class Much(NamedTuple):
+    """More than a window holds: when, how many, and what came then."""
+
+    at: float
+    held: int
+    deliveries: list[Delivery]
+
+
 class Bounded(Checker):
     """I10, bounded: leases and windows are kept.
 
@@ -24,6 +33,7 @@ class Bounded(Checker):
     what the polls of a full window may bring: a twentieth of it. One that stops polls on, and uses
     nothing of what it gets. Nor does one whose client has lost its place, until it is told where to
     read on: what comes meanwhile counts once a worker has it, or it turns out not to come again.
+    What comes too much may be given back in the same round, to be read again.
     """
 
     invariant = "I10 bounded"
@@ -39,7 +49,9 @@ class Bounded(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._leases: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self._of_lane: dict[int, Counter[Lane]] = defaultdict(Counter)
+        self._much: dict[tuple[int, str], Much] = {}
         self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
+        self.books.before.append(self._judge)
         self._most = {
             each.name: each.window_records + each.window_records // POLL_SHARE for each in settings
         }
@@ -48,6 +60,11 @@ class Bounded(Checker):
         """It looks at what is delivered, and at all that a worker gets or gives back."""
         return {
             happened.Delivered: self._delivered,
+            happened.Reading: self._placed,
+            happened.Misplaced: self._placed,
+            happened.Appended: self._anything,
+            happened.CommitSent: self._anything,
+            happened.Finished: self._anything,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Ended: self._ended,
@@ -55,16 +72,44 @@ class Bounded(Checker):
         }
 
     def _delivered(self, told: happened.Delivered) -> None:
+        self._judge()
         member = self.books.members[told.member]
         for sub, count in member.open.items():
             if count <= self._most[sub] or member.stopping_at:
                 continue
             taken_in = count - _loose(member, sub)
             if taken_in > self._most[sub]:
+                those = [each for each in self.books.deliveries if each.fate.sub == sub]
+                self._much[told.member, sub] = Much(self.books.now, taken_in, those)
+
+    def _placed(self, told: happened.Reading | happened.Misplaced) -> None:
+        """Let go of what came too much, and is to come again: its member has not used it."""
+        member = self.books.members[told.member]
+        for sub in self.settings:
+            much = self._much.get((told.member, sub))
+            if much is None:
+                continue
+            if isinstance(told, happened.Misplaced):
+                for each in much.deliveries:
+                    if each.assignment.partition in told.partitions:
+                        each.assignment.loose.append(each)
+            if member.open[sub] - _loose(member, sub) <= self._most[sub]:
+                del self._much[told.member, sub]
+
+    def _anything(self, told: object) -> None:
+        del told
+        self._judge()
+
+    def _judge(self) -> None:
+        """Say what has come too much in rounds that are over, and was not given back in them."""
+        for (number, sub), much in list(self._much.items()):
+            if self.books.now > much.at:
+                del self._much[number, sub]
+                last = much.deliveries[-1].assignment.partition if much.deliveries else "nowhere"
                 self.violated(
-                    told.member,
-                    f"{taken_in} received records are not settled in {sub!r}, its window holds "
-                    f"{self.settings[sub].window_records} (the last came of {told.partition})",
+                    number,
+                    f"{much.held} received records are not settled in {sub!r}, its window holds "
+                    f"{self.settings[sub].window_records} (the last came of {last})",
                 )
 
     def _handed_over(self, told: happened.HandedOver) -> None:
