@@ -221,6 +221,7 @@ def test_a_list_waits_for_the_broker_and_ctrl_c_ends_it(
     # However long it takes to read the first ones, it must not have all of them by then.
     little = "queued.max.messages.kbytes=1024"
     ended = in_process(capsys, *f"dlq ls -b {away.bootstrap} -t {topic} -X {little} --json".split())
+    assert helper.ident is not None, f"no outage was told: {ended}, {notes}, {seen} letters read"
     helper.join()
     if then == "ctrl-c":
         assert (ended.status, ended.err) == (1, "keyshared: interrupted\n")
