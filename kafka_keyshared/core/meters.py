@@ -203,12 +203,9 @@ class Counts:
         self, leased: Leased, count: int, unsettled: Collection[int], dropped: Collection[int]
     ) -> None:
         """Count the leases of a slice, of which some came back unsettled and some were dropped."""
-        if unsettled or dropped:
-            self.dropped += len(dropped)
-            ok = count - len(unsettled) - len(dropped)
-        else:
-            ok = count
+        ok = count - len(unsettled) - len(dropped)
         self.ok += ok
+        self.dropped += len(dropped)
         if self.topic is not None:
             self.processed.add(self.topic, Processed.OK, ok)
             if dropped:

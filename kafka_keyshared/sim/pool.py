@@ -97,9 +97,9 @@ class SimPool(SteppedPool):
 
     def kill(self, subscription: str, worker: int) -> None:
         """Let the thread of a worker end in the middle of whatever it does."""
-        found = self.workers[subscription, worker]
         if self.ended:
             return
+        found = self.workers[subscription, worker]
         found.die()
         if found.running is not None:
             self._tell_end(subscription, worker, found.running, "died")

@@ -305,8 +305,7 @@ class Liveness(Checker):
                         f"the faults are over and {len(owed)} of {partition} are not settled by "
                         f"{sub!r}: {books.whereabouts(owed[0])}",
                     )
-            fates = next(iter(log.fates.values()))
-            last = next((each for each in reversed(log.offsets) if not fates[each].removed), None)
+            last = log.last_to_read()
             position = books.stored.get(partition, (0, ""))[0]
             if last is not None and position <= last:
                 self.violated(

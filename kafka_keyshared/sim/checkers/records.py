@@ -107,6 +107,11 @@ class Log:
         self.dead = False
         self.covered = -1
 
+    def last_to_read(self) -> int | None:
+        """Return the last offset at which there still is a record, None where there is none."""
+        fates = next(iter(self.fates.values()))
+        return next((each for each in reversed(self.offsets) if not fates[each].removed), None)
+
     @property
     def last(self) -> int:
         """Return the offset that was written last, -1 before there was any."""
