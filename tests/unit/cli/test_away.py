@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, SETTLES, Away
+from kafka_keyshared.cli.away import AFTER_STOP, LONGEST, Away
 from kafka_keyshared.dlq.patience import PATIENCE
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "b:1: connection refused")
@@ -22,6 +22,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.there = True
+        self.said = False
         self.notes: list[str] = []
         self.away = Away(self.notes.append, lambda: self.now)
         client: Any = SimpleNamespace(list_topics=self.list_topics)
@@ -39,7 +40,10 @@ class World:
             self.now += 0.5
             if not self.there:
                 self.away.heard(REFUSED)
-                self.away.heard(DOWN)
+                # As the client does: once, until it has been connected again.
+                if not self.said:
+                    self.away.heard(DOWN)
+            self.said = not self.there
             if (why := self.away.over()) is not None:
                 return why
         return None
@@ -82,9 +86,43 @@ def test_what_a_client_had_received_already_is_no_end_of_an_outage(world: World)
     world.away.heard(DOWN)
     world.away.came()
     assert world.notes == []
-    world.there = False
+    world.there, world.said = False, True
     world.wait(5.0)
     assert [each.partition(" (")[0] for each in world.notes] == ["no broker answers"]
+
+
+def test_an_outage_that_began_while_much_was_received_already_is_told(world: World) -> None:
+    """The client says once that no broker answers; what it had received comes for longer."""
+    world.there = False
+    world.wait(0.5)
+    for _ in range(10):
+        world.now += 0.7
+        world.away.came()
+    assert world.notes == []
+    assert world.wait(2 * PATIENCE) is None
+    assert [each.partition(" (")[0] for each in world.notes] == ["no broker answers"]
+
+
+def test_what_another_client_had_received_is_no_end_of_an_outage(world: World) -> None:
+    """Or it would be told as over for good: nobody says a second time that it is not."""
+    world.there = False
+    world.wait(5.0)
+    world.away.came()
+    assert world.wait(2 * PATIENCE) is None
+    told = [each.partition(" (")[0].partition(",")[0] for each in world.notes]
+    assert told[:3] == ["no broker answers", "a broker answers again", "no broker answers"]
+
+
+def test_two_outages_at_once_are_both_told(world: World) -> None:
+    world.there = False
+    world.wait(5.0)
+    world.there = True
+    world.away.came()
+    world.wait(0.5)
+    world.there = False
+    world.wait(5.0)
+    told = [each.partition(" (")[0].partition(",")[0] for each in world.notes]
+    assert told == ["no broker answers", "a broker answers again", "no broker answers"]
 
 
 def test_what_another_client_still_tells_of_an_outage_is_no_new_one(world: World) -> None:
@@ -94,10 +132,10 @@ def test_what_another_client_still_tells_of_an_outage_is_no_new_one(world: World
     world.away.came()
     told = len(world.notes)
     world.away.heard(DOWN)
-    world.wait(SETTLES / 2)
+    world.wait(5.0)
     assert len(world.notes) == told == 2
     world.there = False
-    world.wait(2 * SETTLES)
+    world.wait(5.0)
     assert len(world.notes) == told + 1
 
 
