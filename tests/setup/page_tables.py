@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _END = "<!-- end of table -->"
-_PLACE = re.compile(r"<!-- table: (?P<name>[\w ]+) -->\n.*?" + _END, re.DOTALL)
+_PLACE = re.compile(r"<!-- table: (?P<name>[\w ]+) -->\n(?P<table>.*?)" + _END, re.DOTALL)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -43,3 +43,14 @@ def filled(page: str, text: str, tables: Mapping[str, Callable[[], str]]) -> str
         return f"<!-- table: {name} -->\n\n{tables[name]()}\n\n{_END}"
 
     return _PLACE.sub(fill, text)
+
+
+def written(text: str, name: str) -> str:
+    """Return the table of that name as it stands on a page.
+
+    Raises :class:`SystemExit` where it does not.
+    """
+    for place in _PLACE.finditer(text):
+        if place["name"] == name:
+            return place["table"].strip()
+    raise SystemExit(f"the page has no table {name!r}")

@@ -1,4 +1,4 @@
-"""What docs/architecture.md names is there: its modules, their functions, and every part."""
+"""What the pages that name modules name is there: files, their functions, and every part."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.tidy.layers import ASIDE, LAYERS, ROOT_PART
 from tests.tidy.sources import PACKAGE, ROOT, Finding, report
 
 PAGE = "docs/architecture.md"
+PAGES = (PAGE, "docs/sources.md", "docs/reliability.md")
 
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|(?:[\w-]+/)+)`")
 # Names in brackets right behind a module are in it: `core/lanes.py` (`LANE_TABLE`, `ClosedLane`).
@@ -52,10 +53,11 @@ def floors(text: str) -> dict[str, int]:
     }
 
 
-def test_what_the_page_names_is_there() -> None:
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert _NAMED.findall(text)
-    found = check_named_code(PAGE, text)
+@pytest.mark.parametrize("page", PAGES)
+def test_what_the_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert _PATH.findall(text)
+    found = check_named_code(page, text)
     assert not found, report(found)
 
 

@@ -78,6 +78,13 @@ def test_what_the_broker_has_is_not_sent_again(commits: Commits) -> None:
     assert sent(commits.plan({P0: entry(0, "set"), P1: entry(0)}, 2.0)) == [{P0: entry(0, "set")}]
 
 
+def test_position_and_set_of_a_commit_are_of_one_reading(commits: Commits) -> None:
+    (first,) = commits.plan({P0: entry(1, "settled 5")}, 10.0)
+    commits.answered(CommitAnswered(first, ACCEPTED), 10.1)
+    (second,) = commits.plan({P0: entry(3, "settled 7")}, 11.0)
+    assert sent([second]) == [{P0: entry(3, "settled 7")}]
+
+
 def test_a_position_below_one_that_was_sent_is_never_sent(commits: Commits) -> None:
     commits.plan({P0: entry(5)}, 1.0)
     assert commits.behind() == []

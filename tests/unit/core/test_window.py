@@ -37,6 +37,13 @@ def test_the_window_has_room_for_what_is_not_held() -> None:
     assert window.room() == 0
 
 
+def test_offsets_that_were_never_received_take_no_room() -> None:
+    """Compaction and transactions leave gaps of any length."""
+    window = Window(records_max=10)
+    window.receive(Chunk([record(0), record(1_000_000), record(1_000_007)]))
+    assert window.room() == 7
+
+
 def test_bytes_are_sampled_while_there_is_room_and_counted_in_full_near_the_bound() -> None:
     window = Window(bytes_max=SAMPLE_EVERY * 1_000)
     mixed = sized(SAMPLE_EVERY, 0)
