@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafka_keyshared.core.routing import VnodeRing, moved
-from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
 
 RULES = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -70,3 +73,60 @@ def test_moved_lists_exactly_the_slots_whose_owner_has_another_name(
     old, new = VnodeRing(names, vnodes), VnodeRing(others, vnodes)
     pairs = zip(owners(old), owners(new), strict=True)
     assert moved(old, new) == [slot for slot, (a, b) in enumerate(pairs) if a != b]
+
+
+class Rings(RuleBasedStateMachine):
+    """Workers of any weight come and go; the oracle has all their points in one list, unsorted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: dict[str, float] = {"first": 1}
+        self.ring = VnodeRing(["first"], 5)
+
+    def owner(self, slot: int) -> str:
+        points = [
+            (murmur3_mix32(fnv1a_32(f"{name}-{number}".encode())), name)
+            for name, weight in self.weights.items()
+            for number in range(max(1, round(5 * weight)))
+        ]
+        behind = [point for point in points if point[0] >= slot << 16]
+        return min(behind or points)[1]
+
+    def changed(self, ring: VnodeRing, worker: str) -> None:
+        """A change moves slots to or from that worker alone."""
+        before, self.ring = self.ring, ring
+        for slot in moved(before, ring)[::97]:
+            assert worker in (before.owner(slot), ring.owner(slot))
+
+    @rule(number=st.integers(0, 12), weight=st.sampled_from([0.2, 1, 1, 2.5]))
+    def come(self, number: int, weight: float) -> None:
+        name = f"worker-{number}"
+        if name in self.weights:
+            with pytest.raises(ConfigError, match=name):
+                self.ring.with_worker(name)
+            return
+        self.weights[name] = weight
+        self.changed(self.ring.with_worker(name, weight), name)
+
+    @rule(data=st.data())
+    def go(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from([*sorted(self.weights), "nobody"]))
+        if name == "nobody" or len(self.weights) == 1:
+            with pytest.raises(ConfigError):
+                self.ring.without_worker(name)
+            return
+        del self.weights[name]
+        self.changed(self.ring.without_worker(name), name)
+
+    @invariant()
+    def each_slot_is_whose_the_points_say(self) -> None:
+        table = owners(self.ring)
+        for slot in [0, SLOTS - 1, *range(7, SLOTS, 5_003)]:
+            assert table[slot] == self.ring.owner(slot) == self.owner(slot)
+        assert set(self.ring.workers) == self.weights.keys()
+
+
+TestRings = Rings.TestCase
+TestRings.settings = settings(
+    derandomize=True, deadline=None, max_examples=15, stateful_step_count=15
+)

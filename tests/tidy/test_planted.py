@@ -1,4 +1,4 @@
-"""The table of planted faults names faults and tests that are there, and is on the page as it is."""
+"""The table of planted faults names faults and tests that are there, as the page has it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def test_the_page_has_every_planted_fault_with_the_test_that_catches_it_and_its_
 
 def test_every_test_that_catches_one_is_there() -> None:
     tests = {
-        f"{module.path}::{each.name}" for module in modules("tests") for each in functions(module.tree)
+        f"{module.path}::{each.name}"
+        for module in modules("tests")
+        for each in functions(module.tree)
     }
     assert [bug.test for bug in BUGS if bug.test not in tests] == []
 

@@ -17,7 +17,7 @@ _MODULE = re.compile(r"`[\w/]+\.py`")
 
 
 def check_rows(text: str) -> list[Finding]:
-    """Rules of which it is not said what holds them; where nothing does, that has to stand there."""
+    """Rules of which it is not said what holds them, nor that nothing does yet."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not _ROW.match(line):

@@ -110,6 +110,29 @@ def test_a_lane_that_fails_while_its_key_moves_is_retried_at_the_new_worker_in_o
     assert harness.committed() == (4, [])
 
 
+def test_a_key_with_leases_in_two_slices_has_drained_when_both_are_over() -> None:
+    harness = Harness(SubscriptionSettings(workers=TWO, leases_per_worker=4))
+    moving = key_that_moves(TWO)
+    harness.assign()
+    harness.fetch(*[record(offset, moving) for offset in range(4)])
+    old = harness.owner_of(record(0, moving))
+    assert len(old.slices()) == 2
+    assert old.start() is not None
+    harness.pool.answers_later = harness.pool.hesitates = lambda: True
+    new = joined(harness)
+    old.finish()
+    assert old.start() is not None
+    old.finish()
+    old.step()  # the first slice is over; of the second nobody knows yet what of it has started
+    harness.deliver()
+    assert new.state is WorkerState.JOINING
+    assert new.leased == 0
+    harness.pool.answers_later = harness.pool.hesitates = lambda: False
+    assert harness.work() == [2, 3]
+    assert new.state is WorkerState.ACTIVE
+    assert harness.committed() == (4, [])
+
+
 def test_other_keys_go_on_at_their_workers_while_one_joins() -> None:
     harness = Harness(SubscriptionSettings(workers=TWO))
     moving = key_that_moves(TWO)
