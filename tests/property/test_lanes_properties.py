@@ -6,7 +6,7 @@ from collections import deque
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.retry_policy import RetryPolicy
@@ -15,10 +15,19 @@ from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.records import failure, record
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=60)
+STEPS = settings(derandomize=True, deadline=None, max_examples=25, stateful_step_count=100)
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")
 PICKS = st.integers(0, 11)
+WHAT = (
+    *["start"] * 6,
+    *["end"] * 5,
+    *["fail"] * 2,
+    *["hear"] * 5,
+    *["fetch"] * 3,
+    *["take back"] * 2,
+    *("wait", "wait", "beat", "join", "commit", "all"),
+)
 
 
 class Lanes(RuleBasedStateMachine):
@@ -51,6 +60,32 @@ class Lanes(RuleBasedStateMachine):
         self.member.assign()
         self.fetch([KEYS[at % 4] for at in range(12)])
 
+    @rule(what=st.sampled_from(WHAT), pick=PICKS, other=PICKS)
+    def act(self, what: str, pick: int, other: int) -> None:
+        """One rule with weights: of many rules each run would leave out some."""
+        if what == "fetch":
+            self.fetch([KEYS[(pick + at * other) % len(KEYS)] for at in range(1 + pick % 5)])
+        elif what == "start":
+            self.start(pick)
+        elif what in ("end", "fail"):
+            self.end_one(pick, what == "fail")
+            if other % 2:
+                self.start(pick)
+        elif what == "hear":
+            self.member.deliver(None if other % 2 else 1)
+        elif what == "take back":
+            self.take_back(pick, bool(other % 2))
+        elif what == "wait":
+            self.member.later((0.05, 0.5, 40.0)[pick % 3])
+        elif what == "beat":
+            self.member.beat()
+        elif what == "join" and self.joined < 3:
+            self.join()
+        elif what == "commit":
+            self.commit()
+        elif what == "all" and self.end > 40:
+            self.work_all_of_it()
+
     def teardown(self) -> None:
         if hasattr(self, "member"):
             self.member.discard()
@@ -70,10 +105,7 @@ class Lanes(RuleBasedStateMachine):
         able = able if runs else [each for each in able if each.busy]
         return able[pick % len(able)] if able else None
 
-    @rule(pick=PICKS, hears=st.booleans())
-    def start(self, pick: int, hears: bool) -> None:
-        if hears:
-            self.member.deliver()
+    def start(self, pick: int) -> None:
         worker = self.worker(pick, runs=False)
         if worker is None or (started := worker.start()) is None:
             return
@@ -82,8 +114,7 @@ class Lanes(RuleBasedStateMachine):
         assert self.lanes[key][0] == offset, "not before the one ahead of it has settled"
         self.running[key] = offset
 
-    @rule(pick=PICKS, fails=st.booleans(), goes_on=st.booleans())
-    def end_one(self, pick: int, fails: bool, goes_on: bool) -> None:
+    def end_one(self, pick: int, fails: bool) -> None:
         worker = self.worker(pick, runs=True)
         if worker is None or worker.running is None:
             return
@@ -92,35 +123,17 @@ class Lanes(RuleBasedStateMachine):
         if not fails:
             self.last[worker.index] = self.lanes[key].popleft()
         worker.finish(failure() if fails else None)
-        if goes_on:
-            self.start(pick, hears=fails)
 
-    @rule(count=st.integers(1, 3))
-    def hear(self, count: int) -> None:
-        self.member.deliver(count)
-
-    @rule(pick=PICKS, later=st.booleans())
     def take_back(self, pick: int, later: bool) -> None:
         """What has not started comes back, at once or when the worker has answered."""
         self.member.pool.answers_later = lambda: later
         workers = sorted(self.member.sub().workers)
         self.member.recall(workers[pick % len(workers)])
 
-    @rule(seconds=st.sampled_from([0.05, 0.5, 40.0]))
-    def wait(self, seconds: float) -> None:
-        self.member.later(seconds)
-
-    @rule()
-    def beat(self) -> None:
-        self.member.beat()
-
-    @precondition(lambda self: self.joined < 3)
-    @rule()
     def join(self) -> None:
         self.joined += 1
         self.member.tell(ev.Join("default", f"joined-{self.joined}"))
 
-    @rule()
     def commit(self) -> None:
         position, runs = self.member.committed()
         covered = {offset for first, end in runs for offset in range(first, end)}
@@ -131,8 +144,6 @@ class Lanes(RuleBasedStateMachine):
         unsettled = {offset for lane in self.lanes.values() for offset in lane}
         assert unsettled <= held <= unsettled | set(self.last.values())
 
-    @precondition(lambda self: self.end > 30)
-    @rule()
     def work_all_of_it(self) -> None:
         """Whatever has happened, nothing is stuck: with time and work it all settles."""
         for _ in range(200):

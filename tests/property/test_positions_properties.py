@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.assignment import start, unreceived
@@ -19,9 +13,17 @@ from kafka_keyshared.core.offsets import PartitionState, Snapshot, derive
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=120, stateful_step_count=50)
+STEPS = settings(derandomize=True, deadline=None, max_examples=40, stateful_step_count=100)
 
 ME = "default"
+PICKS = st.integers(0, 29)
+WHAT = (
+    *["write"] * 2,
+    *["fetch"] * 5,
+    *["settle"] * 7,
+    *["commit"] * 2,
+    *("end", "go"),
+)
 BUDGETS = st.sampled_from([0, 20, 60, *[metadata.SET_BUDGET] * 3])
 
 
@@ -43,6 +45,22 @@ class Positions(RuleBasedStateMachine):
         self.state = PartitionState(0)
         self.held: dict[int, Record] = {}
 
+    @rule(what=st.sampled_from(WHAT), pick=PICKS, other=PICKS, budget=BUDGETS)
+    def act(self, what: str, pick: int, other: int, budget: int) -> None:
+        """One rule with weights: of many rules each run would leave out some."""
+        if what == "write":
+            self.write((0, 0, 0, 1, 7, 100_000)[other % 6], 1 + pick % 12)
+        elif what == "fetch":
+            self.fetch(1 + pick % 9)
+        elif what == "settle":
+            self.settle([pick, other])
+        elif what == "commit":
+            self.commit(stored=other % 3 > 0, budget=budget)
+        elif what == "end":
+            self.reach_the_end()
+        else:
+            self.go_and_come_back(pick % 2 > 0, budget, cut=max(0, other % 6 - 2), count=pick % 9)
+
     # --- the log and the client ---
 
     @initialize(count=st.integers(4, 12), fetched=st.integers(1, 12))
@@ -50,13 +68,11 @@ class Positions(RuleBasedStateMachine):
         self.write(0, count)
         self.fetch(fetched)
 
-    @rule(gap=st.sampled_from([0, 0, 0, 1, 7, 100_000]), count=st.integers(1, 12))
     def write(self, gap: int, count: int) -> None:
         first = self.log_end + gap
         self.log.update(range(first, first + count))
         self.log_end = first + count
 
-    @rule(count=st.integers(1, 20))
     def fetch(self, count: int) -> None:
         end = self.state.received_end
         assert end is not None
@@ -72,7 +88,6 @@ class Positions(RuleBasedStateMachine):
         self.held.update((each.offset(), each) for each in new)
         self.state.drop_passed({})
 
-    @rule()
     def reach_the_end(self) -> None:
         """The client says that there is nothing more, beyond whatever markers."""
         if not any(offset >= (self.state.received_end or 0) for offset in self.log):
@@ -80,7 +95,6 @@ class Positions(RuleBasedStateMachine):
 
     # --- what is done ---
 
-    @precondition(lambda self: self.held)
     @rule(picks=st.lists(st.integers(0, 50), min_size=1, max_size=5))
     def settle(self, picks: list[int]) -> None:
         for pick in picks:
@@ -94,7 +108,6 @@ class Positions(RuleBasedStateMachine):
         assert end is not None
         return derive(end, {ME: self.held}, self.state.restored, {})
 
-    @rule(stored=st.booleans(), budget=BUDGETS)
     def commit(self, stored: bool, budget: int) -> None:
         """The broker has it, or it was lost on its way. A small budget cuts the set."""
         snapshot = self.snapshot()
@@ -115,7 +128,6 @@ class Positions(RuleBasedStateMachine):
                 ahead = {offset for offset in self.settled if offset >= snapshot.position}
                 assert ahead <= self.covered, "a set that has room says everything"
 
-    @rule(commits=st.booleans(), budget=BUDGETS, cut=st.integers(0, 3), count=st.integers(0, 20))
     def go_and_come_back(self, commits: bool, budget: int, cut: int, count: int) -> None:
         """A stop or a crash, and the next life begins to read. A log may have lost its end."""
         if commits:
