@@ -125,8 +125,7 @@ def test_a_key_with_leases_in_two_slices_has_drained_when_both_are_over() -> Non
     old.finish()
     old.step()  # the first slice is over; of the second nobody knows yet what of it has started
     harness.deliver()
-    assert new.state is WorkerState.JOINING
-    assert new.leased == 0
+    assert (new.state, new.leased) == (WorkerState.JOINING, 0)
     harness.pool.answers_later = harness.pool.hesitates = lambda: False
     assert harness.work() == [2, 3]
     assert new.state is WorkerState.ACTIVE
