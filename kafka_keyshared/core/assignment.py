@@ -190,9 +190,6 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
     for place in sub.places:
         place.forget(partitions)
     _open_without_head(sub)
-    sub.blocked.clear()
-    for closed in sub.closed.lanes.values():
-        sub.count_blocked(closed, closed.records())
     dropped = before - sum(1 for _ in sub.waiting())
     sub.window.free(dropped)
     return commands

@@ -31,7 +31,7 @@ from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
-from kafka_keyshared.core.pressure import release, stop_overfull, weigh_parked
+from kafka_keyshared.core.pressure import look_at_closed, weigh_closed, weigh_parked
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
@@ -207,7 +207,7 @@ class Dispatcher:
         commands = weigh_parked(self.holds, sub, now) if weigh else []
         if sub.keys.refused or sub.keys.unread:
             commands += admission.routed(sub, self.holds, now, self.meters.wall_offset)
-        return commands + self._flush_one(sub)
+        return commands + self._flush_one(sub, now)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready what has waited for its time: retries, and keys that could not be read."""
@@ -218,10 +218,10 @@ class Dispatcher:
             commands += admission.read_again(sub, self.holds, now, self.meters.wall_offset)
         return commands
 
-    def _flush_one(self, sub: Subscription) -> list[Command]:
+    def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
         commands = list(sub.flush())
-        if sub.blocked.grown:
-            commands += stop_overfull(self.holds, sub, len(self.partitions))
+        if sub.closed.lanes and sub.look_ahead.due(now):
+            commands += weigh_closed(self.holds, sub, len(self.partitions), now)
         return commands
 
     # --- reports ---
@@ -258,21 +258,19 @@ class Dispatcher:
         return commands
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
-        del now
         sub = self.subscriptions[event.subscription]
         worker = returns.recalled(sub, event)
-        return [*worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub)]
+        return [*worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
     def _join(self, event: ev.Join, now: float) -> list[Command]:
-        del now
         sub = self.subscriptions[event.subscription]
-        return [*worker_lifecycle.join(sub, event.name), *self._flush_one(sub)]
+        return [*worker_lifecycle.join(sub, event.name), *self._flush_one(sub, now)]
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
         commands = failures.dead_lettered(sub, event, now)
         self._changed = self.ceilings.stirred = True
-        return commands + self._flush_one(sub)
+        return commands + self._flush_one(sub, now)
 
     # --- partitions ---
 
@@ -354,7 +352,7 @@ class Dispatcher:
             self._changed = False
         if not event.final:
             for sub in self.subscriptions.values():
-                release(self.holds, sub, len(self.partitions))
+                commands += look_at_closed(self.holds, sub, len(self.partitions), now)
                 if sub.parking and sub.unpark():
                     commands += self._go_on(sub, now)
         return commands
@@ -379,9 +377,8 @@ class Dispatcher:
             commands += worker_lifecycle.eviction(sub, dead)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)
-            if heartbeat.fetch(sub):
-                release(self.holds, sub, len(self.partitions))
-            commands += self._flush_one(sub)
+            commands += self._flush_one(sub, now)
+            commands += look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()
         return commands

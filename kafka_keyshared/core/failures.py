@@ -182,7 +182,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         return [_publish(sub, closed)]
     closed.on(LaneEvent.BLOCK)
     closed.blocked_at = now
-    sub.count_blocked(closed, (record,))
+    sub.reminder.blocked = True
     text = (
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
         "the key and restart, give a dead-letter topic (dlq=True), or choose undecodable='drop'"
@@ -203,7 +203,7 @@ def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
         sub.window.free(1)
         return
     closed.aside.append(record)
-    sub.count_blocked(closed, (record,))
+    sub.look_ahead.grown += 1
 
 
 def fence_passed(sub: Subscription, report: FencePassed) -> None:
@@ -286,6 +286,7 @@ def _close(sub: Subscription, lane: Lane, record: Record, *, late: bool = False)
     sub.closed.close(closed)
     if sub.one_lease is not None:
         closed.queue.extend(sub.one_lease.release(lane))
+        sub.look_ahead.grown += len(closed.queue)
     return closed
 
 
@@ -309,7 +310,8 @@ def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     head, last = closed.head, closed.last
     if head is None or last is None:
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
-    sub.count_blocked(closed, closed.records())
+    sub.look_ahead.grown += 1
+    sub.reminder.blocked = True
     why = (
         "its handler asked for a dead letter"
         if last.disposition is Disposition.DEAD_LETTER

@@ -143,7 +143,7 @@ def retries(sub: Subscription, now: float) -> list[Command]:
 
 def reminders(sub: Subscription, now: float) -> list[Notice]:
     """Return what it is time to say of what comes often, and of what does not go away."""
-    return [*sub.bursts.due(now), *sub.blocked.remind(sub.closed.lanes.values(), now)]
+    return [*sub.bursts.due(now), *sub.reminder.remind(sub.closed.lanes.values(), now)]
 
 
 def fetch(sub: Subscription) -> int:

@@ -164,6 +164,7 @@ def _held_back_for_a_cause(
         Reason.SET_FULL: sub.parking.parked,
         Reason.UNREAD: sub.keys.unread,
         Reason.BLOCKED: partitions,  # let go of at the next heartbeat only
+        Reason.WAITING: partitions,
     }
     for reason, cause in causes.items():
         for partition in holds.held_back_by(reason, sub.name):

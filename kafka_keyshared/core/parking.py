@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import methodcaller
 
+from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
@@ -24,6 +25,8 @@ class Parking:
     def __init__(self) -> None:
         self.ceilings: dict[TopicPartition, int] = {}
         self.parked: dict[TopicPartition, list[Record]] = {}
+        # How many records were weighed last, and what they weigh.
+        self._weighed: dict[TopicPartition, tuple[int, float]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.parked)
@@ -52,6 +55,18 @@ class Parking:
         """Take in a record whose partition is about to be given up."""
         self.parked.setdefault(partition_of(record), []).append(record)
 
+    def part(self, partition: TopicPartition, window: Window, records: int, bytes_: int) -> float:
+        """Return what part of so many records, or of so many bytes, is parked of a partition."""
+        waiting = self.parked.get(partition, [])
+        count = len(waiting)
+        part = count / records
+        if window.bytes < bytes_:
+            return part
+        weighed = self._weighed.get(partition)
+        if weighed is None or weighed[0] != count:
+            weighed = self._weighed[partition] = count, window.weigh(waiting)
+        return max(part, weighed[1] / bytes_)
+
     def free(self, closing: Collection[TopicPartition]) -> list[Record]:
         """Take out what is below its partition's ceiling by now."""
         freed: list[Record] = []
@@ -71,3 +86,4 @@ class Parking:
         for partition in partitions:
             self.parked.pop(partition, None)
             self.ceilings.pop(partition, None)
+            self._weighed.pop(partition, None)

@@ -6,10 +6,14 @@ Other partitions go on all the while. A key that cannot be read yet holds its pa
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Level, Notice
 from kafka_keyshared.core.holds import Holds, Reason
+from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import TopicPartition, counted, in_words, named_key
 
 PARKED_SHARE = 8
 """Parked records of a partition may fill one part in this many of the window."""
@@ -18,13 +22,13 @@ PARKED_SHARE = 8
 def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
     """Stop fetching where much is parked, and go on where little is left of it."""
     commands: list[Command] = []
-    parking = sub.parking
-    most = max(1, sub.window.records_max // PARKED_SHARE)
+    parking, window = sub.parking, sub.window
+    most = max(1, window.records_max // PARKED_SHARE), max(1, window.bytes_max // PARKED_SHARE)
     back = holds.held_back_by(Reason.SET_FULL, sub.name)
-    little = [each for each in back if len(parking.parked.get(each, ())) * 2 < most]
-    holds.let_go(Reason.SET_FULL, little, sub.name)
-    for partition, waiting in parking.parked.items():
-        if len(waiting) < most or partition in back or partition in sub.closing:
+    part = {each: parking.part(each, window, *most) for each in {*back, *parking.parked}}
+    holds.let_go(Reason.SET_FULL, [each for each in back if part[each] * 2 < 1], sub.name)
+    for partition in parking.parked:
+        if part[partition] < 1 or partition in back or partition in sub.closing:
             continue
         holds.hold_back(Reason.SET_FULL, [partition], sub.name)
         text = (
@@ -35,26 +39,68 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
     return commands
 
 
-def stop_overfull(holds: Holds, sub: Subscription, assigned: int) -> list[Command]:
-    """Stop fetching from partitions whose blocked lanes hold too much; name the key."""
+def look_at_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> list[Command]:
+    """Weigh from time to time what closed lanes hold, where it may be too much or has been."""
+    held_back = any(holds.held_back_by(each, sub.name) for each in (Reason.BLOCKED, Reason.WAITING))
+    if held_back or sub.look_ahead.worth_it():
+        return weigh_closed(holds, sub, assigned, now)
+    return []
+
+
+def weigh_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> list[Command]:
+    """Stop fetching where closed lanes hold too much, and say which; go on where it is little.
+
+    What is blocked stops any partition. What only waits stops none that is alone: nobody would have
+    the room. For one of the two a partition is stopped, not for both.
+    """
+    look = sub.look_ahead
+    found = look.look(now)
     commands: list[Command] = []
+    stopped = look.overfull(found.blocked, assigned)
     back = holds.held_back_by(Reason.BLOCKED, sub.name)
-    for partition, closed in sub.blocked.take_overfull(assigned).items():
-        if partition in back:
-            continue
-        holds.hold_back(Reason.BLOCKED, [partition], sub.name)
-        commands.append(
-            Notice(
-                Level.ERROR,
-                f"{partition} is stopped: records behind blocked keys fill a quarter of the "
-                f"window; the key {closed.key!r:.80} was the last to grow. Other partitions go on",
-            )
-        )
+    little = [each for each in back if look.holds_little(each, found.blocked, assigned)]
+    for partition, behind in _stop(holds, sub, Reason.BLOCKED, stopped, little).items():
+        commands.append(Notice(Level.ERROR, _in_words(partition, behind)))
+    blocked = holds.held_back_by(Reason.BLOCKED, sub.name)
+    stopped = look.overfull(found.every, assigned) if assigned > 1 else {}
+    stopped = {each: behind for each, behind in stopped.items() if each not in blocked}
+    little = [
+        each
+        for each in holds.held_back_by(Reason.WAITING, sub.name)
+        if assigned == 1 or each in blocked or look.holds_little(each, found.every, assigned)
+    ]
+    for partition, behind in _stop(holds, sub, Reason.WAITING, stopped, little).items():
+        commands += sub.bursts.held_back.add(_waits(partition, behind, now), now)
     return commands
 
 
-def release(holds: Holds, sub: Subscription, assigned: int) -> None:
-    """Fetch again from stopped partitions once blocked lanes hold little."""
-    back = holds.held_back_by(Reason.BLOCKED, sub.name)
-    little = [each for each in back if sub.blocked.holds_little(each, assigned)]
-    holds.let_go(Reason.BLOCKED, little, sub.name)
+def _stop(
+    holds: Holds,
+    sub: Subscription,
+    reason: Reason,
+    stopped: Mapping[TopicPartition, Behind],
+    little: Collection[TopicPartition],
+) -> dict[TopicPartition, Behind]:
+    """Hold back for the reason what is to be stopped, let go of the others; return what is new."""
+    holds.let_go(reason, little, sub.name)
+    back = {*holds.held_back_by(reason, sub.name), *sub.closing}
+    new = {each: behind for each, behind in stopped.items() if each not in back}
+    holds.hold_back(reason, new, sub.name)
+    return new
+
+
+def _in_words(partition: TopicPartition, behind: Behind) -> str:
+    key = None if behind.lane is None else behind.lane.key
+    return (
+        f"{partition} is stopped: records behind blocked keys fill a quarter of the window; the "
+        f"{named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other partitions go on"
+    )
+
+
+def _waits(partition: TopicPartition, behind: Behind, now: float) -> Line:
+    lane, most = behind.lane, f"{partition}: {Reason.WAITING}; {counted(behind.of_lane, 'record')}"
+    if lane is None:
+        return Line(f"{most} of it are of slots that have no worker; other partitions go on")
+    again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
+    follows = f"{again}; other partitions go on"
+    return Line(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)

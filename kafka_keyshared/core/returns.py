@@ -105,7 +105,7 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
     for lane, records in behind.items():
         closed = sub.closed.lanes[lane]
         closed.queue.extendleft(reversed(records))
-        sub.count_blocked(closed, records)
+        sub.look_ahead.grown += len(records)
     return worker
 
 

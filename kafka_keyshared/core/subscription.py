@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.backlog import Backlog
-from kafka_keyshared.core.blocked import Blocked
+from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
-from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
+from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent
+from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.originals import Chunk, Originals, kept_from
@@ -69,7 +70,8 @@ class Subscription:
         self.places += [self.one_lease] if self.one_lease is not None else []
         self.stopped = False
         self.leased = 0  # records, at all workers
-        self.blocked = Blocked(settings.window_records)
+        self.reminder = Reminder()
+        self.look_ahead = LookAhead(self.window, self.closed)
         # Whether a backlog may have got older records behind newer ones.
         self.mixed = False
         self._tidy_at = 0
@@ -264,19 +266,15 @@ class Subscription:
             for record in records:
                 if key_of(record) in closed_keys and (closed := self.closed.get(lane_of(record))):
                     closed.queue.append(record)
-                    self.count_blocked(closed, (record,))
                 else:
                     passed.append(record)
+            self.look_ahead.grown += len(records) - len(passed)
             records = passed
         if self.one_lease is None:
             return records, []
         claim = self.one_lease.claim
         grants = [(lane, record) for record in records if (lane := claim(record)) is not None]
         return [record for _, record in grants], [lane for lane, _ in grants]
-
-    def count_blocked(self, closed: ClosedLane, records: Iterable[Record]) -> None:
-        """Count what a lane has come to hold, if it is blocked."""
-        self.blocked.count(closed, map(partition_of, records))
 
     def _staying(self, records: list[Record]) -> list[Record]:
         """Return the records whose partitions stay; the others wait to be forgotten."""

@@ -8,7 +8,7 @@ unsettled records anyway, puts the exact sum of keys and values in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kafka_keyshared.core.originals import Chunk, column
 from kafka_keyshared.errors import ConfigError
@@ -97,6 +97,11 @@ class Window:
             self._content *= left
             self._headers *= left
             self.records -= count
+
+    def weigh(self, records: Sequence[Record]) -> float:
+        """Return the bytes of these, which are held; of headers those of as many mean ones."""
+        headers = self._headers * len(records) / self.records if self._headers else 0.0
+        return headers + _length(column("key", records)) + _length(column("value", records))
 
     def correct(self, held: Iterable[Record]) -> None:
         """Count the keys and values of all records that are held.

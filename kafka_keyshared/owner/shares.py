@@ -20,7 +20,6 @@ from kafka_keyshared.core.ceilings import LOOK_SECONDS_PER_RECORD
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_EVERY = 0.25
@@ -243,8 +242,6 @@ class Shares:
             for partition, records in kept.items():
                 part = len(records) / window.records_max
                 if weigh:
-                    scales = Window()
-                    scales.correct(records)
-                    part = max(part, scales.bytes / window.bytes_max)
+                    part = max(part, window.weigh(records) / window.bytes_max)
                 found[partition] = max(part, found.get(partition, 0.0))
         return found

@@ -128,7 +128,7 @@ def test_a_lane_blocked_by_a_revoked_record_opens_too() -> None:
     harness.work({0: [ERROR]})
     harness.revoke(P0)
     assert harness.work() == [5]
-    assert not harness.sub().blocked.records
+    assert not harness.sub().closed.lanes
 
 
 def test_a_retry_that_runs_when_its_partition_goes_holds_its_lane_until_it_ends() -> None:

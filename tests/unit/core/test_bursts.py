@@ -147,13 +147,13 @@ def test_lanes_are_walked_for_it_once_a_minute_and_not_while_none_is_blocked() -
         yield from harness.sub().closed.lanes.values()
 
     harness = failing(SubscriptionSettings(), 5)
-    blocked = harness.sub().blocked
+    reminder = harness.sub().reminder
     for at in range(1_000):
-        assert blocked.remind(lanes(at), harness.now + at) == []
+        assert reminder.remind(lanes(at), harness.now + at) == []
     assert walks == [], "what waits for a retry is no reason to look"
     harness = failing(SubscriptionSettings(retry=ONCE), 5)
-    blocked = harness.sub().blocked
-    told = [at for at in range(600) if blocked.remind(lanes(at), harness.now + at)]
+    reminder = harness.sub().reminder
+    told = [at for at in range(600) if reminder.remind(lanes(at), harness.now + at)]
     assert told == [60 * minute for minute in range(1, 10)]
     assert len(walks) <= len(told) + 1
 

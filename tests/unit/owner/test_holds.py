@@ -228,6 +228,24 @@ class Blocked(Cause):
         self.stage.assign()
 
 
+class Waiting(Cause):
+    def made(self) -> Stage:
+        settings = SubscriptionSettings(window_records=40, retry=RetryPolicy(backoff=10.0))
+        return assigned(Stage(settings), P0, P1)
+
+    def begin(self) -> None:
+        self.stage.fill(*(record(offset, "bad") for offset in range(20)))
+        self.stage.step()
+        self.stage.work({0: ERROR})
+        self.stage.step(2)
+
+    def end(self) -> None:
+        self.stage.now += 15.0
+        self.stage.step(2)
+        self.stage.work()
+        self.later(2.0)
+
+
 class Unread(Cause):
     down = True
 
@@ -298,6 +316,7 @@ CAUSES: dict[Reason, type[Cause]] = {
     Reason.CLOSING: Closing,
     Reason.SET_FULL: SetFull,
     Reason.BLOCKED: Blocked,
+    Reason.WAITING: Waiting,
     Reason.UNREAD: Unread,
     Reason.WINDOW: WindowFull,
     Reason.SHARE: Share,
