@@ -32,6 +32,7 @@ class HandlingOptions(TypedDict, total=False):
     window_records: int
     window_bytes: int
     leases_per_worker: int
+    lease_bytes_per_worker: int | None
     max_leases_per_key: Literal[1] | None
     commit_interval: float
     stop_timeout: float

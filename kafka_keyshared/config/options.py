@@ -190,6 +190,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"unit": "records"},
         ),
     ] = 1_000
+    lease_bytes_per_worker: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="The most bytes (keys and values) of what one worker holds; a single "
+            "record may have more. Not set: any number.",
+            extra={"unit": "bytes"},
+        ),
+    ] = None
     max_leases_per_key: Annotated[
         Literal[1] | None,
         Meta(
@@ -298,6 +306,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             leases_per_worker=self.leases_per_worker,
+            lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == PULL else None),
             individually=self.pool != "thread",
             # What a member holds for too long is taken from it; a thread can only be named.

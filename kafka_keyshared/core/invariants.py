@@ -86,6 +86,8 @@ def _counted(sub: Subscription, held: _Held) -> None:
             raise InvariantError(
                 f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
             )
+        if not worker.bytes.is_true_of(worker.slices):
+            raise InvariantError(f"{sub.name}: {worker.name} miscounts the bytes of its leases")
     out = sum([worker.leased for worker in sub.workers.values()])
     if sub.leased != out:
         raise InvariantError(f"{sub.name}: {sub.leased} leases are counted, {out} are out")

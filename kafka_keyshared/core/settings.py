@@ -51,6 +51,7 @@ class SubscriptionSettings:
     window_records: int = 10_000
     window_bytes: int = 64 << 20
     leases_per_worker: int = 1_000
+    lease_bytes_per_worker: int | None = None
     max_leases_per_key: int | None = None
     individually: bool = False
     ack_timeout: float | None = None
@@ -106,6 +107,11 @@ class SubscriptionSettings:
             raise ConfigError(
                 f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
                 "give 1, or None for many leases of a key at its one worker"
+            )
+        if self.lease_bytes_per_worker is not None and self.lease_bytes_per_worker < 1:
+            raise ConfigError(
+                f"subscription {self.name!r}: lease_bytes_per_worker={self.lease_bytes_per_worker}:"
+                " give at least 1, or None for any number"
             )
         if self.leases_per_worker < 1:
             raise ConfigError(

@@ -83,6 +83,7 @@ class Subscription:
             name,
             next(self._worker_ids),
             settings.leases_per_worker,
+            bytes_max=settings.lease_bytes_per_worker,
             individually=settings.individually,
             state=state,
         )
@@ -109,8 +110,7 @@ class Subscription:
             records = self.parking.park(records)
             chunk = Chunk(records, self.window.received)
         events = self._route(chunk)
-        if events:
-            self.window.free(len(events))
+        self.window.free(len(events))
         if self.window.received >= self._tidy_at:
             self._let_go()
         return events
@@ -205,11 +205,11 @@ class Subscription:
     def _lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.closing
-        while worker.retries and (room := worker.room()):
+        while worker.retries and (ready := worker.take_ready(worker.room())):
             # The head of a partition on its way out is not retried: it is about to be forgotten.
             heads = [
                 (closed, closed.head)
-                for closed in worker.take_ready(room)
+                for closed in ready
                 if closed.head is not None and closed.partition not in closing
             ]
             if not heads:
@@ -228,25 +228,28 @@ class Subscription:
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()
-            part, chunks = self.keyless.take(min(-(-len(self.keyless) // left), room))
-            keyed, came_in, _ = self._take(worker, room - len(part))
+            share = min(-(-len(self.keyless) // left), room)
+            part, chunks = self.keyless.take(worker.bytes.fitting(self.keyless.records, share))
+            keyed, came_in, _ = self._take(worker, room - len(part), part)
             part, _ = self._startable(part)
             records = merged(keyed, part) if worker.individually else keyed + part
             claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
             if records:
                 yield self._lease(worker, records, chunks + came_in, claimed, also=part)
 
-    def _take(self, worker: Worker, room: int) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
+    def _take(
+        self, worker: Worker, room: int, beside: Sequence[Record] = ()
+    ) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
         """Take up to so many records that may start: these, what they came in, claimed lanes."""
-        backlog = worker.row.backlog
+        backlog, fitting = worker.row.backlog, worker.bytes.fitting
         if not self.closed.keys and not self.closing and self.one_lease is None:
-            return (*backlog.take(room), ())
+            return (*backlog.take(fitting(backlog.records, room, beside)), ())
         taken, lanes = self._take_granted(worker, room) if worker.granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
         if worker.row.front:  # a grant given up puts what waited behind it before the backlog
             worker.row.merge()
-        while backlog.records and len(taken) < room:
-            part, came_in = backlog.take(room - len(taken))
+        while most := fitting(backlog.records, room - len(taken), beside, taken):
+            part, came_in = backlog.take(most)
             chunks += came_in
             startable, claimed = self._startable(part)
             taken += startable
@@ -299,9 +302,8 @@ class Subscription:
                 (stays or self.owner(record)).granted.append((lane, record))
 
     def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
-        granted, worker.granted = worker.granted, []
-        if len(granted) > room:
-            granted, worker.granted = granted[:room], granted[room:]
+        room = worker.bytes.fitting([record for _, record in worker.granted[:room]], room)
+        granted, worker.granted = worker.granted[:room], worker.granted[room:]
         lanes, records = [lane for lane, _ in granted], [record for _, record in granted]
         if not self.closing:
             return records, lanes

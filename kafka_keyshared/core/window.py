@@ -85,7 +85,7 @@ class Window:
         full = self.bytes * 4 > self.bytes_max * 3
         every = 1 if full else SAMPLE_EVERY
         keys, values = chunk.keys[::every], chunk.values[::every]
-        self._content += (_length(keys) + _length(values)) * count / len(keys)
+        self._content += (length_of(keys) + length_of(values)) * count / len(keys)
         sample = chunk.records if full else chunk.records[::HEADERS_SAMPLE_EVERY]
         self._headers += sum(map(size_of_headers, sample)) * count / len(sample)
 
@@ -101,7 +101,7 @@ class Window:
     def weigh(self, records: Sequence[Record]) -> float:
         """Return the bytes of these, which are held; of headers those of as many mean ones."""
         headers = self._headers * len(records) / self.records if self._headers else 0.0
-        return headers + _length(column("key", records)) + _length(column("value", records))
+        return headers + length_of(column("key", records)) + length_of(column("value", records))
 
     def correct(self, held: Iterable[Record]) -> None:
         """Count the keys and values of all records that are held.
@@ -110,10 +110,13 @@ class Window:
         next who does. Their estimate stays.
         """
         records = list(held)
-        self._content = float(_length(column("key", records)) + _length(column("value", records)))
+        self._content = float(
+            length_of(column("key", records)) + length_of(column("value", records))
+        )
 
 
-def _length(contents: list[object]) -> int:
+def length_of(contents: list[object]) -> int:
+    """Return the bytes of keys or values; what a handler has set in their place may be anything."""
     try:
         return sum(map(len, filter(None, contents)))  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - what a handler has set in its record may raise anything

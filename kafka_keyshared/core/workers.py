@@ -11,9 +11,10 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 
 from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.lease_bytes import LeaseBytes
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased
@@ -72,6 +73,7 @@ class Worker:
         id_: int,
         leases_max: int,
         *,
+        bytes_max: int | None = None,
         individually: bool = False,
         state: WorkerState = WorkerState.ACTIVE,
     ) -> None:
@@ -79,6 +81,7 @@ class Worker:
         self.id = id_
         self.state = state
         self.leases_max = leases_max
+        self.bytes = LeaseBytes(bytes_max)
         self.individually = individually
         self.slices_max = leases_max if individually else SLICES_MAX
         self.slice_max = max(1, leases_max // self.slices_max)
@@ -126,8 +129,10 @@ class Worker:
         self.retries[closed] = None
 
     def take_ready(self, most: int) -> list[ClosedLane]:
-        """Take the lanes that were readied first, up to ``most``."""
-        return [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
+        """Take the lanes that were readied first, up to ``most`` and as many as fit."""
+        heads = [closed.head for closed in islice(self.retries, most)]
+        count = self.bytes.fitting(heads, most)
+        return [self.retries.popitem(last=False)[0] for _ in range(count)]
 
     def waiting(self) -> Iterator[Record]:
         """Yield every record that waits to be leased to the worker."""
@@ -150,6 +155,7 @@ class Worker:
         """Note that the slice is leased to it, in the same step in which it was admitted."""
         self.slices[leased.slice.id] = leased
         self.leased += len(leased.slice.records)
+        self.bytes.lease(leased)
 
     def release(self, leased: Leased, count: int, seconds: float) -> None:
         """End all ``count`` leases of the oldest slice (of any, individually); learn its time."""
@@ -160,6 +166,7 @@ class Worker:
                 "reports must arrive in the order of the leases"
             )
         del self.slices[id_]
+        self.bytes.release(leased)
         self.leased -= count
         self.busy_seconds += seconds
         if count:
@@ -167,6 +174,7 @@ class Worker:
 
     def take_back(self, leased: Leased, unstarted: Collection[int]) -> None:
         """End the leases of records that the worker had not started."""
+        self.bytes.take_back(leased, unstarted)
         leased.back = leased.back.union(unstarted)
         self.leased -= len(unstarted)
 

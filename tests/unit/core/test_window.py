@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.window import SAMPLE_EVERY, Window
@@ -224,6 +226,63 @@ def test_a_worker_never_holds_more_than_its_leases(most: int) -> None:
     assert sorted(harness.work()) == list(range(20))
 
 
+class Sized:
+    """Records of P0, some without a key, of sizes that differ widely."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        self.records = [
+            FakeRecord(
+                P0,
+                offset,
+                chance.choice([b"a", b"b", b"c", b"d", None]),
+                size=chance.choice([1, 10, 100, 999, 5_000]),
+            )
+            for offset in range(60)
+        ]
+        self.failing = {each.offset(): [ERROR] for each in self.records if chance.random() < 0.3}
+
+
+@pytest.mark.parametrize("strict", [None, 1], ids=["many leases of a key", "one lease of a key"])
+@pytest.mark.parametrize("individually", [False, True], ids=["serial", "individually"])
+def test_a_worker_never_holds_more_bytes_than_it_may_unless_it_is_a_single_record(
+    strict: int | None, individually: bool
+) -> None:
+    for seed in range(10):
+        settings = SubscriptionSettings(
+            workers=("worker-0", "worker-1"),
+            lease_bytes_per_worker=1_000,
+            max_leases_per_key=strict,
+            individually=individually,
+            retry=RetryPolicy(backoff=0.0),
+        )
+        harness = Harness(settings)  # which checks the bound after every event
+        harness.assign()
+        sized = Sized(seed)
+        harness.fetch(*sized.records)
+        held = [[*worker.given.values()] for worker in harness.pool.workers.values()]
+        assert all(held), "one record always goes"
+        started = harness.work(sized.failing)
+        for _ in range(20):
+            harness.later(0.1)
+            started += harness.work()
+        assert sorted(set(started)) == list(range(60))
+        assert harness.committed()[0] == 60
+
+
+def test_what_is_recalled_of_a_worker_makes_room_for_other_bytes() -> None:
+    harness = Harness(SubscriptionSettings(lease_bytes_per_worker=100))
+    harness.assign()
+    harness.fetch(*[FakeRecord(P0, offset, b"k", size=49) for offset in range(4)])
+    assert harness.sub().workers[0].bytes.held == 100
+    assert harness.worker().start() is not None
+    harness.recall()
+    assert harness.sub().workers[0].leased == 2, "leased again at once"
+    harness.worker().finish()
+    assert harness.work() == [1, 2, 3]
+    assert harness.sub().workers[0].bytes.held == 0
+
+
 def test_a_fast_handler_gets_slices_twice_as_large_each_time_up_to_half_the_leases() -> None:
     worker = Worker("worker-0", 0, 1_000)
     sizes = []
@@ -264,6 +323,7 @@ def test_reports_out_of_the_order_of_the_leases_are_refused() -> None:
     ("settings", "words"),
     [
         (SubscriptionSettings(leases_per_worker=0), "leases_per_worker=0"),
+        (SubscriptionSettings(lease_bytes_per_worker=0), "lease_bytes_per_worker=0"),
         (SubscriptionSettings(max_leases_per_key=2), "max_leases_per_key=2"),
     ],
 )
