@@ -104,13 +104,13 @@ class Subscription:
 
         With ``park`` some of it may stand beyond its partition's ceiling, and is parked.
         """
-        chunk = Chunk(records, self.window.received)
+        received = chunk = Chunk(records, self.window.received)
         self.window.receive(chunk)
         if park:
             records = self.parking.park(records)
             chunk = Chunk(records, self.window.received)
-        events = self._route(chunk)
-        self.window.free(len(events))
+        if events := self._route(chunk):
+            self.window.without(received, events)
         if self.window.received >= self._tidy_at:
             self._let_go()
         return events

@@ -8,7 +8,7 @@ unsettled records anyway, puts the exact sum of keys and values in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.originals import Chunk, column
 from kafka_keyshared.errors import ConfigError
@@ -43,6 +43,7 @@ class Window:
         self.received = 0
         self._content = 0.0  # keys and values
         self._headers = 0.0
+        self._before = 0.0, 0.0  # the last chunk
         # Of the records that were held last; None until there were any.
         self._mean: float | None = None
 
@@ -82,6 +83,7 @@ class Window:
             return
         self.records += count
         self.received += count
+        self._before = self._content, self._headers
         full = self.bytes * 4 > self.bytes_max * 3
         every = 1 if full else SAMPLE_EVERY
         keys, values = chunk.keys[::every], chunk.values[::every]
@@ -97,6 +99,18 @@ class Window:
             self._content *= left
             self._headers *= left
             self.records -= count
+
+    def without(self, chunk: Chunk, events: Collection[Record]) -> None:
+        """Count the chunk that was received last anew, without the client events that were in it.
+
+        They may be all that was sampled of it, and say nothing of how large records are.
+        """
+        count = len(chunk.records)
+        self.records -= count
+        self.received -= count
+        self._content, self._headers = self._before
+        those = set(map(id, events))
+        self.receive(Chunk([each for each in chunk.records if id(each) not in those]))
 
     def weigh(self, records: Sequence[Record]) -> float:
         """Return the bytes of these, which are held; of headers those of as many mean ones."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.retry_policy import RetryPolicy
@@ -171,6 +172,19 @@ def test_before_any_size_is_known_as_many_are_received_as_fit_at_a_brokers_large
     window.free(128)
     assert window.room() == 129, "the size is known from those before"
     assert Window(bytes_max=1).room() == 1, "one record may always come"
+
+
+def test_what_the_client_says_tells_nothing_of_how_large_records_are() -> None:
+    """The end of an empty partition comes before its first record, and has a few bytes."""
+    harness = Harness()
+    harness.assign()
+    end = FakeRecord(P0, 0, None, size=20, error=KafkaError(KafkaError._PARTITION_EOF))
+    harness.fetch(end)
+    assert harness.client_events == [end]
+    assert harness.core.room() == 64, "as many as fit if each is as large as a broker takes"
+    harness.fetch(end, *sized(63, 1 << 20))
+    assert harness.core.room() == 2
+    assert harness.core.unsettled_count() == 63
 
 
 class Table:
