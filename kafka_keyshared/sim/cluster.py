@@ -16,7 +16,7 @@ from kafka_keyshared.sim.faults import Faults, GroupSettings
 from kafka_keyshared.sim.group import Group
 from kafka_keyshared.sim.history import Appended, CutOff, History, Remade, Removed
 from kafka_keyshared.sim.kip848 import Reconciling
-from kafka_keyshared.sim.logs import Log
+from kafka_keyshared.sim.logs import Log, New
 from kafka_keyshared.sim.timeline import Timeline
 
 QUICKEST = 0.0005
@@ -44,6 +44,8 @@ class Cluster:
         self.history = history
         self.settings = settings
         self.faults = Faults()
+        self.value = b"value"
+        """What is written where nobody says otherwise."""
         self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
@@ -95,12 +97,12 @@ class Cluster:
         self,
         partition: TopicPartition,
         keys: Sequence[bytes | None],
-        value: bytes = b"value",
+        value: bytes | None = None,
         *,
         in_transaction: bool = False,
     ) -> None:
         """Write a record for each key; in a transaction they can be read once that has ended."""
-        log = self.log(partition)
+        log, value = self.log(partition), self.value if value is None else value
         new = log.append([(key, value) for key in keys], in_transaction=in_transaction)
         self._written(partition, new)
 
@@ -113,9 +115,9 @@ class Cluster:
         self.log(partition).skip(count)
         self._written(partition, ())
 
-    def _written(self, partition: TopicPartition, new: Iterable[tuple[int, bytes | None]]) -> None:
-        for offset, key in new:
-            self.history.tell(Appended(partition, offset, key))
+    def _written(self, partition: TopicPartition, new: Iterable[New]) -> None:
+        for offset, key, size in new:
+            self.history.tell(Appended(partition, offset, key, size))
         for reader in self.log(partition).readers.values():
             reader.wake()
 

@@ -21,11 +21,12 @@ Stored: TypeAlias = Mapping[TopicPartition, tuple[int, str]]
 
 
 class Appended(NamedTuple):
-    """A record was written. What has no key is its own lane."""
+    """A record was written. What has no key is its own lane. ``size`` is in bytes."""
 
     partition: TopicPartition
     offset: int
     key: bytes | None
+    size: int = 0
 
 
 class Removed(NamedTuple):

@@ -10,6 +10,10 @@ Written = tuple[bytes | None, bytes | None, int]
 """Key, value, and the epoch of the leader that it was written to."""
 
 
+New = tuple[int, bytes | None, int]
+"""Of a record that can be read from now on: offset, key, and the bytes of key and value."""
+
+
 class Reader(Protocol):
     """Who reads a log, and waits at its end."""
 
@@ -61,8 +65,8 @@ class Log:
 
     def append(
         self, records: Sequence[tuple[bytes | None, bytes | None]], *, in_transaction: bool = False
-    ) -> list[tuple[int, bytes | None]]:
-        """Write records at the end; return offset and key of those that can be read by now."""
+    ) -> list[New]:
+        """Write records at the end; return those that can be read by now."""
         first = self.end
         if in_transaction and self._open_from is None:
             self._open_from = first
@@ -73,17 +77,17 @@ class Log:
             return []
         self._offsets += [offset for offset, _ in new]
         self._written += [each for _, each in new]
-        return [(offset, each[0]) for offset, each in new]
+        return [_new(offset, each) for offset, each in new]
 
-    def end_transaction(self, *, commit: bool) -> list[tuple[int, bytes | None]]:
-        """Write the marker; return offset and key of what can be read now and could not before."""
+    def end_transaction(self, *, commit: bool) -> list[New]:
+        """Write the marker; return what can be read now and could not before."""
         kept = [(at, each) for at, each, part in self._behind_open if commit or not part]
         self._behind_open.clear()
         self._open_from = None
         self._offsets += [at for at, _ in kept]
         self._written += [each for _, each in kept]
         self.end += 1
-        return [(at, each[0]) for at, each in kept]
+        return [_new(at, each) for at, each in kept]
 
     def skip(self, count: int) -> None:
         """Take offsets that are never delivered: a transaction that was aborted, markers."""
@@ -145,3 +149,8 @@ class Log:
         gone = self._offsets[at:]
         del self._offsets[at:], self._written[at:]
         return gone
+
+
+def _new(offset: int, written: Written) -> New:
+    key, value, _ = written
+    return offset, key, len(key or b"") + len(value or b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
@@ -26,7 +26,7 @@ POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run. Times are in seconds."""
+    """A run. Times are in seconds; ``value_bytes`` is how large every value is."""
 
     protocol: Protocol
     topics: int
@@ -40,6 +40,7 @@ class Plan:
     fault_every: float
     member: MemberPlan
     habits: Habits
+    value_bytes: int = 5
 
 
 def plan_of(chance: Random) -> Plan:
@@ -47,7 +48,7 @@ def plan_of(chance: Random) -> Plan:
     names = ("default", "audit")[: chance.choice((1, 1, 1, 2))]
     subscriptions = tuple(_subscription(chance, name) for name in names)
     fast = chance.random() < 0.5
-    return Plan(
+    plan = Plan(
         protocol=chance.choice(PROTOCOLS),
         topics=chance.choice((1, 1, 2)),
         partitions=chance.randint(1, 6),
@@ -75,6 +76,13 @@ def plan_of(chance: Random) -> Plan:
             typical=chance.choice((0.001, 0.02)),
         ),
     )
+    # Drawn last, so that what was drawn before stays what a seed makes of it.
+    subscriptions = tuple(_in_bytes(chance, each) for each in subscriptions)
+    return replace(
+        plan,
+        member=replace(plan.member, subscriptions=subscriptions),
+        value_bytes=chance.choice((5, 5, 1_000)),
+    )
 
 
 def _subscription(chance: Random, name: str) -> SubscriptionSettings:
@@ -89,4 +97,14 @@ def _subscription(chance: Random, name: str) -> SubscriptionSettings:
         window_records=chance.choice((6, 20, 200, 2_000)),
         leases_per_worker=chance.choice((1, 5, 50, 1_000)),
         max_leases_per_key=chance.choice((None, None, 1)),
+    )
+
+
+def _in_bytes(chance: Random, settings: SubscriptionSettings) -> SubscriptionSettings:
+    """Draw the bounds in bytes, and whether records settle one by one."""
+    return replace(
+        settings,
+        window_bytes=chance.choice((64 << 20, 64 << 20, 2_000, 20_000)),
+        lease_bytes_per_worker=chance.choice((None, None, 10, 3_000)),
+        individually=chance.random() < 0.25,
     )

@@ -38,6 +38,7 @@ class World:
             dict.fromkeys(self.topics, plan.partitions),
             GroupSettings(protocol=plan.protocol),
         )
+        self.cluster.value = b"v" * plan.value_bytes
         self.around = Surroundings(
             chance=self.chance,
             timeline=self.timeline,

@@ -28,12 +28,13 @@ class Much(NamedTuple):
 class Bounded(Checker):
     """I10, bounded: leases and windows are kept.
 
-    A worker has no more in hand than ``leases_per_worker``, and with ``max_leases_per_key`` no more
-    of one lane. A member has received no more of what is not settled than ``window_records``, and
-    what the polls of a full window may bring: a twentieth of it. One that stops polls on, and uses
-    nothing of what it gets. Nor does one whose client has lost its place, until it is told where to
-    read on: what comes meanwhile counts once a worker has it, or it turns out not to come again.
-    What comes too much may be given back in the same round, to be read again.
+    A worker has no more in hand than ``leases_per_worker``, with ``max_leases_per_key`` no more of
+    one lane, and with ``lease_bytes_per_worker`` no more bytes, or one record. A member has
+    received no more of what is not settled than ``window_records``, or than ``window_bytes`` has of
+    the smallest records, and what the polls of a full window may bring: a twentieth of it. One that
+    stops polls on, and uses nothing of what it gets. Nor does one whose client has lost its place,
+    until it is told where to read on: what comes meanwhile counts once a worker has it, or it turns
+    out not to come again. What comes too much may be given back in the same round, and read again.
     """
 
     invariant = "I10 bounded"
@@ -49,12 +50,12 @@ class Bounded(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._leases: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self._of_lane: dict[int, Counter[Lane]] = defaultdict(Counter)
+        self._bytes: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self._smallest: int | None = None
         self._much: dict[tuple[int, str], Much] = {}
         self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
         self.books.before.append(self._judge)
-        self._most = {
-            each.name: each.window_records + each.window_records // POLL_SHARE for each in settings
-        }
+        self._most = {each.name: _most_records(each) for each in settings}
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at what is delivered, and at all that a worker gets or gives back."""
@@ -62,7 +63,7 @@ class Bounded(Checker):
             happened.Delivered: self._delivered,
             happened.Reading: self._placed,
             happened.Misplaced: self._placed,
-            happened.Appended: self._anything,
+            happened.Appended: self._appended,
             happened.CommitSent: self._anything,
             happened.Finished: self._anything,
             happened.HandedOver: self._handed_over,
@@ -96,6 +97,16 @@ class Bounded(Checker):
             if member.open[sub] - _loose(member, sub) <= self._most[sub]:
                 del self._much[told.member, sub]
 
+    def _appended(self, told: happened.Appended) -> None:
+        self._judge()
+        if self._smallest is None or told.size < self._smallest:
+            self._smallest = told.size
+            for sub, settings in self.settings.items():
+                spare = settings.window_bytes // POLL_SHARE
+                fit = (settings.window_bytes + spare) // max(1, told.size)
+                # The last one that fits may be a little too large, and one more come by a poll.
+                self._most[sub] = min(_most_records(settings), fit + 2)
+
     def _anything(self, told: object) -> None:
         del told
         self._judge()
@@ -109,8 +120,14 @@ class Bounded(Checker):
                 self.violated(
                     number,
                     f"{much.held} received records are not settled in {sub!r}, its window holds "
-                    f"{self.settings[sub].window_records} (the last came of {last})",
+                    f"{self._holds(sub)} (the last came of {last})",
                 )
+
+    def _holds(self, sub: str) -> str:
+        settings = self.settings[sub]
+        if self._most[sub] == _most_records(settings):
+            return f"{settings.window_records}"
+        return f"{settings.window_bytes} bytes, of which each has {self._smallest}"
 
     def _handed_over(self, told: happened.HandedOver) -> None:
         sub, worker = told.subscription, told.worker
@@ -119,6 +136,15 @@ class Bounded(Checker):
         count, most = leases[sub, worker], self.settings[sub].leases_per_worker
         if count > most:
             self.violated(told.member, f"worker {worker} of {sub!r} has {count} leases of {most}")
+        in_bytes = self.settings[sub].lease_bytes_per_worker
+        if in_bytes is not None:
+            held = self._bytes[told.member]
+            held[sub, worker] += sum(map(_size, self.books.deliveries))
+            if held[sub, worker] > in_bytes and count > 1:
+                self.violated(
+                    told.member,
+                    f"worker {worker} of {sub!r} has {held[sub, worker]} bytes of {in_bytes}",
+                )
         if sub in self._alone:
             of_lane = self._of_lane[told.member]
             for each in self.books.deliveries:
@@ -138,6 +164,7 @@ class Bounded(Checker):
     def _back(self, member: int, sub: str, worker: int, those: Iterable[Delivery]) -> None:
         for each in those:
             self._leases[member][sub, worker] -= 1
+            self._bytes[member][sub, worker] -= _size(each)
             if sub in self._alone:
                 of_lane = self._of_lane[member]
                 of_lane[each.lane] -= 1
@@ -147,6 +174,15 @@ class Bounded(Checker):
     def _gone(self, told: happened.Gone) -> None:
         self._leases.pop(told.member, None)
         self._of_lane.pop(told.member, None)
+        self._bytes.pop(told.member, None)
+
+
+def _most_records(settings: SubscriptionSettings) -> int:
+    return settings.window_records + settings.window_records // POLL_SHARE
+
+
+def _size(each: Delivery) -> int:
+    return each.fate.log.sizes[each.offset]
 
 
 def _loose(member: Member, sub: str) -> int:

@@ -111,6 +111,7 @@ class Group:
         if log.offsets and told.offset <= log.offsets[-1]:
             raise HistoryError(f"{told}: the log is at {log.offsets[-1]} already")
         log.offsets.append(told.offset)
+        log.sizes[told.offset] = told.size
         for sub in self.settings:
             lane = self._lane(sub, told)
             log.fates[sub][told.offset] = Fate(log, sub, told.offset, lane)

@@ -98,11 +98,12 @@ class Log:
     ``covered`` is the last offset beyond all of them that a commit has called settled.
     """
 
-    __slots__ = ("covered", "dead", "fates", "offsets", "partition")
+    __slots__ = ("covered", "dead", "fates", "offsets", "partition", "sizes")
 
     def __init__(self, partition: TopicPartition, subs: Iterator[str]) -> None:
         self.partition = partition
         self.offsets: list[int] = []
+        self.sizes: dict[int, int] = {}
         self.fates: dict[str, dict[int, Fate]] = {sub: {} for sub in subs}
         self.dead = False
         self.covered = -1
