@@ -70,6 +70,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. ``share`` is the part of all slots that it owns; times in seconds.
 
     ``runs`` is how many of its records run, and ``running`` the one of them that it got first.
+    ``dropped`` counts what came while it was full, which only happens without reliability.
     """
 
     name: str
@@ -81,6 +82,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     busy_seconds: float
     starved_seconds: float
     restarts: int
+    dropped: int = 0
     share: float
 
 

@@ -20,9 +20,12 @@ def banner(
         failed += f" to {', '.join(sorted({options.dlq_topic(each) for each in topics}))}"
     if options.pool == "split":
         failed = "the loops say what is done"
+    commits = f"commit every {options.commit_interval:g} s"
+    if not subscription.reliable:
+        commits, failed = "nothing is committed", "what fails or finds its worker full is dropped"
     return (
         f"group {group} · topics {', '.join(topics)} · "
         f"{counted(len(subscription.workers), WORKERS_ARE[options.pool])} · "
         f"order per key and {options.order_scope} · "
-        f"commit every {options.commit_interval:g} s · {failed}"
+        f"{commits} · {failed}"
     )

@@ -43,6 +43,7 @@ class HandlingOptions(TypedDict, total=False):
     http_host: str
     partition_metrics: bool
     check_invariants: bool
+    reliable: bool
 
 
 class GivenOptions(HandlingOptions, total=False):

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
@@ -251,6 +252,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
+    reliable: Annotated[
+        bool,
+        Meta(
+            description="false: nothing is retried or committed, and a worker that is full drops "
+            "what comes for it. For what is out of date sooner than it could be made up for."
+        ),
+    ] = True
     check_invariants: Annotated[
         bool,
         Meta(
@@ -292,6 +300,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
         has_dlq = self.dlq is not False
+        if not self.reliable:
+            refuse_what_needs_tracking(self, Options())
         settings = SubscriptionSettings(
             name=name,
             workers=self.worker_names(),
@@ -312,6 +322,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             # What a member holds for too long is taken from it; a thread can only be named.
             ack_timeout=self.ack_timeout if self.pool == "thread" else None,
             exit_when_stuck=self.on_stuck == "exit",
+            reliable=self.reliable,
         )
         settings.check()
         return settings

@@ -54,6 +54,19 @@ class Backlog:
             left -= count
         return taken, chunks
 
+    def take_last(self, count: int) -> list[Record]:
+        """Take so many of the last records, of which there are as many."""
+        at = len(self.records) - count
+        taken = self.records[at:]
+        del self.records[at:]
+        self._counted -= count
+        while count:
+            chunk, came = self._parts.pop()
+            if came > count:
+                self._parts.append((chunk, came - count))
+            count -= min(count, came)
+        return taken
+
     def put_first(self, records: Sequence[Record]) -> None:
         """Put records that no handler has at the head."""
         if records:

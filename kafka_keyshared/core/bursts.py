@@ -37,6 +37,9 @@ class Bursts:
         default_factory=lambda: _lines(Level.ERROR, "times a key could not be read yet")
     )
     blocks: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "keys are blocked"))
+    shed: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.WARNING, "times a worker was full and records dropped")
+    )
     held_back: Burst[Line] = field(
         default_factory=lambda: _lines(Level.INFO, "times a partition was held back")
     )
@@ -60,5 +63,6 @@ class Bursts:
             self.undecodable,
             self.unread,
             self.blocks,
+            self.shed,
             self.held_back,
         )

@@ -39,9 +39,10 @@ LOOK_SECONDS_PER_RECORD = 6e-7
 class Ceilings:
     """The ceilings of all partitions, for every subscription, and when they may be raised.
 
-    It looks at the dispatcher's ``subs`` and ``states``. ``set_budget`` are the characters that the
-    settled sets of all subscriptions may take together; each has an even share. All times are
-    monotonic seconds.
+    It looks at the dispatcher's ``states``, and at those of its ``subs`` that are reliable: the
+    others have no settled set. ``tracks`` says whether there are any. ``set_budget`` are the
+    characters that the settled sets of all subscriptions may take together; each has an even share.
+    All times are monotonic seconds.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class Ceilings:
         set_budget: int = SET_BUDGET,
     ) -> None:
         self.set_budget = set_budget
-        self._subs = subs
-        self._parkings = [sub.parking for sub in subs.values()]
+        self._subs = {name: sub for name, sub in subs.items() if sub.settings.reliable}
+        self.tracks = bool(self._subs)
+        self._parkings = [sub.parking for sub in self._subs.values()]
         self._states = states
-        self._rooms = set_rooms(subs, set_budget)
+        self._rooms = set_rooms(self._subs, set_budget)
         # The received ends after each chunk since the last look; None while none can be trusted.
         self._marks: list[Mapping[TopicPartition, int]] | None = None
         # Whether anything has ended since the last look: if not, another one would show nothing.

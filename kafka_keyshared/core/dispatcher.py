@@ -17,6 +17,7 @@ from kafka_keyshared.core import (
     heartbeat,
     metadata,
     returns,
+    shedding,
     worker_lifecycle,
 )
 from kafka_keyshared.core import commands as cmd
@@ -127,7 +128,8 @@ class Dispatcher:
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
-        return self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
+        due = self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
+        return due and self.ceilings.tracks
 
     def leased(self, id_: int) -> Leased:
         """Return what is noted of a slice that is out."""
@@ -179,7 +181,9 @@ class Dispatcher:
             records: Sequence[Record] = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
-            client_events = sub.receive(records, park=park) or client_events
+            client_events = (
+                sub.receive(records, park=park and sub.settings.reliable) or client_events
+            )
             commands += self._go_on(sub, now)
         self.ceilings.arrived(ends)
         if self._restored:
@@ -219,7 +223,7 @@ class Dispatcher:
         return commands
 
     def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
-        commands = list(sub.flush())
+        commands = [*shedding.shed(sub, now), *sub.flush()]
         if sub.closed.lanes and sub.look_ahead.due(now):
             commands += weigh_closed(self.holds, sub, len(self.partitions), now)
         return commands

@@ -138,7 +138,14 @@ def _attempt(
 def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: float) -> list[Command]:
     """Decide what follows the latest failure of a lane's head, and see to it."""
     settings = sub.settings
-    decision = decide(failure, closed.failures, settings.retry, settings.poison, dlq=settings.dlq)
+    decision = decide(
+        failure,
+        closed.failures,
+        settings.retry,
+        settings.poison,
+        dlq=settings.dlq,
+        reliable=settings.reliable,
+    )
     if decision.disposition is Disposition.RETRY:
         closed.on(LaneEvent.RETRY)
         sub.closed.wake_at(closed, now + decision.delay)

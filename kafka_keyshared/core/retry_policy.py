@@ -64,16 +64,24 @@ _POISON = {
 
 
 def decide(
-    failure: Failure, failures: int, retry: RetryPolicy, poison: PoisonPolicy, *, dlq: bool
+    failure: Failure,
+    failures: int,
+    retry: RetryPolicy,
+    poison: PoisonPolicy,
+    *,
+    dlq: bool,
+    reliable: bool = True,
 ) -> Decision:
     """Decide what follows the ``failures``-th failed attempt of a record.
 
     A handler's own ``DeadLetter`` skips the attempts; without a dead-letter topic it blocks the
     lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
-    of attempts.
+    of attempts. Without ``reliable`` whatever fails is dropped.
     """
     if failure.disposition is Disposition.GIVEN_BACK:
         return Decision(Disposition.RETRY)
+    if not reliable:
+        return Decision(Disposition.DROP)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
     if failures >= retry.attempts:

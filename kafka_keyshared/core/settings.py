@@ -36,6 +36,9 @@ class SubscriptionSettings:
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
     where there is a dead-letter topic, else ``block``.
+
+    Without ``reliable`` nothing is retried or committed, and a worker that is full drops what comes
+    for it (:mod:`.shedding`).
     """
 
     name: str = "default"
@@ -57,6 +60,7 @@ class SubscriptionSettings:
     ack_timeout: float | None = None
     warn_after: float = 30.0
     exit_when_stuck: bool = False
+    reliable: bool = True
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""
@@ -76,6 +80,8 @@ class SubscriptionSettings:
 
     def when_undecodable(self) -> UndecodablePolicy:
         """Return what becomes of a record whose key cannot be read."""
+        if not self.reliable:
+            return self.undecodable or "drop"
         return self.undecodable or ("dead_letter" if self.dlq else "block")
 
     def check(self) -> None:

@@ -30,9 +30,14 @@ class Snapshots:
         self.derived_at = float("-inf")
 
     def take(self, progress: Progress, now: float) -> dict[TopicPartition, Snapshot]:
-        """Return position and settled sets of every partition that has received anything."""
+        """Return position and settled sets of every partition that has received anything.
+
+        None where no subscription is reliable: then there is no position that would be safe.
+        """
         by_sub = self._ceilings.look(progress, now)
         snapshots: dict[TopicPartition, Snapshot] = {}
+        if not by_sub:
+            return snapshots  # nobody waits for anything, and there is no position
         for partition, state in self._states.items():
             if state.received_end is None:
                 continue

@@ -192,6 +192,7 @@ def _worker(
         busy_seconds=worker.busy_seconds,
         starved_seconds=worker.starved_seconds,
         restarts=worker.restarts,
+        dropped=worker.shed,
         share=share,
     )
 

@@ -101,6 +101,8 @@ class Worker:
         self.busy_seconds = 0.0
         self.starved_seconds = 0.0
         self.restarts = 0
+        # Without reliability: records that were dropped because it was full.
+        self.shed = 0
 
     def on(self, event: WorkerEvent) -> None:
         """Go to the state that follows.

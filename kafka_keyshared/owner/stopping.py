@@ -61,7 +61,8 @@ class StopReport:
 
     ``heard`` is False when no broker answered at the end: the group cannot be left either then.
     ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
-    None when that cannot be said, because it was still changing. ``blocked`` counts keys.
+    None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
+    nothing is ``tracked``, nothing was to be committed.
     """
 
     clean: bool
@@ -73,6 +74,7 @@ class StopReport:
     blocked: int = 0
     stuck: str = ""
     heard: bool = True
+    tracked: bool = True
 
     def line(self) -> str:
         """Return the final line."""
@@ -89,6 +91,8 @@ class StopReport:
             undone = counted(self.undone, "record")
         runs = "it runs" if self.undone == 1 else "they run"
         left = f"{undone} received and left undone ({runs} at the next start)"
+        if not self.tracked:
+            committed, left = "nothing is committed", f"{undone} received and dropped"
         if self.blocked:
             left += f"; {counted(self.blocked, 'key')} blocked"
         named = f": {', '.join(self.running)}" if self.running else ""
@@ -128,6 +132,7 @@ def stop(loop: Loop, timeout: float, hurried: Callable[[], bool]) -> StopReport:
         dead_letters=dead_letters,
         blocked=_blocked(loop),
         heard=heard,
+        tracked=loop.core.ceilings.tracks,
     )
 
 
@@ -251,6 +256,7 @@ def unfinished(loop: Loop | None, seconds: float, stuck: str) -> StopReport:
         dead_letters=dead_letters,
         blocked=blocked,
         stuck=stuck,
+        tracked=loop is None or loop.core.ceilings.tracks,
     )
 
 

@@ -259,6 +259,13 @@ WORK = (
         by_worker(lambda worker: worker.restarts),
     ),
     Family(
+        "keyshared_worker_dropped_records_total",
+        "counter",
+        "Records dropped because the worker was full; always 0 but with reliable=false.",
+        WORKER,
+        by_worker(lambda worker: worker.dropped),
+    ),
+    Family(
         "keyshared_ring_ownership_ratio",
         "gauge",
         "Share of all slots that the worker owns.",

@@ -17,7 +17,7 @@ STEPS = settings(derandomize=True, deadline=None, max_examples=40, stateful_step
 PARTITIONS = (P0, P1)
 PICKS = st.integers(0, 29)
 ANSWERS = (CommitResult.ACCEPTED, CommitResult.ACCEPTED, CommitResult.RETRY, CommitResult.TOO_LARGE)
-WHAT = (*["commit"] * 4, *["answer"] * 4, *["wait"] * 4, "last", "settle down")
+WHAT = (*["commit"] * 4, *["answer"] * 4, *["wait"] * 4, "last", *["settle down"] * 2)
 
 
 class Committing(RuleBasedStateMachine):
@@ -95,7 +95,7 @@ class Committing(RuleBasedStateMachine):
         while self.flying:
             self.answer_well()
         assert self.broker[partition].position == self.wanted[partition].position
-        self.late.clear()
+        self.late = [each for each in self.late if partition not in each[1].entries]
         self.commits.forget([partition])
         self.commits.restart({partition: self.broker[partition]})
 

@@ -36,6 +36,7 @@ def known(topics: Iterable[str]) -> dict[str, set[tuple[str, ...]]]:
         "keyshared_worker_busy_seconds_total": worker,
         "keyshared_worker_starved_seconds_total": worker,
         "keyshared_worker_restarts_total": worker,
+        "keyshared_worker_dropped_records_total": worker,
         "keyshared_stuck_records_total": alone,
         "keyshared_paused_seconds_total": alone,
         "keyshared_partition_stalls_total": topic,

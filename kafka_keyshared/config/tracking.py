@@ -1,0 +1,59 @@
+"""What makes no sense without reliability: what says how a record is tracked, or tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.errors import ConfigError
+
+NEEDS_TRACKING = (
+    "dlq",
+    "dlq_create",
+    "dlq_format",
+    "poison",
+    "retry",
+    "undecodable",
+    "max_leases_per_key",
+    "commit_interval",
+    "ack_timeout",
+    "on_stuck",
+)
+
+WITHOUT = {"undecodable": ("drop", "null_key")}
+"""What may be said all the same."""
+
+
+def refuse_what_needs_tracking(options: msgspec.Struct, default: msgspec.Struct) -> None:
+    """Raise :class:`ConfigError` that names every option that only means something with tracking.
+
+    ``default`` are the options of whoever has said nothing.
+    """
+    said = [*_changed(options, default)]
+    pool = getattr(options, "pool")  # noqa: B009 - of Options, which imports this module
+    if pool != "thread":
+        said.insert(0, f"workers={getattr(options, 'workers')!r} (members acknowledge)")  # noqa: B009
+    if said:
+        raise ConfigError(
+            f"reliable=False tracks nothing: with it {', '.join(said)} would mean nothing; leave "
+            "that out, or leave out reliable=False"
+        )
+
+
+def _changed(options: msgspec.Struct, default: msgspec.Struct) -> Iterator[str]:
+    for name in NEEDS_TRACKING:
+        value, usual = getattr(options, name), getattr(default, name)
+        if value == usual or value in WITHOUT.get(name, ()):
+            continue
+        if isinstance(value, msgspec.Struct):
+            yield from (f"{name}.{field}={each!r}" for field, each in _differing(value, usual))
+        else:
+            yield f"{name}={value!r}"
+
+
+def _differing(value: msgspec.Struct, usual: Any) -> Iterator[tuple[str, Any]]:
+    for field in value.__struct_fields__:
+        if (each := getattr(value, field)) != getattr(usual, field):
+            yield field, each
