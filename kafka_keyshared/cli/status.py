@@ -30,7 +30,7 @@ class Progress(NamedTuple):
 
     ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
     keys are ``retrying`` or ``blocked``, and dead letters on their way are ``writing``. ``joined``:
-    the group has given out its partitions.
+    the group has given out its partitions. ``shed`` were dropped because their workers were full.
     """
 
     settled: int
@@ -43,6 +43,7 @@ class Progress(NamedTuple):
     partitions: int
     lag: int | None
     joined: bool = True
+    shed: int = 0
 
     @property
     def caught_up(self) -> bool:
@@ -55,6 +56,8 @@ class Progress(NamedTuple):
             f"settled {self.settled:,} ({per_second:,.0f}/s)",
             f"dead letters {self.dead_lettered:,}",
         ]
+        if self.shed:
+            parts.append(f"{self.shed:,} dropped at full workers")
         if self.held:
             parts.append(f"{self.held:,} held")
         for count, what, how in (
@@ -203,14 +206,17 @@ class StatusLine:
             partitions=len(view.partitions),
             lag=self._lag(view),
             joined=view.joined,
+            shed=sum(worker.shed for sub in subscriptions for worker in sub.workers.values()),
         )
 
     def _lag(self, view: InstanceView) -> int | None:
         lag = 0
         ends = view.log_ends()
+        # Without reliability nothing is committed, and what was received is what it is done with.
+        tracked = any(sub.settings.reliable for sub in view.subscriptions.values())
         for partition, state in view.partitions.items():
             end = ends.get(partition)
-            committed = view.committed(partition)
+            committed = view.committed(partition) if tracked else state.received_end
             if end is None:
                 return None
             if committed is not None:

@@ -181,9 +181,7 @@ class Dispatcher:
             records: Sequence[Record] = event.records
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
-            client_events = (
-                sub.receive(records, park=park and sub.settings.reliable) or client_events
-            )
+            client_events = sub.receive(records, park=park) or client_events
             commands += self._go_on(sub, now)
         self.ceilings.arrived(ends)
         if self._restored:

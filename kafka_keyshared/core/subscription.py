@@ -106,7 +106,7 @@ class Subscription:
         """
         received = chunk = Chunk(records, self.window.received)
         self.window.receive(chunk)
-        if park:
+        if park and self.settings.reliable:
             records = self.parking.park(records)
             chunk = Chunk(records, self.window.received)
         if events := self._route(chunk):

@@ -39,7 +39,7 @@ def test_each_of_them_is_tried() -> None:
 
 
 def test_all_of_them_are_named_at_once() -> None:
-    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3.0 would mean nothing"):
+    with pytest.raises(ConfigError, match="dlq=True, ack_timeout=3\\.0 would"):
         Options(dlq=True, ack_timeout=3.0, reliable=False).subscription()
 
 
