@@ -96,8 +96,9 @@ def _overtaken(member: Harness, event: ev.Reported) -> bool:
             record = slice_.records[report.index]
             worker = member.worker(slice_.worker, slice_.subscription)
             return any(
-                lane_of(other.came[at]) == lane_of(record) and each.offset() > record.offset()
-                for other in (handover.slice for handover in worker.given.values())
-                for at, each in enumerate(other.records)
+                lane_of(leased.slice.came[at]) == lane_of(record)
+                and leased.slice.records[at].offset() > record.offset()
+                for leased in map(member.core.leased, worker.given)
+                for at in leased.indices()
             )
     return False
