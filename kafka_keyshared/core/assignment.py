@@ -177,7 +177,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
     before = sum(1 for _ in sub.waiting())
     commands: list[Command] = []
     for worker in sub.workers.values():
-        for _, record in worker.granted:
+        for _, record in worker.row.granted:
             if partition_of(record) in partitions:
                 sub.give_back(record)
         lapsed = tuple(
@@ -215,5 +215,5 @@ def _open_without_head(sub: Subscription) -> None:
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
             for worker in sub.workers.values():
-                worker.retries.pop(closed, None)
+                worker.row.retries.pop(closed, None)
             failures.advance(sub, closed)

@@ -268,7 +268,7 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
     if closed.state is LaneState.OPENING:
         open_lane(sub, closed)
     elif closed.state is LaneState.WAITING and closed.head is not None:
-        sub.owner(closed.head).ready(closed)
+        sub.owner(closed.head).row.ready(closed)
 
 
 def open_lane(sub: Subscription, closed: ClosedLane) -> None:

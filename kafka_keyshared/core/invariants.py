@@ -215,7 +215,7 @@ def _keys_at_one_worker(sub: Subscription) -> None:
         for key in keys:
             if (other := at.setdefault(key, worker.name)) != worker.name:
                 raise InvariantError(f"{sub.name}: {key!r} is leased to {other} and {worker.name}")
-        for record in worker.waiting():
+        for record in worker.row.waiting():
             if (key := key_of(record)) is None:
                 continue
             if key not in owners:

@@ -97,7 +97,7 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
             elif closed.head is record:
                 closed.on(LaneEvent.RECALLED)
                 closed.attempt = None
-                sub.owner(record).ready(closed)
+                sub.owner(record).row.ready(closed)
             else:
                 behind.setdefault(lane, []).append(record)
     sub.put_back(back)

@@ -6,27 +6,36 @@ append.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
 
 from kafka_keyshared.core.backlog import Backlog
+from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.places import without
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
 class Row:
     """What waits in some slots, and the id of the worker that it is leased to.
 
-    A row without a holder is one whose slots are on their way to a worker: they drain at those that
-    had them, and nothing of it is leased until that is over.
+    A row without a holder is leased to nobody: it is that of a worker that does not get anything
+    yet, or of slots that drain.
     """
 
-    __slots__ = ("backlog", "front", "holder")
+    __slots__ = ("backlog", "front", "granted", "holder", "retries", "routed")
 
     def __init__(self, holder: int | None) -> None:
         self.holder = holder
         self.backlog = Backlog()
+        self.routed = self.backlog.records
         # What came back, in order: it is older than the backlog.
         self.front: list[Record] = []
+        # With one lease per key: records that hold their lane's lease already.
+        self.granted: list[Grant] = []
+        # The lanes whose heads are to run again, in order; there may be any number of them. The
+        # heads themselves wait in their lanes.
+        self.retries: OrderedDict[ClosedLane, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.backlog) + len(self.front)
@@ -38,11 +47,27 @@ class Row:
             self.front = []
         return self.backlog
 
+    def ready(self, closed: ClosedLane) -> None:
+        """Let the head of a closed lane run again; once, however often this is said."""
+        self.retries[closed] = None
+
+    def take_ready(self, most: int) -> list[ClosedLane]:
+        """Take the lanes that were readied first, up to ``most``."""
+        return [self.retries.popitem(last=False)[0] for _ in range(min(most, len(self.retries)))]
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits here."""
+        if self.granted:
+            yield from (record for _, record in self.granted)
+        yield from self.front
+        yield from self.routed
+
     def empty(self) -> bool:
         """Say whether nothing waits here."""
-        return not (self.front or self.backlog.records)
+        return not (self.granted or self.front or self.routed)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop what is of these partitions."""
+        self.granted = [each for each in self.granted if partition_of(each[1]) not in partitions]
         self.front[:] = without(self.front, partitions)
         self.backlog.forget(partitions)

@@ -186,7 +186,7 @@ def _worker(
         name=worker.name,
         state=state,
         leased=worker.leased,
-        queued=len(worker.row) + len(worker.granted) + len(worker.retries),
+        queued=len(worker.row) + len(worker.row.granted) + len(worker.row.retries),
         running=running,
         runs=runs,
         busy_seconds=worker.busy_seconds,

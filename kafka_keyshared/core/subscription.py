@@ -23,6 +23,7 @@ from kafka_keyshared.core.originals import Chunk, Originals, kept_from
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.routing.table import SlotTable
+from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress, Slice
 from kafka_keyshared.core.window import Window
@@ -88,13 +89,13 @@ class Subscription:
             state=state,
         )
         self.workers[worker.id] = worker
-        self.places.append(worker)
+        self.places.append(worker.row)
         return worker
 
     def drop(self, worker: Worker) -> None:
         """Forget a worker that is gone and at which nothing waits."""
         del self.workers[worker.id]
-        self.places.remove(worker)
+        self.places.remove(worker.row)
         self.gone[worker.name] = worker
 
     # --- in ---
@@ -156,7 +157,7 @@ class Subscription:
         key = self.keys.key(record)
         if key is None:
             able = [worker for worker in self.workers.values() if worker.present]
-            return min(able, key=lambda worker: (worker.leased + len(worker.retries), worker.id))
+            return min(able, key=lambda worker: (worker.leased + len(worker.row.retries), worker.id))
         return self.workers[self.table.owners[self.keys.slot(key)]]
 
     # --- out ---
@@ -167,14 +168,16 @@ class Subscription:
             return
         workers = self.workers.values()
         for worker in workers:
-            if worker.row.front:
-                worker.row.merge()
-            if worker.retries:
+            row = worker.row
+            if row.front:
+                row.merge()
+            if row.retries:
                 yield from self._lease_heads(worker)
         if self.keyless.records:
             yield from self._flush_keyless()
         for worker in workers:
-            while (worker.routed or worker.granted) and (room := worker.room()):
+            row = worker.row
+            while (row.routed or row.granted) and (room := worker.room()):
                 taken, chunks, lanes = self._take(worker, room)
                 if not taken:
                     break
@@ -205,7 +208,7 @@ class Subscription:
     def _lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
         closing = self.closing
-        while worker.retries and (ready := worker.take_ready(worker.room())):
+        while worker.row.retries and (ready := worker.take_ready(worker.room())):
             # The head of a partition on its way out is not retried: it is about to be forgotten.
             heads = [
                 (closed, closed.head)
@@ -244,7 +247,7 @@ class Subscription:
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
         if not self.closed.keys and not self.closing and self.one_lease is None:
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
-        taken, lanes = self._take_granted(worker, room) if worker.granted else ([], [])
+        taken, lanes = self._take_granted(worker, room) if worker.row.granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
         if worker.row.front:  # a grant given up puts what waited behind it before the backlog
             worker.row.merge()
@@ -299,11 +302,12 @@ class Subscription:
         for at in indices:
             lane = leased.claimed[at]
             if (record := self.one_lease.following(lane)) is not None:
-                (stays or self.owner(record)).granted.append((lane, record))
+                (stays or self.owner(record)).row.granted.append((lane, record))
 
     def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
-        room = worker.bytes.fitting([record for _, record in worker.granted[:room]], room)
-        granted, worker.granted = worker.granted[:room], worker.granted[room:]
+        row = worker.row
+        room = worker.bytes.fitting([record for _, record in row.granted[:room]], room)
+        granted, row.granted = row.granted[:room], row.granted[room:]
         lanes, records = [lane for lane, _ in granted], [record for _, record in granted]
         if not self.closing:
             return records, lanes
@@ -341,7 +345,7 @@ class Subscription:
         if self.mixed or self.one_lease is not None or self.settings.individually:
             return False
         return all(
-            each.empty() or each is self.keyless or isinstance(each, Worker) for each in self.places
+            each.empty() or each is self.keyless or isinstance(each, Row) for each in self.places
         )
 
     def oldest(self) -> Iterator[Coordinates]:
@@ -397,4 +401,4 @@ class Subscription:
 
     def startable(self) -> bool:
         """Say whether anything is routed and waits for a worker alone."""
-        return bool(self.keyless.records) or not all(each.empty() for each in self.workers.values())
+        return bool(self.keyless.records) or not all(each.row.empty() for each in self.workers.values())

@@ -66,19 +66,19 @@ def _hand_over(sub: Subscription, worker: Worker) -> None:
     backlog.replace(kept)
     for id_, records in moved.items():
         sub.workers[id_].row.backlog.extend(records)
-    granted, worker.granted = worker.granted, []
+    granted, worker.row.granted = worker.row.granted, []
     for grant in granted:
-        sub.owner(grant[1]).granted.append(grant)
+        sub.owner(grant[1]).row.granted.append(grant)
     _hand_heads_over(sub, worker)
 
 
 def _hand_heads_over(sub: Subscription, worker: Worker) -> None:
     """Let the lanes that are to run again at the worker do so at whoever owns their slots now."""
-    heads = list(worker.retries)
-    worker.retries.clear()
+    heads = list(worker.row.retries)
+    worker.row.retries.clear()
     for closed in heads:
         if closed.head is not None:
-            sub.owner(closed.head).ready(closed)
+            sub.owner(closed.head).row.ready(closed)
 
 
 def _start_drained(sub: Subscription) -> None:
@@ -201,7 +201,7 @@ def _give_slots_away(sub: Subscription, worker: Worker) -> None:
     sub.changing.remove(worker)
     sub.drop(worker)
     sub.table.project(sub.workers.values())
-    granted, worker.granted = worker.granted, []
+    granted, worker.row.granted = worker.row.granted, []
     waiting: list[Record] = worker.row.merge().take(len(worker.row))[0]
     for _, record in granted:
         sub.put_back([record])

@@ -9,18 +9,17 @@ take back. What is done as one comes and goes stands in :mod:`.worker_lifecycle`
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, islice
 
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
-from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.model import Record
 
 SLICES_MAX = 2
 SLICE_SECONDS = 0.1
@@ -87,11 +86,6 @@ class Worker:
         self.slice_max = max(1, leases_max // self.slices_max)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
         self.row = Row(id_ if state is WorkerState.ACTIVE else None)
-        self.routed = self.row.backlog.records
-        # With one lease per key: records that hold their lane's lease already.
-        self.granted: list[Grant] = []
-        # The lanes whose heads are to run again, in order; there may be any number of them.
-        self.retries: OrderedDict[ClosedLane, None] = OrderedDict()
         # By their ids, in the order of the leases.
         self.slices: dict[int, Leased] = {}
         self.leased = 0
@@ -126,32 +120,10 @@ class Worker:
             return 0
         return min(self.slice_size, max(0, self.leases_max - self.leased))
 
-    def ready(self, closed: ClosedLane) -> None:
-        """Let the head of a closed lane run again; once, however often this is said."""
-        self.retries[closed] = None
-
     def take_ready(self, most: int) -> list[ClosedLane]:
         """Take the lanes that were readied first, up to ``most`` and as many as fit."""
-        heads = [closed.head for closed in islice(self.retries, most)]
-        count = self.bytes.fitting(heads, most)
-        return [self.retries.popitem(last=False)[0] for _ in range(count)]
-
-    def waiting(self) -> Iterator[Record]:
-        """Yield every record that waits to be leased to the worker."""
-        if self.granted:
-            yield from (record for _, record in self.granted)
-        # Not by way of the row: each generator that a record goes through costs as much again.
-        yield from self.row.front
-        yield from self.routed
-
-    def empty(self) -> bool:
-        """Say whether nothing waits to be leased to the worker."""
-        return not self.granted and self.row.empty()
-
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what waits here and is of these partitions."""
-        self.granted = [each for each in self.granted if partition_of(each[1]) not in partitions]
-        self.row.forget(partitions)
+        heads = [closed.head for closed in islice(self.row.retries, most)]
+        return self.row.take_ready(self.bytes.fitting(heads, most))
 
     def lease(self, leased: Leased) -> None:
         """Note that the slice is leased to it, in the same step in which it was admitted."""

@@ -47,7 +47,7 @@ class JoiningAdversary(Adversary):
         for sub in member.core.subscriptions.values():
             self.reached["joins while others hold its keys"] += bool(sub.changing)
             self.reached["a worker that joins has records waiting"] += any(
-                not worker.empty() for worker in sub.changing
+                not worker.row.empty() for worker in sub.changing
             )
             self.reached["a recall is not answered yet"] += any(
                 worker.recalls for worker in sub.workers.values()

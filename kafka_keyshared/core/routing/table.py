@@ -49,7 +49,7 @@ class SlotTable:
         able = {worker.name: worker for worker in workers}
         routing = brought_to(routing or self.routing, [*able])
         by_place = [able[name] for name in routing.workers]
-        takers = [(worker.id, worker.routed) for worker in by_place]
+        takers = [(worker.id, worker.row.routed) for worker in by_place]
         owned = [0] * len(takers)
         owners: list[int] = []
         rows: list[list[Record]] = []

@@ -344,10 +344,10 @@ def test_a_lane_is_readied_once_however_often_that_is_said() -> None:
     harness.work({0: [ERROR], 1: [ERROR]})
     harness.later(1.0)
     worker = harness.sub().workers[0]
-    (waiting,) = worker.retries
-    worker.ready(waiting)
-    assert worker.take_ready(5) == [waiting]
-    assert worker.take_ready(5) == []
+    (waiting,) = worker.row.retries
+    worker.row.ready(waiting)
+    assert worker.row.take_ready(5) == [waiting]
+    assert worker.row.take_ready(5) == []
 
 
 # --- what must never happen is refused, not papered over ---

@@ -170,7 +170,7 @@ def test_a_record_without_a_key_that_is_granted_a_lease_waits_at_any_worker() ->
     made.worker(1).finish()
     made.worker(1).step()  # of before: the lane's lease goes to the record that is here now
     made.deliver()
-    (granted,) = made.sub().workers[1].granted
+    (granted,) = made.sub().workers[1].row.granted
     assert granted[1].offset() == 1
     assert made.sub().owner(granted[1]) is made.sub().workers[0]
     made.worker(0).finish()

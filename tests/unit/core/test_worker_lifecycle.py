@@ -60,7 +60,7 @@ def test_its_slots_drain_before_it_gets_anything_of_them(max_leases: int | None)
     member.fetch(*one_of_each(40))
     assert joined.state is WorkerState.JOINING
     assert joined.leased == 0
-    assert not joined.empty()
+    assert not joined.row.empty()
     member.worker().finish()
     order = member.work()
     assert worker_of(member, f"worker-{number}").state is WorkerState.ACTIVE
@@ -78,7 +78,7 @@ def test_a_retry_that_waits_moves_with_its_key() -> None:
     member.tell(ev.Join("default", "worker-1"))
     joined = worker_of(member, "worker-1")
     member.later(5.0)
-    assert len(joined.retries) + joined.leased > 0
+    assert len(joined.row.retries) + joined.leased > 0
     assert sorted(member.work()) == list(range(40))
     assert member.committed() == (40, [])
 

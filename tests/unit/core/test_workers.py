@@ -28,14 +28,14 @@ def busy_worker(state: WorkerState) -> Worker:
     worker = Worker("worker-7", 7, 100, state=state)
     worker.row.backlog.extend([record(3)])
     worker.row.front.append(record(2))
-    worker.granted.append((lane_of(record(1)), record(1)))
+    worker.row.granted.append((lane_of(record(1)), record(1)))
     worker.lease(Leased(slice_of(record(0), worker=7)))
     worker.recalls = 1
     return worker
 
 
 def seen_of(worker: Worker) -> list[object]:
-    waits = [each.offset() for each in worker.waiting()]
+    waits = [each.offset() for each in worker.row.waiting()]
     return [worker.state, worker.row.holder, worker.leased, [*worker.slices], worker.recalls, waits]
 
 
