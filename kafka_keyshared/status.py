@@ -66,11 +66,38 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot that drains at a worker: PIP-379 calls it a draining hash.
+
+    ``pending`` of its leases have yet to end, and ``blocked`` records wait for that.
+    """
+
+    hash: int
+    pending: int
+    blocked: int
+
+
+class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that a worker was given and has not settled: it runs, or waits in its mailbox.
+
+    ``slot`` is None without a key; ``draining`` says that the slot is another worker's by now.
+    """
+
+    worker: str
+    topic: str
+    partition: int
+    offset: int
+    slot: int | None
+    running: bool
+    draining: bool
+
+
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. ``share`` is the part of all slots that it owns; times in seconds.
 
     ``runs`` is how many of its records run, and ``running`` the one of them that it got first.
     ``dropped`` counts what came while it was full, which only happens without reliability.
+    ``draining`` are slots of which it has leases, and that are another worker's by now.
     """
 
     name: str
@@ -84,6 +111,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     dropped: int = 0
     share: float
+    draining: tuple[DrainingHash, ...] = ()
 
 
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +135,10 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
     the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
     ``hottest`` say how many keys have unsettled records, and how many the one with the most has.
+
+    ``draining_hashes_count`` slots drain, for ``draining_hashes_pending_messages`` leases in all.
+    ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
+    slots have drained so far.
     """
 
     name: str
@@ -125,6 +157,10 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     blocked: tuple[BlockedKey, ...] = ()
     keys: int
     hottest: int
+    draining_hashes_count: int = 0
+    draining_hashes_pending_messages: int = 0
+    draining_hashes_blocked_messages: int = 0
+    draining_hashes_cleared_total: int = 0
     process_seconds: Distribution
     wait_seconds: Distribution
     age_seconds: Distribution

@@ -176,10 +176,11 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
     """
     before = sum(1 for _ in sub.waiting())
     commands: list[Command] = []
-    for worker in sub.workers.values():
-        for _, record in worker.row.granted:
+    for row in sub.rows():
+        for _, record in row.granted:
             if partition_of(record) in partitions:
                 sub.give_back(record)
+    for worker in sub.workers.values():
         lapsed = tuple(
             id_
             for id_, leased in worker.slices.items()
@@ -214,6 +215,6 @@ def _open_without_head(sub: Subscription) -> None:
     """Let lanes go on whose head is forgotten; none of them is to run it again."""
     for closed in list(sub.closed.lanes.values()):
         if closed.head is None:
-            for worker in sub.workers.values():
-                worker.row.retries.pop(closed, None)
+            for row in sub.rows():
+                row.retries.pop(closed, None)
             failures.advance(sub, closed)

@@ -67,6 +67,22 @@ class Backlog:
             count -= min(count, came)
         return taken
 
+    def pick(self, wanted: Sequence[bool]) -> list[Record]:
+        """Take the records for which that is said, one by one and in order; the others stay."""
+        records = self.records
+        picked = [record for record, out in zip(records, wanted, strict=True) if out]
+        at = 0
+        parts: deque[tuple[Chunk, int]] = deque()
+        for chunk, count in self._parts:
+            left = count - sum(wanted[at : at + count])
+            if left:
+                parts.append((chunk, left))
+            at += count
+        records[:] = [record for record, out in zip(records, wanted, strict=True) if not out]
+        self._parts = parts
+        self._counted = len(records)
+        return picked
+
     def put_first(self, records: Sequence[Record]) -> None:
         """Put records that no handler has at the head."""
         if records:

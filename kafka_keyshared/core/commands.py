@@ -136,6 +136,14 @@ class AbandonWorker:
     worker: int
 
 
+@dataclass(frozen=True, slots=True)
+class EndWorker:
+    """The worker is gone: close its handler, and end its thread or process. It has nothing left."""
+
+    subscription: str
+    worker: int
+
+
 class Level(enum.IntEnum):
     """How loud a notice is; the numbers are those of the standard library's logging."""
 
@@ -178,6 +186,7 @@ Command: TypeAlias = (
     | StartWorker
     | ReplaceWorker
     | AbandonWorker
+    | EndWorker
     | Notice
     | Halt
 )

@@ -13,6 +13,7 @@ from typing import Any
 from kafka_keyshared.core import (
     admission,
     assignment,
+    draining,
     failures,
     heartbeat,
     metadata,
@@ -96,6 +97,7 @@ class Dispatcher:
             ev.CommitAnswered: self._commit_answered,
             ev.Beat: self._beat,
             ev.Join: self._join,
+            ev.Resize: self._resize,
             ev.Flush: self._flush,
         }
 
@@ -123,7 +125,7 @@ class Dispatcher:
         """Return when a :class:`Flush` is due next, in monotonic seconds."""
         due = [self.ceilings.next_look()]
         for sub in self.subscriptions.values():
-            due += sub.closed.next_due(), sub.keys.next_due()
+            due += sub.closed.next_due(), sub.keys.next_due(), sub.draining.due
         return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
@@ -221,6 +223,8 @@ class Dispatcher:
         return commands
 
     def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
+        if sub.draining.cleared:
+            draining.open_cleared(sub, now)
         commands = [*shedding.shed(sub, now), *sub.flush()]
         if sub.closed.lanes and sub.look_ahead.due(now):
             commands += weigh_closed(self.holds, sub, len(self.partitions), now)
@@ -231,14 +235,17 @@ class Dispatcher:
     def _reported(self, event: ev.Reported, now: float) -> list[Command]:
         commands: list[Command] = []
         touched: dict[str, Subscription] = {}
+        drained: dict[str, draining.Ended] = {}
         for report in event.reports:
             if isinstance(report, ev.Ended):
                 leased = self._book.find(report.slice)
                 sub = self.subscriptions[leased.slice.subscription]
                 self.meters.slice_ended(sub.counts, leased, report.seconds, now)
                 failures.ended(sub, leased, report)
+                if sub.draining.count and draining.is_waited_for(sub, leased):
+                    drained.setdefault(sub.name, []).append((leased, None))
                 if sub.changing:
-                    worker_lifecycle.slice_ended(sub, leased.slice.worker)
+                    commands += worker_lifecycle.slice_ended(sub)
             elif isinstance(report, ev.FencePassed):
                 sub = self.subscriptions[report.subscription]
                 failures.fence_passed(sub, report)
@@ -250,6 +257,8 @@ class Dispatcher:
                 else:
                     failures.set_aside(sub, leased, report)
             touched[sub.name] = sub
+        for name, those in drained.items():
+            draining.ended(touched[name], those)
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
         if self.ceilings.parked():
@@ -262,11 +271,18 @@ class Dispatcher:
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         worker = returns.recalled(sub, event)
+        draining.given_back(sub, worker, event)
         return [*worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
     def _join(self, event: ev.Join, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        return [*worker_lifecycle.join(sub, event.name), *self._flush_one(sub, now)]
+        commands = worker_lifecycle.join(sub, event.name, self.partitions)
+        return commands + self._flush_one(sub, now)
+
+    def _resize(self, event: ev.Resize, now: float) -> list[Command]:
+        sub = self.subscriptions[event.subscription]
+        commands = worker_lifecycle.resize(sub, event.names, self.partitions)
+        return commands + self._flush_one(sub, now)
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
@@ -354,8 +370,9 @@ class Dispatcher:
             self._changed = False
         if not event.final:
             for sub in self.subscriptions.values():
+                draining.looked_at(sub, event.progress)
                 commands += look_at_closed(self.holds, sub, len(self.partitions), now)
-                if sub.parking and sub.unpark():
+                if (sub.parking and sub.unpark()) or sub.draining.cleared:
                     commands += self._go_on(sub, now)
         return commands
 
@@ -379,6 +396,7 @@ class Dispatcher:
             commands += worker_lifecycle.eviction(sub, dead)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)
+            worker_lifecycle.caught_up(sub)
             commands += self._flush_one(sub, now)
             commands += look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:

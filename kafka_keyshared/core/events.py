@@ -215,6 +215,17 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """The subscription is to have exactly these workers: missing ones join, others leave.
+
+    Who leaves finishes what it runs, and nothing else.
+    """
+
+    subscription: str
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Hand out whatever may run now; sent when a timer is due."""
 
@@ -232,5 +243,6 @@ Event: TypeAlias = (
     | CommitAnswered
     | Beat
     | Join
+    | Resize
     | Flush
 )

@@ -267,8 +267,8 @@ def advance(sub: Subscription, closed: ClosedLane) -> None:
         return
     if closed.state is LaneState.OPENING:
         open_lane(sub, closed)
-    elif closed.state is LaneState.WAITING and closed.head is not None:
-        sub.owner(closed.head).row.ready(closed)
+    elif closed.state is LaneState.WAITING:
+        sub.ready([closed])
 
 
 def open_lane(sub: Subscription, closed: ClosedLane) -> None:

@@ -7,13 +7,14 @@ walk over everything held, which is made once and not once for each rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias
 
 from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import LaneState, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerState
@@ -68,7 +69,8 @@ def check_subscription(
     _below_ceilings(sub, held)
     _closed_lanes_lease_only_their_head(sub, held)
     _remembered(sub, held)
-    _keys_at_one_worker(sub)
+    _slots_at_one_worker(sub)
+    _rows_of_slots(sub)
     _held_back_for_a_cause(sub, partitions, holds)
 
 
@@ -150,7 +152,7 @@ def _beyond(sub: Subscription, partition: TopicPartition, offset: int, ceiling: 
 
 def _remembered(sub: Subscription, held: _Held) -> None:
     """Of each record that waits or is leased it is known what it was when it came."""
-    for backlog in (sub.keyless, *(worker.row.backlog for worker in sub.workers.values())):
+    for backlog in (sub.keyless, *(row.backlog for row in sub.rows())):
         backlog.check()
     for leased in held.leases:
         find = leased.slice.came.find
@@ -200,30 +202,56 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
             )
 
 
-def _keys_at_one_worker(sub: Subscription) -> None:
-    """No key is leased to two workers, and what waits in a row is of its slots."""
-    at: dict[bytes, str] = {}
-    key_of = sub.keys.key
-    owners: dict[bytes, Worker] = {}
+def _slots_at_one_worker(sub: Subscription) -> None:
+    """No slot is leased to two workers, and those that drain wait for the leases that there are."""
+    at: dict[int, Worker] = {}
+    pending: Counter[int] = Counter()
     for worker in sub.workers.values():
-        keys = {
-            key
-            for leased in worker.slices.values()
-            for index in _going(sub, leased)
-            if (key := key_of(leased.slice.came[index])) is not None
-        }
-        for key in keys:
-            if (other := at.setdefault(key, worker.name)) != worker.name:
-                raise InvariantError(f"{sub.name}: {key!r} is leased to {other} and {worker.name}")
-        for record in worker.row.waiting():
-            if (key := key_of(record)) is None:
-                continue
-            if key not in owners:
-                owners[key] = sub.owner(record)
-            if owners[key] is not worker:
+        for slot in _leased_slots(sub, worker):
+            if (other := at.setdefault(slot, worker)) is not worker:
                 raise InvariantError(
-                    f"{sub.name}: {name_of(record)} waits at {worker.name}, which does not have "
-                    "its slot"
+                    f"{sub.name}: slot {slot} is leased to {other.name} and {worker.name}"
                 )
-        if worker.leased and worker.state is WorkerState.JOINING:
-            raise InvariantError(f"{sub.name}: {worker.name} joins and has leases already")
+            if sub.table.owners[slot] not in (worker.id, *Unowned):
+                pending[slot] += 1
+        if not worker.later.empty() and worker.state is not WorkerState.JOINING:
+            raise InvariantError(f"{sub.name}: {worker.name} keeps records that it never gets")
+    draining = sub.draining
+    counted = {slot: draining.pending(slot) for slot in draining.draining()}
+    if counted != pending or draining.count != len(pending):
+        raise InvariantError(
+            f"{sub.name}: {draining.count} slots drain by {counted}, and have leases by {pending}"
+        )
+
+
+def _leased_slots(sub: Subscription, worker: Worker) -> Iterator[int]:
+    """Yield the slot of each lease of a worker that is not known to have ended."""
+    for leased in worker.slices.values():
+        for index in leased.indices():
+            key = None if index in leased.let_go else sub.keys.key(leased.slice.came[index])
+            if key is not None:
+                yield sub.keys.slot(key)
+
+
+def _rows_of_slots(sub: Subscription) -> None:
+    """What waits in a row is of its slots, and of slots that drain nothing waits elsewhere."""
+    draining = sub.draining
+    waits = {*draining.draining(), *draining.cleared}
+    if waits:  # else a look at every slot would be most of the work
+        shut = {slot for slot, row in enumerate(sub.table.rows) if row is draining.row.routed}
+        if shut != waits:
+            raise InvariantError(f"{sub.name}: slots {shut ^ waits} are not open, or do not drain")
+    slots: dict[bytes, int] = {}
+    for row in sub.rows():
+        for record in row.waiting():
+            key = sub.keys.key(record)
+            if key is None:
+                continue
+            slot = slots.get(key)
+            if slot is None:
+                slot = slots[key] = sub.keys.slot(key)
+            if sub.table.rows[slot] is not row.routed or (row is draining.row) != (slot in waits):
+                where = "for a slot to drain" if row.holder is None else f"at worker {row.holder}"
+                raise InvariantError(
+                    f"{sub.name}: {name_of(record)} waits {where}, and its slot is not there"
+                )

@@ -58,6 +58,10 @@ class Chunk:
             self._index = index = dict(zip(map(id, self.records), itertools.count()))
         return index.get(id(record))
 
+    def forget_where(self) -> None:
+        """Forget where each record is, which takes a hundred bytes for each."""
+        self._index = None
+
 
 class Originals:
     """What the records of a slice were.
@@ -119,6 +123,11 @@ class Originals:
             record.set_value(value)
         if not _same(record.topic(), topic):
             record.set_topic(topic)
+
+    def forget_where(self) -> None:
+        """Forget where in its chunk each record is: it is looked for anew when it is asked for."""
+        for chunk in self._chunks:
+            chunk.forget_where()
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Yield what the records came in, and how many of them in each, roughly."""

@@ -29,17 +29,6 @@ def of_partitions(partitions: Collection[TopicPartition]) -> Selector:
     return lambda leased, index: leased.slice.came.partition_of(index) in partitions
 
 
-def of_slots(sub: Subscription, slots: Collection[int]) -> Selector:
-    """Select what is in these slots; what has no key is in none."""
-    keys = sub.keys
-
-    def selected(leased: Leased, index: int) -> bool:
-        key = keys.key(leased.slice.came[index])
-        return key is not None and keys.slot(key) in slots
-
-    return selected
-
-
 def recall(
     sub: Subscription, workers: Iterable[Worker], selector: Selector | None = None
 ) -> list[Command]:
@@ -97,7 +86,7 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
             elif closed.head is record:
                 closed.on(LaneEvent.RECALLED)
                 closed.attempt = None
-                sub.owner(record).row.ready(closed)
+                sub.ready([closed])
             else:
                 behind.setdefault(lane, []).append(record)
     sub.put_back(back)

@@ -33,6 +33,11 @@ class SubscriptionSettings:
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do; otherwise a worker is serial.
 
+    ``unblocking_interval`` lets slots that have drained open together, so many seconds after the
+    first of them; 0 opens each at once. With ``new_workers_wait`` a worker that joins gets nothing
+    until everything is settled that was received before it joined: the rule of Pulsar 3.x, which
+    PIP-379 has replaced.
+
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
     where there is a dead-letter topic, else ``block``.
@@ -61,6 +66,8 @@ class SubscriptionSettings:
     warn_after: float = 30.0
     exit_when_stuck: bool = False
     reliable: bool = True
+    unblocking_interval: float = 0.0
+    new_workers_wait: bool = False
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
+from kafka_keyshared.core import draining
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitResult
@@ -20,6 +22,7 @@ from kafka_keyshared.status import (
     VERSION,
     BlockedKey,
     Distribution,
+    DrainingHash,
     PartitionStatus,
     RunningRecord,
     ShownState,
@@ -116,11 +119,18 @@ def _subscription(
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
     watch = core.watches[sub.name]
+    drains = draining.listing(sub)
     return SubscriptionStatus(
         name=sub.name,
         pool=around.pool,
         workers=tuple(
-            _worker(worker, sub.table.shares.get(worker.id, 0.0), progress, watch, now)
+            _worker(
+                worker,
+                (sub.table.shares.get(worker.id, 0.0), drains.get(worker.id, ())),
+                progress,
+                watch,
+                now,
+            )
             for worker in sorted((*sub.workers.values(), *sub.gone.values()), key=_id)
         ),
         records=sub.window.records,
@@ -136,6 +146,10 @@ def _subscription(
         blocked=tuple(_blocked(each, now) for each in oldest_blocked(sub.closed.lanes.values())[0]),
         keys=len(keys),
         hottest=max(keys.values(), default=0),
+        draining_hashes_count=sub.draining.count,
+        draining_hashes_pending_messages=sum(each[1] for some in drains.values() for each in some),
+        draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
+        draining_hashes_cleared_total=sub.draining.cleared_total,
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
         age_seconds=_distribution(counts.age_seconds),
@@ -157,11 +171,12 @@ def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
 
 def _worker(
     worker: Worker,
-    share: float,
+    slots: tuple[float, Iterable[tuple[int, int, int]]],
     progress: Progress,
     watch: Watch,
     now: float,
 ) -> WorkerStatus:
+    share, drains = slots
     running = None
     stuck = False
     runs = 0
@@ -178,10 +193,10 @@ def _worker(
                     topic=topic, partition=partition, offset=record.offset(), seconds=now - since
                 )
     state: ShownState = "idle"
-    if not worker.present:
-        state = "gone"
-    elif running is not None:
+    if running is not None:
         state = "stuck" if stuck else "running"
+    elif not worker.present:
+        state = "gone"
     return WorkerStatus(
         name=worker.name,
         state=state,
@@ -194,6 +209,10 @@ def _worker(
         restarts=worker.restarts,
         dropped=worker.shed,
         share=share,
+        draining=tuple(
+            DrainingHash(hash=slot, pending=pending, blocked=blocked)
+            for slot, pending, blocked in drains
+        ),
     )
 
 

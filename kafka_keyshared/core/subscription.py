@@ -15,23 +15,24 @@ from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
-from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent
+from kafka_keyshared.core.draining_slots import DrainingSlots
+from kafka_keyshared.core.holdings import Holdings
+from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
-from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.one_lease import Grant, OneLease
 from kafka_keyshared.core.originals import Chunk, Originals, kept_from
 from kafka_keyshared.core.parking import Parking
-from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress, Slice
+from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, WorkerState, merged
-from kafka_keyshared.model import Coordinates, Record, TopicPartition, coordinates_of, partition_of
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
-class Subscription:
+class Subscription(Holdings):
     """The state of one subscription. Only the dispatcher calls it."""
 
     def __init__(
@@ -55,25 +56,24 @@ class Subscription:
         self.closing = closing
         self.parking = Parking()
         self.keyless = Backlog()
+        self.draining = DrainingSlots(self.keys)
         self._worker_ids = itertools.count()
-        self.workers: dict[int, Worker] = {}
+        self.workers = {}
         # Those that join or leave.
         self.changing: list[Worker] = []
         # The last one of each name that is gone, for whoever looks on.
         self.gone: dict[str, Worker] = {}
-        # Whatever can hold a record that is not leased: what is held is what waits in these.
-        self.places: list[WaitingPlace] = []
+        self.places = []
         for name in settings.workers:
             self.add(name, WorkerState.ACTIVE)
         self.table = SlotTable(self.workers.values())
         self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
-        self.places += [self.keyless, self.closed, self.keys, self.parking]
+        self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
         self.places += [self.one_lease] if self.one_lease is not None else []
         self.stopped = False
         self.leased = 0  # records, at all workers
         self.reminder = Reminder()
         self.look_ahead = LookAhead(self.window, self.closed)
-        # Whether a backlog may have got older records behind newer ones.
         self.mixed = False
         self._tidy_at = 0
 
@@ -89,13 +89,14 @@ class Subscription:
             state=state,
         )
         self.workers[worker.id] = worker
-        self.places.append(worker.row)
+        self.places += [worker.row, worker.later]
         return worker
 
     def drop(self, worker: Worker) -> None:
         """Forget a worker that is gone and at which nothing waits."""
         del self.workers[worker.id]
         self.places.remove(worker.row)
+        self.places.remove(worker.later)
         self.gone[worker.name] = worker
 
     # --- in ---
@@ -132,6 +133,8 @@ class Subscription:
         for worker in self.workers.values():
             worker.row.backlog.came_in(chunk)
         self.keyless.came_in(chunk)
+        if self.draining.row.routed:
+            self.draining.row.backlog.came_in(chunk)
         return events
 
     def _let_go(self) -> None:
@@ -139,7 +142,7 @@ class Subscription:
         window = self.window
         spare = window.spare()
         self._tidy_at = window.received + (spare + 1) // 2
-        keepers: list[Backlog | Originals] = [self.keyless]
+        keepers: list[Backlog | Originals] = [self.keyless, self.draining.row.backlog]
         for worker in self.workers.values():
             keepers += [worker.row.backlog, *(each.slice.came for each in worker.slices.values())]
         young = kept_from((of for each in keepers for of in each.chunks()), spare)
@@ -157,8 +160,21 @@ class Subscription:
         key = self.keys.key(record)
         if key is None:
             able = [worker for worker in self.workers.values() if worker.present]
-            return min(able, key=lambda worker: (worker.leased + len(worker.row.retries), worker.id))
+            return min(able, key=lambda each: (each.leased + len(each.row.retries), each.id))
         return self.workers[self.table.owners[self.keys.slot(key)]]
+
+    def row_of(self, record: Record) -> Row:
+        """Return where the record has to wait: with its owner, or for its slot to drain."""
+        key = self.keys.key(record)
+        draining = self.draining.row
+        if key is not None and self.table.rows[self.keys.slot(key)] is draining.routed:
+            return draining
+        return self.owner(record).row
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every row."""
+        yield from (worker.row for worker in self.workers.values())
+        yield self.draining.row
 
     # --- out ---
 
@@ -167,10 +183,14 @@ class Subscription:
         if self.stopped:
             return
         workers = self.workers.values()
+        if self.draining.row.front:
+            self.draining.merge()
         for worker in workers:
             row = worker.row
             if row.front:
                 row.merge()
+            if worker.joined_at:
+                worker.hold_later()
             if row.retries:
                 yield from self._lease_heads(worker)
         if self.keyless.records:
@@ -227,7 +247,7 @@ class Subscription:
             yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [worker for worker in self.workers.values() if worker.room()]
+        able = [each for each in self.workers.values() if not each.joined_at and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()
@@ -302,7 +322,7 @@ class Subscription:
         for at in indices:
             lane = leased.claimed[at]
             if (record := self.one_lease.following(lane)) is not None:
-                (stays or self.owner(record)).row.granted.append((lane, record))
+                (stays.row if stays else self.row_of(record)).granted.append((lane, record))
 
     def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
         row = worker.row
@@ -322,6 +342,17 @@ class Subscription:
         if self.one_lease is not None:
             self.put_back(self.one_lease.release(self.keys.lane(record)))
 
+    def grant(self, grants: Iterable[Grant]) -> None:
+        """Let records wait that hold their lanes' leases, before whatever does not."""
+        for grant in grants:
+            self.row_of(grant[1]).granted.append(grant)
+
+    def ready(self, lanes: Iterable[ClosedLane]) -> None:
+        """Let the heads of closed lanes run again, at whoever may have them."""
+        for closed in lanes:
+            if closed.head is not None:
+                self.row_of(closed.head).ready(closed)
+
     def put_back(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners.
 
@@ -335,70 +366,5 @@ class Subscription:
             if self.keys.key(record) is None:
                 keyless.append(record)
             else:
-                self.owner(record).row.front.append(record)
+                self.row_of(record).front.append(record)
         self.keyless.extend(keyless)
-
-    # --- what is held ---
-
-    def in_arrival_order(self) -> bool:
-        """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
-        if self.mixed or self.one_lease is not None or self.settings.individually:
-            return False
-        return all(
-            each.empty() or each is self.keyless or isinstance(each, Row) for each in self.places
-        )
-
-    def oldest(self) -> Iterator[Coordinates]:
-        """Yield where records are of which one arrived before all others that are held."""
-        for worker in self.workers.values():
-            for leased in worker.slices.values():
-                yield from leased.oldest()
-            yield from map(coordinates_of, worker.row.backlog.records[:1])
-        yield from map(coordinates_of, self.keyless.records[:1])
-
-    def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
-        """Yield every record that is not settled with its partition, in no particular order.
-
-        Progress must have been read before the last reports were handled: a failure among the
-        started ones is then known here already. A record that has started since may be written into
-        meanwhile: of those that are leased only the partition is sure.
-        """
-        for record in self.waiting():
-            yield partition_of(record), record
-        epochs = self.epochs
-        for leased in self.leases():
-            slice_ = leased.slice
-            came, records, old = slice_.came, slice_.records, slice_.epoch != epochs.now
-            for index in leased.outstanding(progress):
-                partition = came.partition_of(index)
-                if not (old and epochs.over(slice_.epoch, partition)):
-                    yield partition, records[index]
-
-    def ended_early(self, progress: Progress) -> int:
-        """Return how many records have settled in slices that are not reported as ended."""
-        count = 0
-        for leased in self.leases():
-            if leased.slice.epoch == self.epochs.now:
-                rest = sum(1 for _ in leased.outstanding(progress))
-                count += max(0, len(leased) - rest - len(leased.unsettled))
-        return count
-
-    def waiting(self) -> Iterator[Record]:
-        """Yield every record that is held and not leased."""
-        for place in self.places:
-            yield from place.waiting()
-
-    def held(self) -> Iterator[Record]:
-        """Yield every record that is held, leased or not; one may come twice."""
-        yield from self.waiting()
-        for leased in self.leases():
-            yield from leased.records()
-
-    def leases(self) -> Iterator[Leased]:
-        """Yield every slice that is out."""
-        for worker in self.workers.values():
-            yield from worker.slices.values()
-
-    def startable(self) -> bool:
-        """Say whether anything is routed and waits for a worker alone."""
-        return bool(self.keyless.records) or not all(each.row.empty() for each in self.workers.values())

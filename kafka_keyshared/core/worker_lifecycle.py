@@ -1,107 +1,105 @@
-"""Workers coming and going: whoever joins gets its slots when they have drained, whoever leaves
-keeps its own until its last lease has ended.
+"""Workers coming and going. Whoever joins or leaves, its slots move at once, and drain where they
+have to (:mod:`.draining`).
 
-Both is the same rule: at no time do two workers have leases of one key.
+So at no time do two workers have leases of one key. A worker that leaves gets nothing any more, and
+is gone when the last of its leases has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import failures, returns
+from kafka_keyshared.core import draining, failures, returns
 from kafka_keyshared.core.commands import (
     AbandonWorker,
     Command,
+    EndWorker,
     Halt,
     Level,
     Notice,
     ReplaceWorker,
     StartWorker,
 )
+from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import Record, counted
+from kafka_keyshared.model import TopicPartition, counted
 
 EVICT_AFTER = 6
 """Beats without a live thread or process after which a worker's keys go to the others."""
 
-# --- joining ---
+Partitions = Mapping[TopicPartition, PartitionState]
 
 
-def join(sub: Subscription, name: str) -> list[Command]:
-    """Add a worker. It takes its slots from the others, and starts when they have drained there.
+def resize(sub: Subscription, names: Collection[str], partitions: Partitions) -> list[Command]:
+    """Bring the subscription to exactly these workers: missing ones join, others leave.
 
-    What waits in its slots waits in its row from now on, which has no holder until then.
+    The table changes once for all of them. A name may be that of a worker that is still leaving.
+
+    Raises :class:`ConfigError`, and changes nothing, for no names, an empty one or one given twice.
     """
-    if name in (worker.name for worker in sub.workers.values()):
-        raise ConfigError(f"subscription {sub.name!r} has a worker {name!r} already")
-    sub.gone.pop(name, None)
-    sub.mixed = True
-    others = [*sub.workers.values()]
-    joined = sub.add(name, WorkerState.JOINING)
-    sub.changing.append(joined)
-    sub.table.project(sub.workers.values())
-    for worker in others:
-        _hand_over(sub, worker)
-    slots = {slot for slot, owner in enumerate(sub.table.owners) if owner == joined.id}
-    commands: list[Command] = [StartWorker(sub.name, joined.id, name)]
-    commands += returns.recall(sub, others, returns.of_slots(sub, slots))
-    _start_drained(sub)
+    if not names or "" in names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"subscription {sub.name!r} cannot have the workers {list(names)}: give at least one "
+            "name, none of them empty or twice"
+        )
+    present = {worker.name: worker for worker in sub.workers.values() if worker.present}
+    commands: list[Command] = []
+    for name in names:
+        if name not in present:
+            commands.append(_add(sub, name, partitions))
+    leaving = [worker for name, worker in present.items() if name not in names]
+    for worker in leaving:
+        _send_away(sub, worker, WorkerEvent.DISMISSED)
+    if commands or leaving:
+        commands += draining.change(sub)
+        commands += returns.recall(sub, leaving)
+        commands += _gone(sub)
     return commands
 
 
-def _hand_over(sub: Subscription, worker: Worker) -> None:
-    """Move what waits at a worker and is not in its slots any more to those who have them.
+# --- joining ---
 
-    It is younger than what its slots still have at the worker and comes back later: so it stays
-    behind the place where that is put.
+
+def join(sub: Subscription, name: str, partitions: Partitions) -> list[Command]:
+    """Add a worker, which takes its slots from the others.
+
+    Raises :class:`ConfigError` when there is one of that name.
     """
-    backlog = worker.row.merge()
-    kept: list[Record] = []
-    moved: dict[int, list[Record]] = {}
-    for record in backlog.records:
-        owner = sub.owner(record)
-        (kept if owner is worker else moved.setdefault(owner.id, [])).append(record)
-    backlog.replace(kept)
-    for id_, records in moved.items():
-        sub.workers[id_].row.backlog.extend(records)
-    granted, worker.row.granted = worker.row.granted, []
-    for grant in granted:
-        sub.owner(grant[1]).row.granted.append(grant)
-    _hand_heads_over(sub, worker)
+    names = [worker.name for worker in sub.workers.values() if worker.present]
+    if name in names:
+        raise ConfigError(f"subscription {sub.name!r} has a worker {name!r} already")
+    return resize(sub, [*names, name], partitions)
 
 
-def _hand_heads_over(sub: Subscription, worker: Worker) -> None:
-    """Let the lanes that are to run again at the worker do so at whoever owns their slots now."""
-    heads = list(worker.row.retries)
-    worker.row.retries.clear()
-    for closed in heads:
-        if closed.head is not None:
-            sub.owner(closed.head).row.ready(closed)
+def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:
+    waits = sub.settings.new_workers_wait and sub.window.records > 0
+    joined = sub.add(name, WorkerState.JOINING if waits else WorkerState.ACTIVE)
+    sub.gone.pop(name, None)
+    if waits:
+        sub.changing.append(joined)
+        ends = {each: state.received_end for each, state in partitions.items()}
+        joined.joined_at = {each: end for each, end in ends.items() if end is not None}
+    return StartWorker(sub.name, joined.id, name)
 
 
-def _start_drained(sub: Subscription) -> None:
-    """Let workers start whose slots have drained."""
-    for joined in sub.changing[:]:
-        if joined.state is WorkerState.JOINING and not any(
-            _has_of(sub, worker, joined) for worker in sub.workers.values()
-        ):
-            sub.changing.remove(joined)
-            joined.on(WorkerEvent.DRAINED)
+def caught_up(sub: Subscription) -> None:
+    """Let workers have all of their slots for whom all that came before them is settled.
 
-
-def _has_of(sub: Subscription, worker: Worker, joined: Worker) -> bool:
-    """Say whether a worker has leases in the slots of another one."""
-    if worker is joined:
-        return False
-    owners, keys = sub.table.owners, sub.keys
-    return any(
-        (key := keys.key(leased.slice.came[index])) is not None
-        and owners[keys.slot(key)] == joined.id
-        for leased in worker.slices.values()
-        for index in leased.indices()
-    )
+    Where all others have left meanwhile, those who join are all there are.
+    """
+    joining = [worker for worker in sub.changing if worker.state is WorkerState.JOINING]
+    if not joining:
+        return
+    alone = not any(worker.state is WorkerState.ACTIVE for worker in sub.workers.values())
+    held = [] if alone else [(each, record.offset()) for each, record in sub.unsettled({})]
+    for worker in joining:
+        if not any(offset < worker.joined_at.get(each, 0) for each, offset in held):
+            sub.changing.remove(worker)
+            worker.on(WorkerEvent.CAUGHT_UP)
+            worker.joined_at = {}
+            sub.put_back(worker.take_later())
 
 
 # --- leaving ---
@@ -124,6 +122,9 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
             commands.append(ReplaceWorker(sub.name, worker.id))
         elif worker.present:
             commands += evict(sub, worker)
+        elif worker.dismissed:  # what it was to finish, it never will
+            worker.dismissed = False
+            commands += _abandon(sub, worker)
     return commands
 
 
@@ -155,56 +156,53 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
 
 
 def _leave(sub: Subscription, worker: Worker, event: WorkerEvent, notice: Notice) -> list[Command]:
-    """Give up a worker. Its slots move when its last lease has ended, and only its slots."""
+    """Give up a worker: others get its slots as they drain, and what it has not started."""
+    _send_away(sub, worker, event)
+    commands = [*draining.change(sub), *returns.recall(sub, [worker]), notice]
+    return [*commands, *_abandon(sub, worker)]
+
+
+def _send_away(sub: Subscription, worker: Worker, event: WorkerEvent) -> None:
     worker.on(event)
+    worker.dismissed = event is WorkerEvent.DISMISSED
     if worker not in sub.changing:
         sub.changing.append(worker)
-    commands: list[Command] = [*returns.recall(sub, [worker]), notice]
-    return commands if worker.recalls else [*abandon(sub, worker), *commands]
 
 
-def abandon(sub: Subscription, worker: Worker) -> list[Command]:
-    """Have the pool report what a worker that leaves still has: it has answered its recall."""
-    if not worker.slices:
-        _give_slots_away(sub, worker)
-    return [AbandonWorker(sub.name, worker.id)]
+def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
+    """Have the pool report what a worker that is given up still has: it has answered its recall.
 
-
-def slice_ended(sub: Subscription, id_: int) -> None:
-    """See to what may have waited for the end of a slice of this worker."""
-    worker = sub.workers[id_]
-    if worker.state is WorkerState.LEAVING and not worker.slices and not worker.recalls:
-        _give_slots_away(sub, worker)
-    _start_drained(sub)
+    What it was running has failed, and must close its lane before the next one of that starts: so
+    its slots drain until that is reported.
+    """
+    if worker.recalls or worker.dismissed:
+        return []
+    return [AbandonWorker(sub.name, worker.id), *_gone(sub)]
 
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
-    """Go on with whoever leaves or joins, now that unstarted leases have come back."""
-    _start_drained(sub)
-    if worker.state is WorkerState.LEAVING and not worker.recalls:
-        return abandon(sub, worker)
-    return []
+    """Go on with whoever leaves, now that its unstarted leases have come back."""
+    if worker.state is not WorkerState.LEAVING:
+        return []
+    return _gone(sub) if worker.dismissed else _abandon(sub, worker)
 
 
-def _give_slots_away(sub: Subscription, worker: Worker) -> None:
-    """Give the slots of a worker to the others, now that all its leases have ended.
+def slice_ended(sub: Subscription) -> list[Command]:
+    """See to whoever may have waited for the end of a slice."""
+    return _gone(sub)
 
-    Not sooner: what it was running has failed and must close its lane before the next one starts.
-    """
-    # Lanes first: what waits in them is older than what their keys have in the worker's backlog.
-    for closed in list(sub.closed.lanes.values()):
-        if closed.fence_at == worker.id:
-            closed.fence_at = None
-            failures.advance(sub, closed)
-    sub.mixed = True
-    worker.on(WorkerEvent.EMPTIED)
-    sub.changing.remove(worker)
-    sub.drop(worker)
-    sub.table.project(sub.workers.values())
-    granted, worker.row.granted = worker.row.granted, []
-    waiting: list[Record] = worker.row.merge().take(len(worker.row))[0]
-    for _, record in granted:
-        sub.put_back([record])
-        sub.give_back(record)
-    sub.put_back(waiting)
-    _hand_heads_over(sub, worker)
+
+def _gone(sub: Subscription) -> list[Command]:
+    """Forget the workers that leave, have no lease left and nothing to answer."""
+    commands: list[Command] = []
+    for worker in sub.changing[:]:
+        if worker.state is WorkerState.LEAVING and not worker.slices and not worker.recalls:
+            for closed in list(sub.closed.lanes.values()):
+                if closed.fence_at == worker.id:
+                    closed.fence_at = None
+                    failures.advance(sub, closed)
+            worker.on(WorkerEvent.EMPTIED)
+            sub.changing.remove(worker)
+            sub.drop(worker)
+            commands.append(EndWorker(sub.name, worker.id))
+    return commands

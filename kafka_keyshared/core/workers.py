@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, islice
 
+from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 SLICES_MAX = 2
 SLICE_SECONDS = 0.1
@@ -30,11 +31,12 @@ class WorkerState(enum.Enum):
     """Where a worker is in its life."""
 
     JOINING = "joining"
-    """Its slots still drain at the workers that had them; it gets nothing yet."""
+    """It has its slots, and gets of them what was received before it joined, until all that is
+    settled, wherever it is: the rule of Pulsar 3.x."""
     ACTIVE = "active"
     """It has its slots, and gets what comes in them."""
     LEAVING = "leaving"
-    """It gets nothing any more, and keeps its slots until its last lease has ended."""
+    """It has no slots any more, and gets nothing; its last leases have yet to end."""
     GONE = "gone"
     """It has neither slots nor leases."""
 
@@ -42,7 +44,8 @@ class WorkerState(enum.Enum):
 class WorkerEvent(enum.Enum):
     """What can happen to a worker as a whole."""
 
-    DRAINED = "its slots have no lease left at other workers"
+    CAUGHT_UP = "all that was received before it joined is settled"
+    DISMISSED = "it is to go: fewer workers are wanted"
     LEFT = "it has left of its own accord: a member that closed"
     EVICTED = "its thread or process is gone and could not be replaced"
     EMPTIED = "its last lease has ended"
@@ -51,12 +54,19 @@ class WorkerEvent(enum.Enum):
 _S, _E = WorkerState, WorkerEvent
 
 WORKER_TABLE: Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]] = {
-    _S.JOINING: {_E.DRAINED: _S.ACTIVE, _E.LEFT: _S.LEAVING, _E.EVICTED: _S.LEAVING},
-    _S.ACTIVE: {_E.LEFT: _S.LEAVING, _E.EVICTED: _S.LEAVING},
+    _S.JOINING: {
+        _E.CAUGHT_UP: _S.ACTIVE,
+        _E.DISMISSED: _S.LEAVING,
+        _E.LEFT: _S.LEAVING,
+        _E.EVICTED: _S.LEAVING,
+    },
+    _S.ACTIVE: {_E.DISMISSED: _S.LEAVING, _E.LEFT: _S.LEAVING, _E.EVICTED: _S.LEAVING},
     _S.LEAVING: {_E.EMPTIED: _S.GONE},
     _S.GONE: {},
 }
 """The state that follows; what is not here cannot happen."""
+
+GETS_LEASES = (_S.JOINING, _S.ACTIVE)
 
 
 class Worker:
@@ -85,10 +95,15 @@ class Worker:
         self.slices_max = leases_max if individually else SLICES_MAX
         self.slice_max = max(1, leases_max // self.slices_max)
         self.slice_size = min(FIRST_SLICE, self.slice_max)
-        self.row = Row(id_ if state is WorkerState.ACTIVE else None)
+        self.row = Row(id_ if state in GETS_LEASES else None)
         # By their ids, in the order of the leases.
         self.slices: dict[int, Leased] = {}
         self.leased = 0
+        # While it joins: where the partitions had been received to before, and what is behind that.
+        self.joined_at: Mapping[TopicPartition, int] = {}
+        self.later = Backlog()
+        # Whether it leaves in order, and ends what it runs.
+        self.dismissed = False
         # How often it was asked for what it has not started, and has not answered.
         self.recalls = 0
         self.idle_beats = 0
@@ -104,12 +119,12 @@ class Worker:
         Raises :class:`InvariantError`, and changes nothing, where :data:`WORKER_TABLE` has none.
         """
         self.state = follow(WORKER_TABLE, self.state, event, self.name)
-        self.row.holder = self.id if self.state is WorkerState.ACTIVE else None
+        self.row.holder = self.id if self.state in GETS_LEASES else None
 
     @property
     def present(self) -> bool:
         """Say whether it has not been told to go, nor gone by itself."""
-        return self.state in (WorkerState.JOINING, WorkerState.ACTIVE)
+        return self.state in GETS_LEASES
 
     def room(self) -> int:
         """Return how many records the next slice may have, 0 when there is to be none yet.
@@ -124,6 +139,17 @@ class Worker:
         """Take the lanes that were readied first, up to ``most`` and as many as fit."""
         heads = [closed.head for closed in islice(self.row.retries, most)]
         return self.row.take_ready(self.bytes.fitting(heads, most))
+
+    def hold_later(self) -> None:
+        """While it joins: put what was received since in a place where it waits for the rest."""
+        backlog, marks = self.row.merge(), self.joined_at
+        later = [each.offset() >= marks.get(partition_of(each), 0) for each in backlog.records]
+        if any(later):
+            self.later.extend(backlog.pick(later))
+
+    def take_later(self) -> list[Record]:
+        """Take what waits there."""
+        return self.later.take(len(self.later))[0]
 
     def lease(self, leased: Leased) -> None:
         """Note that the slice is leased to it, in the same step in which it was admitted."""

@@ -10,6 +10,7 @@ executor that has none can drive the core too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -38,6 +39,7 @@ class Actor(ABC):
         self.core = core
         self.pool = pool
         self._clock = clock
+        self._answers: deque[ev.Recalled] = deque()
         self._actions: dict[type[Any], Callable[[Any], object]] = {
             cmd.Lease: lambda command: self.pool.submit(command.slice),
             cmd.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
@@ -46,6 +48,7 @@ class Actor(ABC):
             cmd.StartWorker: lambda c: self.pool.add(c),  # noqa: PLW0108
             cmd.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
             cmd.AbandonWorker: lambda c: self.pool.abandon(c.subscription, c.worker),
+            cmd.EndWorker: lambda c: self.pool.end(c.subscription, c.worker),
             cmd.Publish: self.publish,
             cmd.Commit: self.send,
             cmd.ClientEvents: lambda command: self.client_events(command.events),
@@ -73,6 +76,9 @@ class Actor(ABC):
             except KeyError:
                 raise InvariantError(f"nobody knows what to do for {command!r:.200}") from None
             action(command)
+        # Not in between: what the core leases for an answer comes behind what it has leased before.
+        while self._answers:
+            self.tell(self._answers.popleft())
 
     def hear(self, mail: Iterable[Mail]) -> None:
         """Tell the core of mail, oldest first: reports that stand together are one event."""
@@ -91,7 +97,7 @@ class Actor(ABC):
     def _recall(self, recall: cmd.Recall) -> None:
         answer = self.pool.recall(recall)
         if answer is not None:  # else it is posted
-            self.tell(answer)
+            self._answers.append(answer)
 
     @abstractmethod
     def serve(self, timeout: float) -> bool:

@@ -48,10 +48,17 @@ class InlinePool(ThreadPool):
     def close(self) -> None:
         """Close the handlers, as workers do when they end."""
         for cell in self.cells.values():
-            make = cell.spec.make
-            if isinstance(make, _Kept):
-                cell.spec = replace(cell.spec, make=make.last)
-                self._live_once(cell)
+            self._close(cell)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """Close the handler of a worker that has nothing left."""
+        self._close(self.cells.pop((subscription, worker)))
+
+    def _close(self, cell: WorkerCell) -> None:
+        make = cell.spec.make
+        if isinstance(make, _Kept):
+            cell.spec = replace(cell.spec, make=make.last)
+            self._live_once(cell)
 
     def _live_once(self, cell: WorkerCell) -> None:
         cell.inbox.put(None)

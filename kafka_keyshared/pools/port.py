@@ -152,6 +152,9 @@ class Pool(Protocol):
         What was reported before is not reported again.
         """
 
+    def end(self, subscription: str, worker: int) -> None:
+        """End a worker that has nothing left, closing its handler; nobody speaks of it again."""
+
     def stop(self, timeout: float) -> list[str]:
         """End idle workers, closing their handlers; return the names of those still running.
 

@@ -148,6 +148,10 @@ class PullPool:
     def abandon(self, subscription: str, worker: int) -> None:
         """Nothing to do: a member that leaves hands back what it had."""
 
+    def end(self, subscription: str, worker: int) -> None:
+        """Tell the member that nothing comes any more; its thread is its own."""
+        self.cells[subscription, worker].end()
+
     def stop(self, timeout: float) -> list[str]:
         """Tell the members that nothing comes any more; return those that still have records.
 

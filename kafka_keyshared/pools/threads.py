@@ -63,6 +63,12 @@ class WorkerCell:
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
     broken: BaseException | None = None
+    # Whether it is to end because its worker is gone.
+    sent_home: bool = False
+
+    def over(self) -> bool:
+        """Say whether its thread has ended."""
+        return self.thread is not None and not self.thread.is_alive()
 
 
 class ThreadPool:
@@ -140,11 +146,10 @@ class ThreadPool:
 
     def dead(self) -> list[tuple[str, int]]:
         """Return the workers whose thread has ended."""
-        return [
-            whose
-            for whose, cell in self.cells.items()
-            if cell.thread is not None and not cell.thread.is_alive()
-        ]
+        ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
+        for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
+            del self.cells[whose], ended[whose]
+        return [*ended]
 
     def departed(self) -> list[tuple[str, int]]:
         """Return nothing: a thread that has ended is replaced."""
@@ -176,6 +181,15 @@ class ThreadPool:
             self._end(cell, handover, 0.0)
         cell.inbox = SimpleQueue()
         cell.current = cell.thread = None
+
+    def end(self, subscription: str, worker: int) -> None:
+        """Have the worker's thread close its handler and end, when it gets to it."""
+        cell = self.cells[subscription, worker]
+        if cell.thread is None:
+            del self.cells[subscription, worker]
+        else:
+            cell.sent_home = True
+            cell.inbox.put(None)
 
     def stop(self, timeout: float) -> list[str]:
         """End the workers, closing their handlers; return the names of those still running.

@@ -149,6 +149,13 @@ class SteppedWorker:
         self.pool.post(Ended(handover.slice.id, self.pool.seconds, handover.dropped))
         del self.given[handover.slice.id]
 
+    def end(self) -> None:
+        """End, with nothing left to do."""
+        if self.given or self.running is not None:
+            raise InvariantError(f"{self.name} is to end, and has {len(self.given)} slices")
+        self.abandoned = True
+        self.alive = False
+
     def abandon(self) -> None:
         """Report everything that the dead worker was given as over."""
         self.fail_running()
@@ -251,6 +258,10 @@ class SteppedPool:
     def abandon(self, subscription: str, worker: int) -> None:
         """Report what the dead worker was running as failed, and all its slices as ended."""
         self.workers[subscription, worker].abandon()
+
+    def end(self, subscription: str, worker: int) -> None:
+        """End a worker that has nothing left."""
+        self.workers[subscription, worker].end()
 
     def stop(self, timeout: float) -> list[str]:
         """Let nothing start any more; return the names of those still running."""

@@ -79,15 +79,21 @@ def test_seeds_that_once_broke_the_contract_in_trouble_hold(
     assert life.healed()
 
 
-def test_no_seed_breaks_the_contract_where_workers_join_and_answer_late() -> None:
+def test_no_seed_breaks_the_contract_where_workers_come_and_go_and_answer_late() -> None:
     """24 once kept a lane for ever whose lease was given back after its partition had gone."""
     reached = live(range(60 * SCALE), JoiningAdversary)
     expect_reached(
         reached,
         "joined",
         "one that joined is active",
-        "joins while others hold its keys",
-        "a worker that joins has records waiting",
+        "resized",
+        "a worker waits until it has caught up",
+        "a worker leaves and has leases",
+        "slots drain",
+        "records wait for a slot to drain",
+        "a retry waits for its slot to drain",
+        "a grant waits for its slot to drain",
+        "what has drained waits for the tick",
         "a recall is not answered yet",
         "asked twice before the answer",
         "started before the answer",

@@ -1,11 +1,13 @@
-"""The adversary whose workers answer a recall when they get to it, and where workers join."""
+"""The adversary whose workers answer a recall when they get to it, and come and go."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import WorkerState
 from tests.support.adversary import Adversary
 
@@ -21,12 +23,29 @@ class JoiningAdversary(Adversary):
         # A generator of its own, so that what else happens is as where they answer first.
         self.hesitation = Random(f"hesitating-{seed}")
         self.later = self.chance.choice([0.0, 0.5, 1.0])
+        self.resizes = Random(f"resizing-{seed}")
         super().__init__(seed, records=records, set_budget=set_budget)
+
+    def random_settings(self, name: str) -> SubscriptionSettings:
+        """Settings of which some let slots open later, or let new workers wait."""
+        return replace(
+            super().random_settings(name),
+            unblocking_interval=self.resizes.choice([0.0, 0.0, 0.05]),
+            new_workers_wait=self.resizes.random() < 0.2,
+        )
 
     def _count(self, name: str) -> int:
         """Names repeat, also those of workers that are gone."""
         taken = {worker.name for worker in self.member.sub(name).workers.values()}
         return next(n for n in range(JOINED_MOST + 1) if f"joined-{n}" not in taken)
+
+    def _resize(self, name: str) -> None:
+        """Have exactly some workers, old and new ones."""
+        workers = self.member.sub(name).workers.values()
+        names = {worker.name for worker in workers} | {f"resized-{n}" for n in range(3)}
+        wanted = self.resizes.sample(sorted(names), self.resizes.randint(1, min(5, len(names))))
+        self.member.tell(ev.Resize(name, wanted))
+        self.reached["resized"] += 1
 
     def _hesitates(self) -> bool:
         """Say whether a worker that is asked goes on first."""
@@ -44,11 +63,17 @@ class JoiningAdversary(Adversary):
             if len(sub.workers) < JOINED_MOST and not self.oracle.stopped:
                 member.tell(ev.Join(name, f"joined-{self._count(name)}"))
                 self.reached["joined"] += 1
+        if self.resizes.random() < 0.03 and not self.oracle.stopped:
+            self._resize(self.resizes.choice(list(member.core.subscriptions)))
         for sub in member.core.subscriptions.values():
-            self.reached["joins while others hold its keys"] += bool(sub.changing)
-            self.reached["a worker that joins has records waiting"] += any(
-                not worker.row.empty() for worker in sub.changing
-            )
+            states = {worker.state for worker in sub.changing}
+            self.reached["a worker waits until it has caught up"] += WorkerState.JOINING in states
+            self.reached["a worker leaves and has leases"] += WorkerState.LEAVING in states
+            self.reached["slots drain"] += bool(sub.draining.count)
+            self.reached["records wait for a slot to drain"] += not sub.draining.empty()
+            self.reached["a retry waits for its slot to drain"] += bool(sub.draining.row.retries)
+            self.reached["a grant waits for its slot to drain"] += bool(sub.draining.row.granted)
+            self.reached["what has drained waits for the tick"] += bool(sub.draining.cleared)
             self.reached["a recall is not answered yet"] += any(
                 worker.recalls for worker in sub.workers.values()
             )

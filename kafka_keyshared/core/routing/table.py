@@ -67,6 +67,16 @@ class SlotTable:
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
         self.version += 1
 
+    def close(self, slots: Iterable[int], row: list[Record]) -> None:
+        """Have this take the records of the slots, until they are opened or projected anew."""
+        for slot in slots:
+            self.rows[slot] = row
+
+    def open(self, slots: Iterable[int], workers: Mapping[int, Worker]) -> None:
+        """Have the owners of the slots, who are among the workers, take their records."""
+        for slot in slots:
+            self.rows[slot] = workers[self.owners[slot]].row.routed
+
     def _row_of(self, why: Unowned, slot: int) -> list[Record]:
         try:
             return self._unowned[why]

@@ -97,11 +97,12 @@ def test_the_checks_see_what_lies_there_twice_or_is_not_counted() -> None:
 @pytest.mark.parametrize("most", [None, 1])
 def test_whatever_a_subscription_has_that_holds_records_is_registered(most: int | None) -> None:
     sub = Harness(SubscriptionSettings(max_leases_per_key=most)).sub()
-    parts = [*vars(sub).values(), *sub.workers.values()]
+    workers = sub.workers.values()
+    parts = [*vars(sub).values(), *(part for each in workers for part in vars(each).values())]
     names = [name for name in vars(WaitingPlace) if not name.startswith("_")]
     assert set(names) == {"waiting", "empty", "forget"}
     places = [each for each in parts if all(hasattr(each, name) for name in names)]
-    assert len(places) == (5 if most is None else 6)
+    assert len(places) == (7 if most is None else 8)
     assert {id(each) for each in places} == {id(each) for each in sub.places}
 
 

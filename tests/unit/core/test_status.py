@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.status import take
-from kafka_keyshared.status import Status, Surroundings
+from kafka_keyshared.status import Status
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
+from tests.support.observed import WALL, status_of
 from tests.support.records import ERROR, P0, P1, record
-
-WALL = 2_000.0
-
-
-def status_of(harness: Harness, **around: Any) -> Status:
-    progress = harness.pool.progress()
-    harness.core.snapshots.take(progress, harness.now)
-    given = {
-        "wall": WALL,
-        "started_at": 1_000.0,
-        "phase": "running",
-        "joined": True,
-        "group": "billing",
-        "pool": "thread",
-        "polled_at": None,
-        "poll_used": 0.0,
-        "log_ends": {},
-        **around,
-    }
-    return take(harness.core, progress, harness.now, Surroundings(**given))
 
 
 def started(*, blocked: bool = False) -> Harness:

@@ -35,7 +35,7 @@ def test_a_worker_that_joins_takes_its_part_of_the_keys_and_every_record_runs_on
     member.fetch(*one_of_each())
     member.tell(ev.Join("default", "worker-2"))
     joined = worker_of(member, "worker-2")
-    assert joined.state is WorkerState.ACTIVE  # nothing was running, so its slots were free
+    assert joined.state is WorkerState.ACTIVE
     assert sorted(member.work()) == list(range(40))
     member.fetch(*one_of_each(40))
     assert joined.leased > 0
@@ -58,12 +58,13 @@ def test_its_slots_drain_before_it_gets_anything_of_them(max_leases: int | None)
     member.tell(ev.Join("default", f"worker-{number}"))
     joined = worker_of(member, f"worker-{number}")
     member.fetch(*one_of_each(40))
-    assert joined.state is WorkerState.JOINING
-    assert joined.leased == 0
-    assert not joined.row.empty()
+    leased = {each.key() for leased in joined.slices.values() for each in leased.records()}
+    assert leased, "of its other slots it has got something at once"
+    assert running.key() not in leased
+    waits = [each for each in member.sub().draining.waiting() if each.key() == running.key()]
+    assert waits, "what is fetched of the slot that drains waits for it"
     member.worker().finish()
-    order = member.work()
-    assert worker_of(member, f"worker-{number}").state is WorkerState.ACTIVE
+    order = [running.offset(), *member.work()]
     for key in KEYS:
         mine = [offset for offset in order if KEYS[offset % 40] == key]
         assert mine == sorted(mine), f"{key!r} ran in the order {mine}"
@@ -125,7 +126,7 @@ def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:
     member.pool.answers_later = lambda: True
     member.tell(ev.Join("default", "worker-1"))
     joined = worker_of(member, "worker-1")
-    assert joined.state is WorkerState.JOINING
+    assert member.sub().draining.count, "the other has not answered its recall"
     member.tell(ev.Beat(member.pool.progress(), departed=[("default", joined.id)]))
     assert member.sub().gone["worker-1"].state is WorkerState.GONE
     member.worker().finish()

@@ -59,9 +59,9 @@ def test_what_cannot_happen_to_a_worker_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("state", WorkerState)
-def test_only_an_active_worker_gets_leases(state: WorkerState) -> None:
+def test_who_leaves_gets_no_leases(state: WorkerState) -> None:
     worker = Worker("worker-0", 0, 100, state=state)
-    assert bool(worker.room()) is (state is WorkerState.ACTIVE)
+    assert bool(worker.room()) is (state in (WorkerState.JOINING, WorkerState.ACTIVE))
 
 
 # --- joining ---

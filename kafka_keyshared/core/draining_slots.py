@@ -1,0 +1,168 @@
+"""The slots that drain: how many leases each has left where it was, and what waits for their end.
+
+PIP-379 keeps an entry for each draining hash. Here there is one array of counts, made for the first
+slot that drains and gone with the last, and one row without a holder for whatever waits: the
+slot-table entry of a draining slot *is* the list of that row. When slots drain, and what follows,
+:mod:`.draining` decides.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from kafka_keyshared.core.keying import OwnKeys
+from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.rows import Row
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.model import Record, TopicPartition
+
+NOTHING: array[int] = array("I")
+"""The counts while nothing drains."""
+
+
+class DrainingSlots:
+    """Counts the leases that slots wait for, and holds what waits for the slots.
+
+    ``count`` slots drain just now; ``cleared_total`` have waited for leases, and wait no more. In
+    ``cleared`` are those of them that somebody waits for, until they are opened: at ``due`` (in
+    monotonic seconds) where that is to be later.
+    """
+
+    def __init__(self, keys: OwnKeys) -> None:
+        self.row = Row(None)
+        self.count = 0
+        self.cleared_total = 0
+        self.cleared: set[int] = set()
+        self.due: float | None = None
+        self._keys = keys
+        self._pending = NOTHING
+        # The slots of what waits in the backlog, in order, as far as somebody has asked.
+        self._slots = array("H")
+
+    # --- counts ---
+
+    def count_anew(self, slots: Iterable[int]) -> set[int]:
+        """Count one lease for each of these; return the slots that have any, and drain."""
+        pending = NOTHING
+        draining: set[int] = set()
+        for slot in slots:
+            if not pending:
+                pending = array("I", bytes(NOTHING.itemsize * SLOTS))
+            pending[slot] += 1
+            draining.add(slot)
+        before, self._pending = self._pending, pending
+        if before:
+            stay = sum(1 for slot in draining if before[slot])
+            self.cleared_total += self.count - stay
+        self.count = len(draining)
+        self.cleared.clear()
+        self.due = None
+        return draining
+
+    @property
+    def counting(self) -> bool:
+        """Whether there are counts: they are made for the first slot, and go with the last."""
+        return bool(self._pending)
+
+    def pending(self, slot: int) -> int:
+        """Return how many leases the slot waits for."""
+        return self._pending[slot] if self._pending else 0
+
+    def draining(self) -> Iterator[int]:
+        """Yield the slots that drain, ascending."""
+        return (slot for slot, count in enumerate(self._pending) if count)
+
+    def one_less(self, slot: int) -> bool:
+        """Note the end of a lease that the slot has waited for; say whether it was the last one.
+
+        Raises :class:`InvariantError` for a lease that it does not wait for.
+        """
+        if not self.pending(slot):
+            raise InvariantError(f"slot {slot} has drained, and one more of its leases has ended")
+        self._pending[slot] -= 1
+        if self._pending[slot]:
+            return False
+        self.count -= 1
+        self.cleared_total += 1
+        if not self.count:
+            self._pending = NOTHING
+        return True
+
+    # --- what waits ---
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that waits for a slot to drain."""
+        return self.row.waiting()
+
+    def empty(self) -> bool:
+        """Say whether nothing waits here."""
+        return self.row.empty()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is of these partitions."""
+        self.row.forget(partitions)
+        del self._slots[:]
+
+    def merge(self) -> None:
+        """Put what came back before what else waits, as in every row before a record is leased."""
+        known = self._slots_of_backlog()
+        self._slots = array("H", map(self._slot_of, self.row.front))
+        self._slots += known
+        self.row.merge()
+
+    def blocks(self, slot: int) -> bool:
+        """Say whether anything waits for the slot."""
+        row = self.row
+        if slot in self._slots_of_backlog():
+            return True
+        first = (*row.front, *(record for _, record in row.granted), *_heads(row.retries))
+        return any(self._slot_of(record) == slot for record in first)
+
+    def blocked(self) -> Counter[int]:
+        """Return how many records wait for each slot; those of closed lanes are not counted."""
+        row = self.row
+        found = Counter(self._slots_of_backlog())
+        found.update(map(self._slot_of, row.front))
+        found.update(self._slot_of(record) for _, record in row.granted)
+        return found
+
+    def take(
+        self, wanted: Callable[[int], bool]
+    ) -> tuple[list[Record], list[Grant], list[ClosedLane]]:
+        """Take what waits for these slots: records, oldest first, grants, lanes to run again."""
+        row, slot_of = self.row, self._slot_of
+        picked = [wanted(slot) for slot in self._slots_of_backlog()]
+        taken = [record for record in row.front if wanted(slot_of(record))]
+        if taken:
+            row.front[:] = [record for record in row.front if not wanted(slot_of(record))]
+        if any(picked):
+            taken += row.backlog.pick(picked)
+            kept = (slot for slot, out in zip(self._slots, picked, strict=True) if not out)
+            self._slots = array("H", kept)
+        granted = [each for each in row.granted if wanted(slot_of(each[1]))]
+        if granted:
+            row.granted = [each for each in row.granted if not wanted(slot_of(each[1]))]
+        retries = [each for each in row.retries if each.head is None or wanted(slot_of(each.head))]
+        for closed in retries:
+            del row.retries[closed]
+        return taken, granted, retries
+
+    def _slots_of_backlog(self) -> array[int]:
+        known, records = self._slots, self.row.routed
+        if len(known) < len(records):
+            known.extend(map(self._slot_of, records[len(known) :]))
+        return known
+
+    def _slot_of(self, record: Record) -> int:
+        key = self._keys.key(record)
+        if key is None:
+            raise InvariantError(f"{record} has no key, and waits for a slot")
+        return self._keys.slot(key)
+
+
+def _heads(retries: Iterable[ClosedLane]) -> Iterator[Record]:
+    return (closed.head for closed in retries if closed.head is not None)

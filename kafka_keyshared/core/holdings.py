@@ -1,0 +1,95 @@
+"""What a subscription holds: every record that was received and is not settled, wherever it is.
+
+Only questions are asked here, by commits, ceilings, partitions that go and whoever looks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_keyshared.core.backlog import Backlog
+from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.rows import Row
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.slices import Epochs, Leased, Progress
+from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.model import Coordinates, Record, TopicPartition, coordinates_of, partition_of
+
+
+class Holdings:
+    """What a subscription holds. Only a :class:`~.subscription.Subscription` is one."""
+
+    settings: SubscriptionSettings
+    epochs: Epochs
+    keyless: Backlog
+    one_lease: OneLease | None
+    workers: dict[int, Worker]
+    places: list[WaitingPlace]
+    """Whatever can hold a record that is not leased: what is held is what waits in these."""
+    mixed: bool
+    """Whether a backlog may have got older records behind newer ones."""
+
+    def in_arrival_order(self) -> bool:
+        """Say whether :meth:`oldest` can tell the oldest record: nothing is out of its order."""
+        if self.mixed or self.one_lease is not None or self.settings.individually:
+            return False
+        return all(
+            each.empty() or each is self.keyless or isinstance(each, Row) for each in self.places
+        )
+
+    def oldest(self) -> Iterator[Coordinates]:
+        """Yield where records are of which one arrived before all others that are held."""
+        for worker in self.workers.values():
+            for leased in worker.slices.values():
+                yield from leased.oldest()
+            yield from map(coordinates_of, worker.row.backlog.records[:1])
+        yield from map(coordinates_of, self.keyless.records[:1])
+
+    def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
+        """Yield every record that is not settled with its partition, in no particular order.
+
+        Progress must have been read before the last reports were handled: a failure among the
+        started ones is then known here already. A record that has started since may be written into
+        meanwhile: of those that are leased only the partition is sure.
+        """
+        for record in self.waiting():
+            yield partition_of(record), record
+        epochs = self.epochs
+        for leased in self.leases():
+            slice_ = leased.slice
+            came, records, old = slice_.came, slice_.records, slice_.epoch != epochs.now
+            for index in leased.outstanding(progress):
+                partition = came.partition_of(index)
+                if not (old and epochs.over(slice_.epoch, partition)):
+                    yield partition, records[index]
+
+    def ended_early(self, progress: Progress) -> int:
+        """Return how many records have settled in slices that are not reported as ended."""
+        count = 0
+        for leased in self.leases():
+            if leased.slice.epoch == self.epochs.now:
+                rest = sum(1 for _ in leased.outstanding(progress))
+                count += max(0, len(leased) - rest - len(leased.unsettled))
+        return count
+
+    def waiting(self) -> Iterator[Record]:
+        """Yield every record that is held and not leased."""
+        for place in self.places:
+            yield from place.waiting()
+
+    def held(self) -> Iterator[Record]:
+        """Yield every record that is held, leased or not; one may come twice."""
+        yield from self.waiting()
+        for leased in self.leases():
+            yield from leased.records()
+
+    def leases(self) -> Iterator[Leased]:
+        """Yield every slice that is out."""
+        for worker in self.workers.values():
+            yield from worker.slices.values()
+
+    def startable(self) -> bool:
+        """Say whether anything is routed and waits for a worker alone."""
+        workers = self.workers.values()
+        return bool(self.keyless.records) or not all(worker.row.empty() for worker in workers)

@@ -1,0 +1,39 @@
+"""Every pending acknowledgement: each record that a worker was given and has not settled.
+
+As Pulsar lists them for a subscription. Worked out when somebody asks: nothing is kept for it.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.status import PendingAck
+
+
+def pending_acks(core: Dispatcher, progress: Progress, subscription: str) -> list[PendingAck]:
+    """Return all leases of a subscription that had not ended, by worker, oldest first.
+
+    ``progress`` as for a commit.
+    """
+    sub = core.subscriptions[subscription]
+    owners, keys = sub.table.owners, sub.keys
+    found: list[PendingAck] = []
+    for worker in sub.workers.values():
+        for leased in worker.slices.values():
+            running = leased.running(progress)
+            for index in leased.outstanding(progress):
+                (topic, partition), offset = leased.slice.came.coordinates_of(index)
+                key = keys.key(leased.slice.came[index])
+                slot = None if key is None else keys.slot(key)
+                found.append(
+                    PendingAck(
+                        worker=worker.name,
+                        topic=topic,
+                        partition=partition,
+                        offset=offset,
+                        slot=slot,
+                        running=index in running,
+                        draining=slot is not None and owners[slot] != worker.id,
+                    )
+                )
+    return found
