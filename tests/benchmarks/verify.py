@@ -33,8 +33,9 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, failing, reading, scrapes, start, tables
+from tests.benchmarks import advising, draining, failing, reading, scrapes, start, tables
 from tests.benchmarks.advising import AdvisePlan
+from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.reading import ReadPlan
 from tests.benchmarks.start import StartPlan
@@ -111,6 +112,12 @@ def measure_failing(repeat: int | None) -> dict[str, Any]:
     return failing.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
+def measure_draining(repeat: int | None) -> dict[str, Any]:
+    """Compare what other slots get done while many drain."""
+    plan = DrainingPlan()
+    return draining.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
 def measure_table(repeat: int | None) -> dict[str, Any]:
     """Make the slot table anew for 100 workers."""
     plan = TablePlan()
@@ -185,6 +192,12 @@ CASES = (
         "an attempt that fails and is told of, to one that only fails",
         (Floor("ratio", 1.05, at_most=True), Floor("most_lines", 20, at_most=True)),
         run=measure_failing,
+    ),
+    Case(
+        "draining",
+        "10,000 slots drain, records of others",
+        (Floor("ratio", 0.8),),
+        run=measure_draining,
     ),
     Case(
         "table",
