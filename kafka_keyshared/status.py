@@ -138,7 +138,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``draining_hashes_count`` slots drain, for ``draining_hashes_pending_messages`` leases in all.
     ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
-    slots have drained so far.
+    slots have drained so far. ``pending`` lists all that workers were given and have not settled,
+    by worker and oldest first; None unless it was asked for.
     """
 
     name: str
@@ -161,6 +162,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     draining_hashes_pending_messages: int = 0
     draining_hashes_blocked_messages: int = 0
     draining_hashes_cleared_total: int = 0
+    pending: tuple[PendingAck, ...] | None = None
     process_seconds: Distribution
     wait_seconds: Distribution
     age_seconds: Distribution
@@ -179,7 +181,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core does not know and the status shows: times in seconds since 1970.
 
     ``topics`` are those that are subscribed to, as far as they go by their names. ``paused`` are
-    the partitions of which the client was told to fetch nothing.
+    the partitions of which the client was told to fetch nothing. With ``pending`` every pending
+    acknowledgement is listed.
     """
 
     wall: float
@@ -195,6 +198,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     paused: frozenset[TopicPartition] = frozenset()
     stalls: dict[str, int] = {}
     client: ClientStatus | None = None
+    pending: bool = False
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -233,12 +233,13 @@ class KeyShared:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
         self._ending.ask()
 
-    def status(self) -> Status | None:
+    def status(self, *, pending: bool = False) -> Status | None:
         """Return what the instance looks like now, from any thread; None before it runs.
 
-        It is at most a second old, or as old as the rebalance that the owner is in.
+        It is at most a second old, or as old as the rebalance that the owner is in. With
+        ``pending`` its subscriptions list every record that a worker was given and has not settled.
         """
-        return self._board.read()
+        return self._board.read(pending=pending)
 
     def collector(self) -> StatusCollector:
         """Return the metrics for a ``prometheus_client`` registry of your own."""

@@ -17,6 +17,7 @@ from kafka_keyshared.core import (
     failures,
     heartbeat,
     metadata,
+    reports,
     returns,
     shedding,
     worker_lifecycle,
@@ -233,37 +234,13 @@ class Dispatcher:
     # --- reports ---
 
     def _reported(self, event: ev.Reported, now: float) -> list[Command]:
-        commands: list[Command] = []
-        touched: dict[str, Subscription] = {}
-        drained: dict[str, draining.Ended] = {}
-        for report in event.reports:
-            if isinstance(report, ev.Ended):
-                leased = self._book.find(report.slice)
-                sub = self.subscriptions[leased.slice.subscription]
-                self.meters.slice_ended(sub.counts, leased, report.seconds, now)
-                failures.ended(sub, leased, report)
-                if sub.draining.count and draining.is_waited_for(sub, leased):
-                    drained.setdefault(sub.name, []).append((leased, None))
-                if sub.changing:
-                    commands += worker_lifecycle.slice_ended(sub)
-            elif isinstance(report, ev.FencePassed):
-                sub = self.subscriptions[report.subscription]
-                failures.fence_passed(sub, report)
-            else:
-                leased = self._book.find(report.slice, report.index)
-                sub = self.subscriptions[leased.slice.subscription]
-                if isinstance(report, ev.Failed):
-                    commands += failures.failed(sub, leased, report, now)
-                else:
-                    failures.set_aside(sub, leased, report)
-            touched[sub.name] = sub
-        for name, those in drained.items():
-            draining.ended(touched[name], those)
+        subs, book = self.subscriptions, self._book
+        commands, touched = reports.see_to(event.reports, subs, book, self.meters, now)
         self._changed = self._changed or bool(touched)
         self.ceilings.stirred = True
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
-            touched = self.subscriptions
+            touched = subs
         for sub in touched.values():
             commands += self._go_on(sub, now)
         return commands

@@ -5,17 +5,16 @@ As Pulsar lists them for a subscription. Worked out when somebody asks: nothing 
 
 from __future__ import annotations
 
-from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.status import PendingAck
 
 
-def pending_acks(core: Dispatcher, progress: Progress, subscription: str) -> list[PendingAck]:
+def pending_acks(sub: Subscription, progress: Progress) -> list[PendingAck]:
     """Return all leases of a subscription that had not ended, by worker, oldest first.
 
     ``progress`` as for a commit.
     """
-    sub = core.subscriptions[subscription]
     owners, keys = sub.table.owners, sub.keys
     found: list[PendingAck] = []
     for worker in sub.workers.values():

@@ -13,6 +13,7 @@ from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.meters import Histogram, Rebalance
+from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
@@ -150,6 +151,7 @@ def _subscription(
         draining_hashes_pending_messages=sum(each[1] for some in drains.values() for each in some),
         draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
         draining_hashes_cleared_total=sub.draining.cleared_total,
+        pending=tuple(pending_acks(sub, progress)) if around.pending else None,
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
         age_seconds=_distribution(counts.age_seconds),

@@ -35,20 +35,24 @@ class Board:
         self._status: Status | None = None
         self._made_at = float("-inf")
         self._read_at = float("-inf")
+        self._pending_at = float("-inf")
         self.beat_at = self._clock()
         self.phase: Phase = "starting"
         self.joined = False
         self.stalled = ""
 
-    def read(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
+    def read(self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False) -> Status | None:
         """Return the latest status; None before the first heartbeat.
 
         One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat
-        brings it, unless the owner is inside a rebalance.
+        brings it, unless the owner is inside a rebalance. With ``pending`` it is one that lists
+        every pending acknowledgement, if the next heartbeat comes in time.
         """
         with self._changed:
             self._read_at = asked = self._clock()
-            if asked - self._made_at > FRESH and self.phase == "running":
+            if pending:
+                self._pending_at = asked
+            if (pending or asked - self._made_at > FRESH) and self.phase == "running":
                 self._changed.wait_for(lambda: self._made_at >= asked, wait)
             return self._status
 
@@ -72,6 +76,10 @@ class Board:
     def wanted(self) -> bool:
         """Say whether somebody has read lately."""
         return self._clock() - self._read_at < READ_LATELY
+
+    def lists_pending(self) -> bool:
+        """Say whether somebody waits for a status that lists every pending acknowledgement."""
+        return self._pending_at > self._made_at
 
     def put(self, status: Status) -> None:
         """Show a status."""
@@ -159,6 +167,7 @@ class Observer:
                     paused=frozenset(loop.paused()),
                     stalls=dict(loop.watchdog.stalls),
                     client=loop.ports.client.statistics(),
+                    pending=self._board.lists_pending(),
                 ),
             )
         )

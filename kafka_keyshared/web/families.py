@@ -6,6 +6,7 @@ gauges only and can be left out.
 
 from __future__ import annotations
 
+from kafka_keyshared.web.draining_families import DRAINING
 from kafka_keyshared.web.family import (
     Family,
     by_topic,
@@ -97,34 +98,6 @@ FLOW = (
         "Records that wait for their worker and are not leased yet.",
         WORKER,
         by_worker(lambda worker: worker.queued),
-    ),
-    Family(
-        "keyshared_draining_hashes",
-        "gauge",
-        "Slots that have a new worker while their old one still has leases of them.",
-        (),
-        summed(lambda sub: sub.draining_hashes_count),
-    ),
-    Family(
-        "keyshared_draining_pending_records",
-        "gauge",
-        "Leases that draining slots wait for.",
-        (),
-        summed(lambda sub: sub.draining_hashes_pending_messages),
-    ),
-    Family(
-        "keyshared_draining_blocked_records",
-        "gauge",
-        "Records that wait for a slot to drain.",
-        (),
-        summed(lambda sub: sub.draining_hashes_blocked_messages),
-    ),
-    Family(
-        "keyshared_draining_hashes_cleared_total",
-        "counter",
-        "Slots that have drained.",
-        (),
-        summed(lambda sub: sub.draining_hashes_cleared_total),
     ),
     Family(
         "keyshared_buffered_records",
@@ -414,4 +387,4 @@ CLIENT = (
     ),
 )
 
-FAMILIES: tuple[Family, ...] = (*FLOW, *OFFSETS, *WORK, *GROUP, *CLIENT)
+FAMILIES: tuple[Family, ...] = (*FLOW, *DRAINING, *OFFSETS, *WORK, *GROUP, *CLIENT)

@@ -28,7 +28,7 @@ class Probes(NamedTuple):
 
     live: Callable[[], Health]
     ready: Callable[[], Health]
-    status: Callable[[], Status | None]
+    status: Callable[..., Status | None]
 
 
 class HttpServer:
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        path = self.path.split("?", 1)[0]
+        path, _, query = self.path.partition("?")
         if path == "/metrics":
             text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
             self._answer(200, text, content_type)
@@ -108,14 +108,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/readyz":
             self._health(self.server.probes.ready())
         elif path == "/status":
-            self._status()
+            self._status(pending=query == "pending")
         else:
             self._answer(404, b"there are /metrics, /livez, /readyz and /status\n")
 
     do_HEAD = do_GET  # noqa: N815 - as above
 
-    def _status(self) -> None:
-        status = self.server.probes.status()
+    def _status(self, *, pending: bool) -> None:
+        status = self.server.probes.status(**{"pending": True} if pending else {})
         if status is None:
             self._answer(503, b"it has only just begun: no status yet\n")
         else:

@@ -12,7 +12,6 @@ import pytest
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import draining
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
@@ -454,7 +453,8 @@ def test_what_every_worker_has_is_listed_when_it_is_asked_for() -> None:
     harness.fetch(record(0, LOW[0]), record(1, LOW[1]), record(2, None))
     harness.of("A").start()
     harness.move(B="low")
-    found = pending_acks(harness.core, harness.pool.progress(), "default")
+    found = status_of(harness, pending=True).subscriptions[0].pending
+    assert found is not None
     assert [(each.offset, each.worker, each.slot) for each in found if each.running] == [
         (0, "A", slot_of(LOW[0]))
     ]
@@ -464,3 +464,4 @@ def test_what_every_worker_has_is_listed_when_it_is_asked_for() -> None:
     ]
     assert [each.draining for each in found if each.running] == [True]
     assert not any(each.draining for each in found if not each.running)
+    assert status_of(harness).subscriptions[0].pending is None

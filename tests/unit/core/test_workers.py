@@ -125,10 +125,10 @@ def test_a_key_with_leases_in_two_slices_has_drained_when_both_are_over() -> Non
     old.finish()
     old.step()  # the first slice is over; of the second nobody knows yet what of it has started
     harness.deliver()
-    assert (new.state, new.leased) == (WorkerState.JOINING, 0)
+    assert (harness.sub().draining.count, new.leased) == (1, 0)
     harness.pool.answers_later = harness.pool.hesitates = lambda: False
     assert harness.work() == [2, 3]
-    assert new.state is WorkerState.ACTIVE
+    assert harness.sub().draining.count == 0
     assert harness.committed() == (4, [])
 
 

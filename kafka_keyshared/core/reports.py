@@ -1,0 +1,50 @@
+"""What a pool reports of leases: each report is seen to by whoever decides what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka_keyshared.core import draining, failures, worker_lifecycle
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.meters import Meters
+from kafka_keyshared.core.slices import Book
+from kafka_keyshared.core.subscription import Subscription
+
+
+def see_to(
+    reports: Iterable[ev.Report],
+    subscriptions: Mapping[str, Subscription],
+    book: Book,
+    meters: Meters,
+    now: float,
+) -> tuple[list[Command], dict[str, Subscription]]:
+    """Take reports in, oldest first; return what follows, and the subscriptions they were about."""
+    commands: list[Command] = []
+    touched: dict[str, Subscription] = {}
+    drained: dict[str, draining.Ended] = {}
+    for report in reports:
+        if isinstance(report, ev.Ended):
+            leased = book.find(report.slice)
+            sub = subscriptions[leased.slice.subscription]
+            meters.slice_ended(sub.counts, leased, report.seconds, now)
+            failures.ended(sub, leased, report)
+            if sub.draining.count and draining.is_waited_for(sub, leased):
+                drained.setdefault(sub.name, []).append((leased, None))
+            if sub.changing:
+                commands += worker_lifecycle.slice_ended(sub)
+        elif isinstance(report, ev.FencePassed):
+            sub = subscriptions[report.subscription]
+            failures.fence_passed(sub, report)
+        else:
+            leased = book.find(report.slice, report.index)
+            sub = subscriptions[leased.slice.subscription]
+            if isinstance(report, ev.Failed):
+                commands += failures.failed(sub, leased, report, now)
+            else:
+                failures.set_aside(sub, leased, report)
+        touched[sub.name] = sub
+    # Together, so that what each of these records was is looked for once.
+    for name, those in drained.items():
+        draining.ended(touched[name], those)
+    return commands, touched
