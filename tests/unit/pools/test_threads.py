@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.commands import Fence, Recall, StartWorker
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
@@ -607,3 +607,37 @@ def test_where_a_worker_stands_is_a_line_of_the_users_program(
 def test_a_worker_without_a_thread_stands_nowhere() -> None:
     spec = WorkerSpec("default", 0, "worker-0", maker(lambda record: None))
     assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0) == ""
+
+
+def test_a_worker_that_is_gone_closes_its_handler_and_is_nobodys_any_more(
+    bench: MakeBench, eventually: Eventually
+) -> None:
+    closed: list[str] = []
+
+    class Counting:
+        def handle(self, _record: Any) -> None: ...
+
+        def close(self) -> None:
+            closed.append(threading.current_thread().name)
+
+    made = bench(Counting)
+    made.pool.add(StartWorker("default", 1, "worker-1"))
+    made.pool.submit(slice_of(record(0), worker=1))
+    assert isinstance(made.reports()[-1], Ended)
+    made.pool.end("default", 1)
+    eventually(lambda: closed == ["keyshared-default-worker-1"], WAIT)
+    eventually(lambda: made.pool.dead() == [] and len(made.pool.cells) == 1, WAIT)
+    made.run(record(1))  # the other one goes on
+
+
+def test_a_worker_whose_thread_had_died_is_forgotten_when_it_is_gone(bench: MakeBench) -> None:
+    made = bench(lambda _record: None)
+    made.pool.add(StartWorker("default", 1, "worker-1"))
+    cell = made.pool.cells["default", 1]
+    cell.inbox.put(None)
+    assert cell.thread is not None
+    cell.thread.join(WAIT)
+    assert made.pool.dead() == [("default", 1)]
+    made.pool.abandon("default", 1)
+    made.pool.end("default", 1)
+    assert (made.pool.dead(), [*made.pool.cells]) == ([], [("default", 0)])
