@@ -14,7 +14,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka check test lint types suites parts mutants planted coverage docs format simulate soak verify wheel clean
+.PHONY: help demo kafka check test lint types suites parts mutants planted faults coverage docs format simulate soak verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -54,6 +54,9 @@ parts: $(VENV)/.installed-test # What the suites need besides Python
 
 planted: $(VENV)/.installed-test ## Plant the faults that such systems have had, and see each caught
 	@$(BIN)/python -m tests.setup.planted $(if $(WRITE),--write)
+
+faults: $(VENV)/.installed-test ## Measure what each kind of fault costs by itself, in made-up time
+	@$(BIN)/python -m tests.setup.faults
 
 coverage: $(VENV)/.installed-test parts ## Measure what the tests reach of each module
 	@$(BIN)/python tests/setup/covered.py

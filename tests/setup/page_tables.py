@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 _END = "<!-- end of table -->"
@@ -54,3 +55,9 @@ def written(text: str, name: str) -> str:
         if place["name"] == name:
             return place["table"].strip()
     raise SystemExit(f"the page has no table {name!r}")
+
+
+def others(text: str, name: str) -> dict[str, Callable[[], str]]:
+    """Return all tables of a page but the one of that name, as they stand there."""
+    names = [place["name"] for place in _PLACE.finditer(text) if place["name"] != name]
+    return {each: partial(written, text, each) for each in names}

@@ -27,7 +27,7 @@ from tests.setup.mutants import (
     read_mutants,
     run,
 )
-from tests.setup.page_tables import filled, table, written
+from tests.setup.page_tables import filled, others, table, written
 
 PAGE = ROOT / "docs" / "reliability.md"
 TABLE = "planted faults"
@@ -78,7 +78,7 @@ def rows_of(page: str) -> list[tuple[str, ...]]:
 def updated(page: str, bugs: Sequence[Bug], seconds: Mapping[str, float]) -> str:
     """Return the page with its table of these faults, each with the seconds until it was caught."""
     rows = [(*bug.row, f"{seconds[bug.mutant.name]:.1f}") for bug in bugs]
-    return filled(PAGE.name, page, {TABLE: lambda: table(_HEAD, rows)})
+    return filled(PAGE.name, page, {**others(page, TABLE), TABLE: lambda: table(_HEAD, rows)})
 
 
 def main(arguments: Sequence[str]) -> int:
