@@ -101,7 +101,6 @@ class Cost:
 
 def run_one(what: str, seed: int, seconds: float, cost: Cost) -> None:
     """Run one seed with faults of one kind, and add what it has cost."""
-    logging.getLogger("kafka_keyshared").setLevel(logging.CRITICAL + 1)
     world = World(seed, plan_of(seed))
     member = world.plan.member
     checkers = every_checker(
@@ -167,6 +166,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     asked = parser.parse_args(arguments)
+    logging.getLogger("kafka_keyshared").setLevel(logging.CRITICAL + 1)
     costs = measured(asked.seeds, asked.seconds)
     made = table(HEAD, [cost.row(what) for what, cost in costs.items()])
     PAGE.write_text(updated(PAGE.read_text("utf-8"), made), "utf-8")
