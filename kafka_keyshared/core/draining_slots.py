@@ -151,6 +151,12 @@ class DrainingSlots:
             del row.retries[closed]
         return taken, granted, retries
 
+    def take_last(self, count: int) -> list[Record]:
+        """Take so many of the records that came last, or all."""
+        taken = self.row.backlog.take_last(min(count, len(self.row.routed)))
+        del self._slots[len(self.row.routed) :]
+        return taken
+
     def _slots_of_backlog(self) -> array[int]:
         known, records = self._slots, self.row.routed
         if len(known) < len(records):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import status
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
@@ -84,6 +85,27 @@ def test_what_fails_is_dropped_and_its_key_goes_on(failure: Failure) -> None:
     assert harness.work({0: [failure]}) == [0, 1, 2]
     assert harness.sub().counts.dropped == 1
     assert harness.publishes == []
+    assert harness.core.unsettled_count() == 0
+
+
+def test_what_waits_for_a_slot_to_drain_is_bounded_too() -> None:
+    """Or one record that takes long would fill the window for all, whoever has joined."""
+    probe, harness = lossy(2), lossy(2)
+    probe.tell(ev.Join("default", "worker-2"))
+    keys = [b"key-%d" % number for number in range(50)]
+    moving = next(key for key in keys if probe.owner_of(record(0, key)).index == 2)
+    harness.fetch(record(0, moving))
+    old = harness.owner_of(record(0, moving))
+    assert old.start() is not None
+    harness.tell(ev.Join("default", "worker-2"))
+    harness.fetch(*[record(offset, moving) for offset in range(1, 10)])
+    assert len(harness.sub().draining.row) == 4
+    new = harness.sub().workers[2]
+    assert new.shed == 5
+    harness.fetch(record(10, moving))
+    assert new.shed == 6
+    old.finish()
+    assert harness.work() == [1, 2, 3, 4]
     assert harness.core.unsettled_count() == 0
 
 
