@@ -104,7 +104,7 @@ def _in_bytes(chance: Random, settings: SubscriptionSettings) -> SubscriptionSet
     """Draw the bounds in bytes, and whether records settle one by one."""
     return replace(
         settings,
-        window_bytes=chance.choice((64 << 20, 64 << 20, 2_000, 20_000)),
-        lease_bytes_per_worker=chance.choice((None, None, 10, 3_000)),
+        window_bytes=chance.choice((64 << 20, 64 << 20, 6_000, 60_000)),
+        lease_bytes_per_worker=chance.choice((None, None, 500, 3_000)),
         individually=chance.random() < 0.25,
     )

@@ -42,10 +42,12 @@ class Told:
 
     # --- logs and the group ---
 
-    def write(self, *keys: str | None, at: TopicPartition = T0, start: int = 0) -> None:
-        """Write a record for each key, from an offset on."""
+    def write(
+        self, *keys: str | None, at: TopicPartition = T0, start: int = 0, size: int = 0
+    ) -> None:
+        """Write a record for each key, from an offset on, of so many bytes."""
         for offset, key in enumerate(keys, start):
-            self.tell(happened.Appended(at, offset, None if key is None else key.encode()))
+            self.tell(happened.Appended(at, offset, None if key is None else key.encode(), size))
 
     def join(self, *members: int) -> None:
         for member in members:

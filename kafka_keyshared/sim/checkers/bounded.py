@@ -17,10 +17,18 @@ POLL_SHARE = 20
 """The polls of a full window may bring one part in so many of it."""
 
 
-class Much(NamedTuple):
-    """More than a window holds: when, how many, and what came then."""
+FOUND_WITHIN = 10.0
+"""Seconds in which the place of a partition is found and told that the client has lost.
 
-    at: float
+A member of an eager group is told where to read all of its partitions when one has been found:
+the others may be lost still, and nothing of them is used.
+"""
+
+
+class Much(NamedTuple):
+    """More than a window holds, until when it may be given back, how many, and what came then."""
+
+    until: float
     held: int
     deliveries: list[Delivery]
 
@@ -53,6 +61,8 @@ class Bounded(Checker):
         self._bytes: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self._smallest: int | None = None
         self._much: dict[tuple[int, str], Much] = {}
+        # When the client of each member last lost a place.
+        self._lost_at: dict[int, float] = {}
         self._alone = {each.name for each in settings if each.max_leases_per_key is not None}
         self.books.before.append(self._judge)
         self._most = {each.name: _most_records(each) for each in settings}
@@ -65,7 +75,7 @@ class Bounded(Checker):
             happened.Misplaced: self._placed,
             happened.Appended: self._appended,
             happened.CommitSent: self._anything,
-            happened.Finished: self._anything,
+            happened.Finished: self._finished,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Ended: self._ended,
@@ -81,11 +91,18 @@ class Bounded(Checker):
             taken_in = count - _loose(member, sub)
             if taken_in > self._most[sub]:
                 those = [each for each in self.books.deliveries if each.fate.sub == sub]
-                self._much[told.member, sub] = Much(self.books.now, taken_in, those)
+                until = self.books.now
+                if until - self._lost_at.get(told.member, float("-inf")) < FOUND_WITHIN:
+                    until += FOUND_WITHIN
+                before = self._much.get((told.member, sub))
+                until = until if before is None else min(until, before.until)
+                self._much[told.member, sub] = Much(until, taken_in, those)
 
     def _placed(self, told: happened.Reading | happened.Misplaced) -> None:
         """Let go of what came too much, and is to come again: its member has not used it."""
         member = self.books.members[told.member]
+        if isinstance(told, happened.Misplaced):
+            self._lost_at[told.member] = self.books.now
         for sub in self.settings:
             much = self._much.get((told.member, sub))
             if much is None:
@@ -111,10 +128,14 @@ class Bounded(Checker):
         del told
         self._judge()
 
-    def _judge(self) -> None:
-        """Say what has come too much in rounds that are over, and was not given back in them."""
+    def _finished(self, told: happened.Finished) -> None:
+        del told
+        self._judge(float("inf"))
+
+    def _judge(self, now: float | None = None) -> None:
+        """Say what has come too much and was not given back in time."""
         for (number, sub), much in list(self._much.items()):
-            if self.books.now > much.at:
+            if (self.books.now if now is None else now) > much.until:
                 del self._much[number, sub]
                 last = much.deliveries[-1].assignment.partition if much.deliveries else "nowhere"
                 self.violated(
@@ -175,6 +196,10 @@ class Bounded(Checker):
         self._leases.pop(told.member, None)
         self._of_lane.pop(told.member, None)
         self._bytes.pop(told.member, None)
+        self._judge()
+        for number, sub in list(self._much):
+            if number == told.member:
+                del self._much[number, sub]
 
 
 def _most_records(settings: SubscriptionSettings) -> int:

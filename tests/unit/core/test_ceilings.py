@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.ceilings import Ceilings, lease_end
 from kafka_keyshared.core.events import Fetched
 from kafka_keyshared.core.metadata import decode, encode
+from kafka_keyshared.core.offsets import collect, derive
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
@@ -53,6 +55,40 @@ def test_with_a_tenth_of_the_keys_failing_at_full_speed_nothing_settled_is_forgo
         harness.later(0.02)
     assert len(done) > 10_000
     assert set(done) <= covered(harness)
+
+
+@pytest.mark.parametrize("attempts", [1, 1_000], ids=["blocked at once", "tried again"])
+def test_no_burst_of_failures_between_two_commits_makes_a_set_that_does_not_fit(
+    attempts: int,
+) -> None:
+    """Judged after each event, not when the next commit finds it: no time passes here at all."""
+    budget = 300
+    settings = SubscriptionSettings(
+        workers=workers(4), retry=RetryPolicy(attempts=attempts), window_records=100_000
+    )
+    harness = Harness(settings, set_budget=budget)
+    harness.checks = False
+    harness.assign(P0)
+    chance = random.Random(7)
+    bad = {offset: [ERROR] * 9 for offset in range(8_000) if chance.random() < 0.3}
+    settled = largest = 0
+    for at in range(0, 8_000, 500):
+        harness.fetch(*[record(each, str(each)) for each in range(at, at + 500)])
+        settled += sum(offset not in bad for offset in harness.work(bad, rounds=10_000))
+        largest = max(largest, size_of_set(harness, budget))
+    assert settled > 200
+    assert largest > budget / 2, "and it is made use of"
+
+
+def size_of_set(harness: Harness, budget: int) -> int:
+    """What a commit of P0 would take now; nothing is looked at, or raised, for it."""
+    sub, state = harness.sub(), harness.core.partitions[P0]
+    assert state.received_end is not None
+    held = {sub.name: collect(sub.unsettled(harness.pool.progress())).get(P0, {})}
+    found = derive(state.received_end, held, state.restored, harness.core.ceilings.of(P0))
+    text = encode(found.position, found.runs, {}, set_budget=budget)
+    assert not text.truncated, f"a set that does not fit, of {len(found.runs[sub.name])} runs"
+    return len(text.text)
 
 
 def test_behind_one_slow_record_nothing_settled_is_forgotten_and_others_go_on() -> None:
