@@ -3,7 +3,8 @@
 Records are counted one by one. Bytes are the lengths of keys, values and headers, sampled: keys and
 values of every 16th record and headers of every 64th while the window is less than three quarters
 full, all of them above that. What is freed takes the mean away, and each commit, which walks all
-unsettled records anyway, puts the exact sum of keys and values in its place.
+unsettled records anyway, puts the exact mean of keys and values in its place. Not their sum: what
+has settled in a slice that still runs counts to the window until the slice is reported as ended.
 """
 
 from __future__ import annotations
@@ -118,15 +119,15 @@ class Window:
         return headers + length_of(column("key", records)) + length_of(column("value", records))
 
     def correct(self, held: Iterable[Record]) -> None:
-        """Count the keys and values of all records that are held.
+        """Take the mean of keys and values from all records that are not settled.
 
         Not their headers: once a handler has asked for those, the client may end the process at the
         next who does. Their estimate stays.
         """
         records = list(held)
-        self._content = float(
-            length_of(column("key", records)) + length_of(column("value", records))
-        )
+        if records:
+            length = length_of(column("key", records)) + length_of(column("value", records))
+            self._content = length * self.records / len(records)
 
 
 def length_of(contents: list[object]) -> int:

@@ -871,6 +871,8 @@ def test_what_an_assignment_as_a_whole_tells_of_a_place_still_lost_is_in_no_wind
         told.deliver(1, 0, 1, 2)
         told.deliver(1, 0, at=T1)
         told.run(1, 0, at=T1)
+        told.later(0.5)
+        told.send(1, 0)
         if given_back:
             told.seek(1, 0)
             told.deliver(1, 0, 1)
