@@ -132,6 +132,10 @@ class World:
         if extra.random() < 0.3:
             most = extra.choice([100, 1_000, 5_000])
             self.settings = [replace(each, window_bytes=most) for each in self.settings]
+        weights = Random(f"weights-{seed}")
+        if weights.random() < 0.3:
+            most = weights.choice([1, 50, 500])
+            self.settings = [replace(each, lease_bytes_per_worker=most) for each in self.settings]
         self.oracle = self.make_oracle()
         self.partitions = [
             TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)
