@@ -12,6 +12,8 @@ import pytest
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import draining
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.draining_slots import DrainingSlots
+from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
@@ -24,7 +26,7 @@ from kafka_keyshared.sim.stepped import SteppedWorker
 from kafka_keyshared.status import DrainingHash
 from tests.support.harness import Harness
 from tests.support.observed import status_of
-from tests.support.records import ERROR, FakeRecord, colliding_keys, record
+from tests.support.records import ERROR, P1, FakeRecord, colliding_keys, record
 
 HALF = SLOTS // 2
 
@@ -382,6 +384,7 @@ def test_who_joins_recently_gets_nothing_new_until_all_that_came_before_is_settl
     assert max(rest) >= 20
     harness.beat()
     assert harness.sub().changing == []
+    assert {each.state for each in harness.sub().workers.values()} == {WorkerState.ACTIVE}
     assert sorted([*rest, *harness.work()])[-1] == 39
     assert harness.committed() == (40, [])
 
@@ -423,6 +426,32 @@ def test_each_slot_that_has_drained_is_counted_once() -> None:
     harness.of("A").finish()
     harness.work()
     assert (harness.sub().draining.count, harness.sub().draining.cleared_total) == (0, 1)
+
+
+# --- what waits ---
+
+
+def test_what_waits_is_found_by_its_slot_also_when_a_partition_has_gone() -> None:
+    slots = DrainingSlots(OwnKeys("topic", "any"))
+    one, other = record(0, LOW[0], at=P1), record(0, LOW[1])
+    slots.row.backlog.extend([one, other])
+    assert slots.blocks(slot_of(LOW[0]))
+    slots.forget({P1})
+    assert not slots.blocks(slot_of(LOW[0]))
+    assert slots.take(lambda slot: slot == slot_of(LOW[1]))[0] == [other]
+    assert slots.empty()
+
+
+def test_what_waits_is_found_by_its_slot_also_when_more_has_come_back() -> None:
+    slots = DrainingSlots(OwnKeys("topic", "any"))
+    one, other, third = record(0, LOW[0]), record(1, LOW[1]), record(2, LOW[0])
+    slots.row.backlog.extend([third])
+    assert slots.blocks(slot_of(LOW[0]))
+    slots.row.front += [other, one]
+    slots.merge()
+    assert slots.blocked() == {slot_of(LOW[0]): 2, slot_of(LOW[1]): 1}
+    assert slots.take(lambda slot: slot == slot_of(LOW[0]))[0] == [one, third]
+    assert [*slots.waiting()] == [other]
 
 
 # --- what onlookers are told ---
