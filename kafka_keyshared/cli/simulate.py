@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result
-from kafka_keyshared.sim.many import Report, run_seeds
+from kafka_keyshared.sim.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
 from kafka_keyshared.sim.run import Outcome
 
 TELL_EVERY = 5.0
 """Seconds between two lines about how far it has got."""
 
-BROKEN = 1
-"""The exit status when a seed has broken the contract."""
+FAILED = 1
+"""The exit status when a seed has broken the contract, or too little was met to show anything."""
 
 
 def simulate_verb(
@@ -30,14 +30,28 @@ def simulate_verb(
         _tell(report)
         result.pop("sometimes")
         result.pop("broken")
+        result.pop("seldom")
     write_result(result, shown, f"simulated, {steps} steps for each seed")
-    return BROKEN if report.broken else 0
+    return FAILED if report.failed else 0
 
 
 def _tell(report: Report) -> None:
     for seed, violations in sorted(report.broken.items()):
         for words in violations:
             write_error(f"seed {seed}: {words}")
+    seldom = report.seldom()
+    if report.whole:
+        for name, count in seldom.items():
+            write_error(
+                f"{name!r} was met {count} times; a run of {report.seeds} seeds has to meet it "
+                f"{OFTEN} times, or it has shown too little about it"
+            )
+    elif seldom:
+        write_note(
+            f"{len(seldom)} of {len(report.sometimes)} rare states were met fewer than {OFTEN} "
+            f"times (-o json names them); {WHOLE_SEEDS} seeds of {WHOLE_STEPS} steps have to meet "
+            "each so often"
+        )
 
 
 class _Progress:

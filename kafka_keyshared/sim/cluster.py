@@ -70,6 +70,15 @@ class Cluster:
             for number in range(len(self.topics.get(topic, ())))
         ]
 
+    def lag(self) -> int:
+        """Return how far what is stored for the group is behind the ends of the logs, in all."""
+        stored = self.commits.stored
+        return sum(
+            log.end - max(log.start, (stored[each].position or 0) if each in stored else 0)
+            for each in self.partitions(self.topics)
+            for log in (self.log(each),)
+        )
+
     def there(self) -> bool:
         """Say whether brokers take connections."""
         return self.timeline.now >= self._down_until

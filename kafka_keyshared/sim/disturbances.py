@@ -1,14 +1,36 @@
-"""What goes wrong while a simulated run is not yet healed, drawn again and again."""
+"""What goes wrong while a simulated run is not yet healed, each by a clock and dice of its own.
+
+A disturbance is a function here, and a line in :data:`DISTURBANCES`. A seed has some of them, as
+its plan says; one more changes nothing of when the others come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.member import Member
-from kafka_keyshared.sim.world import World
+from kafka_keyshared.owner.loop import Loop
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.member import Member
+    from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
+
+WORKERS_MOST = 12
+
+
+class Disturbance(NamedTuple):
+    """Something that goes wrong: how many seconds are usually between two times, and what it does.
+
+    It is given the world and its own dice, and returns whether there was anything to disturb.
+    """
+
+    every: float
+    disturb: Callable[[World, Random], bool]
 
 
 class Disturbances:
@@ -16,170 +38,252 @@ class Disturbances:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._chance = world.chance("disturbances")
-        self._kinds: list[tuple[str, float, Callable[[], bool]]] = [
-            ("a member joined", 3, self._join),
-            ("a member was stopped", 3, self._stop),
-            ("a member was killed", 2, self._kill),
-            ("a member was thrown out", 1, self._throw_out),
-            ("a worker died", 4, self._kill_worker),
-            ("an owner stood still", 3, self._stand_still),
-            ("an owner stood still for long", 0.5, self._stand_still_long),
-            ("the brokers were away", 1, self._outage),
-            ("a member was cut off", 1, self._cut),
-            ("commits went wrong", 3, self._commit_faults),
-            ("questions went wrong", 2, self._question_faults),
-            ("fetches went wrong", 2, self._fetch_faults),
-            ("a log was compacted", 2, self._compact),
-            ("retention came by", 1, self._retention),
-            ("a transaction was written", 3, self._transaction),
-            ("a partition was added", 0.3, self._add_partition),
-        ]
+        self._refill = world.chance("refill")
+        world.reached.update(dict.fromkeys(DISTURBANCES, 0))
 
     def begin(self) -> None:
         """Disturb it from now on."""
-        seconds = self._chance.expovariate(1 / self._world.plan.fault_every)
-        self._world.timeline.after(seconds, self._disturb)
+        for name, strength in self._world.plan.disturbances.items():
+            self._next(name, DISTURBANCES[name].every / strength)
 
-    def _disturb(self) -> None:
-        world = self._world
-        if world.healed:
-            return
-        names = [kind[0] for kind in self._kinds]
-        weights = [kind[1] for kind in self._kinds]
-        at = self._chance.choices(range(len(names)), weights)[0]
-        if self._kinds[at][2]():
-            world.reached[names[at]] += 1
-        if self._chance.random() < 0.5:
-            world.refill()
-        self.begin()
+    def _next(self, name: str, every: float) -> None:
+        chance = self._world.chance(f"disturbance: {name}")
 
-    def _member(self) -> Member | None:
-        present = self._world.present()
-        return self._chance.choice(present) if present else None
+        def disturb() -> None:
+            world = self._world
+            if world.healed:
+                return
+            if DISTURBANCES[name].disturb(world, chance):
+                world.reached[name] += 1
+            if self._refill.random() < 0.5:
+                world.refill()
+            self._next(name, every)
 
-    def _partition(self) -> TopicPartition:
-        world = self._world
-        return self._chance.choice(world.cluster.partitions(world.topics))
+        self._world.timeline.after(chance.expovariate(1 / every), disturb)
 
-    # --- members ---
 
-    def _join(self) -> bool:
-        if len(self._world.present()) >= MEMBERS_MOST:
-            return False
-        self._world.add_member()
+def some_member(world: World, chance: Random) -> Member | None:
+    """Return a member, if there is one."""
+    present = world.present()
+    return chance.choice(present) if present else None
+
+
+def some_partition(world: World, chance: Random) -> TopicPartition:
+    """Return a partition."""
+    return chance.choice(world.cluster.partitions(world.topics))
+
+
+# --- members ---
+
+
+def join(world: World, chance: Random) -> bool:
+    """Let one more member come."""
+    del chance
+    if len(world.present()) >= MEMBERS_MOST:
+        return False
+    world.add_member()
+    return True
+
+
+def stop(world: World, chance: Random) -> bool:
+    """Have a member stop in order."""
+    member = some_member(world, chance)
+    if member is not None:
+        member.stop()
+    return member is not None
+
+
+def kill(world: World, chance: Random) -> bool:
+    """End a process without a word."""
+    member = some_member(world, chance)
+    if member is not None:
+        member.kill()
+    return member is not None
+
+
+def throw_out(world: World, chance: Random) -> bool:
+    """Have the group give up a member that is there."""
+    member = some_member(world, chance)
+    if member is not None:
+        world.cluster.throw_out(member.client)
+    return member is not None
+
+
+def stand_still(world: World, chance: Random) -> bool:
+    """Keep an owner from its rounds for a moment."""
+    return _hold_up(world, chance, chance.uniform(0.01, 2.0))
+
+
+def stand_still_long(world: World, chance: Random) -> bool:
+    """Keep an owner from its rounds for longer than its session, and than it may not poll."""
+    return _hold_up(world, chance, chance.uniform(5.0, 90.0))
+
+
+def _hold_up(world: World, chance: Random, seconds: float) -> bool:
+    member = some_member(world, chance)
+    if member is not None:
+        member.held_up = seconds
+    return member is not None
+
+
+# --- workers ---
+
+
+def kill_worker(world: World, chance: Random) -> bool:
+    """End a worker's thread, rather in a record than between two; some cannot be replaced."""
+    member = some_member(world, chance)
+    if member is None:
+        return False
+    alive = [place for place, worker in member.pool.workers.items() if worker.there]
+    running = [place for place in alive if member.pool.workers[place].running is not None]
+    if not alive:
+        return False
+    member.pool.kill(*chance.choice(running if running and chance.random() < 0.8 else alive))
+    member.pool.replaceable = chance.random() < 0.7
+    return True
+
+
+def add_worker(world: World, chance: Random) -> bool:
+    """Have a worker join, by an order to the owner."""
+    member = some_member(world, chance)
+    if member is None or member.stopping:
+        return False
+    subscription = chance.choice(list(member.instance.core.subscriptions))
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        workers = loop.core.subscriptions[subscription].workers.values()
+        names = {worker.name for worker in workers}
+        free = [name for n in range(WORKERS_MOST) if (name := f"joined-{n}") not in names]
+        if free and len(names) < WORKERS_MOST:
+            loop.tell(ev.Join(subscription, free[0]))
+
+    member.order("add a worker", order)
+    return True
+
+
+def dismiss_worker(world: World, chance: Random) -> bool:
+    """Have a worker go for good once it is out of its record, as a member that closes does."""
+    member = some_member(world, chance)
+    if member is None:
+        return False
+    pool = member.pool
+    subscription = chance.choice(list(member.instance.core.subscriptions))
+    those = {place: each for place, each in pool.workers.items() if place[0] == subscription}
+    there = [place for place, worker in those.items() if worker.there]
+    # One has to stay; who is dead may not come back.
+    if len(there) < 2 or any(not (each.there or each.gone) for each in those.values()):
+        return False
+    # The youngest is the one that may be joining still.
+    pool.dismiss(*(there[-1] if chance.random() < 0.5 else chance.choice(there)))
+    return True
+
+
+# --- brokers ---
+
+
+def outage(world: World, chance: Random) -> bool:
+    """Take brokers away for a while: all, the coordinator, or one leader."""
+    cluster, seconds = world.cluster, chance.expovariate(1 / 5.0)
+    which = chance.random()
+    if which < 0.4:
+        cluster.outage(seconds)
+    elif which < 0.7:
+        cluster.coordinator_away(seconds)
+    else:
+        cluster.leader_away(some_partition(world, chance), seconds)
+    return True
+
+
+def cut(world: World, chance: Random) -> bool:
+    """Cut a member off its brokers for a while."""
+    member = some_member(world, chance)
+    if member is not None:
+        member.client.cut_off(chance.expovariate(1 / 5.0))
+    return member is not None
+
+
+def _for_a_while(*names: str) -> Callable[[World, Random], bool]:
+    """Return what lets one of these faults happen now and then, until it is over."""
+
+    def disturb(world: World, chance: Random) -> bool:
+        faults, name = world.cluster.faults, chance.choice(names)
+        setattr(faults, name, chance.choice((0.05, 0.3, 1.0)))
+        world.timeline.after(chance.expovariate(1 / 3.0), lambda: setattr(faults, name, 0.0))
         return True
 
-    def _stop(self) -> bool:
-        member = self._member()
-        if member is not None:
-            member.stop()
-        return member is not None
+    return disturb
 
-    def _kill(self) -> bool:
-        member = self._member()
-        if member is not None:
-            member.kill()
-        return member is not None
 
-    def _throw_out(self) -> bool:
-        member = self._member()
-        if member is not None:
-            self._world.cluster.throw_out(member.client)
-        return member is not None
+# --- logs ---
 
-    def _kill_worker(self) -> bool:
-        member = self._member()
-        if member is None:
-            return False
-        places = [place for place, worker in member.pool.workers.items() if worker.alive]
-        if not places:
-            return False
-        member.pool.kill(*self._chance.choice(places))
-        member.pool.replaceable = self._chance.random() < 0.8
-        return True
 
-    def _stand_still(self) -> bool:
-        return self._hold_up(self._chance.uniform(0.01, 2.0))
+def compact(world: World, chance: Random) -> bool:
+    """Remove records of which there is a later one with the same key."""
+    world.cluster.compact(some_partition(world, chance), chance.choice((0.3, 1.0)))
+    return True
 
-    def _stand_still_long(self) -> bool:
-        return self._hold_up(self._chance.uniform(5.0, 90.0))
 
-    def _hold_up(self, seconds: float) -> bool:
-        member = self._member()
-        if member is not None:
-            member.held_up = seconds
-        return member is not None
+def retention(world: World, chance: Random) -> bool:
+    """Remove the beginning of a log, read or unread."""
+    cluster, partition = world.cluster, some_partition(world, chance)
+    log = cluster.log(partition)
+    cluster.retain_from(partition, chance.randint(log.start, log.end))
+    return True
 
-    # --- brokers ---
 
-    def _outage(self) -> bool:
-        cluster, seconds = self._world.cluster, self._chance.expovariate(1 / 5.0)
-        which = self._chance.random()
-        if which < 0.4:
-            cluster.outage(seconds)
-        elif which < 0.7:
-            cluster.coordinator_away(seconds)
-        else:
-            cluster.leader_away(self._partition(), seconds)
-        return True
+def transaction(world: World, chance: Random) -> bool:
+    """Write in a transaction, which ends later."""
+    cluster, partition = world.cluster, some_partition(world, chance)
+    if cluster.log(partition).has_open_transaction:
+        return False
+    keys = [world.key() for _ in range(chance.randint(1, 20))]
+    cluster.append(partition, keys, in_transaction=True)
+    commit = chance.random() < 0.6
+    seconds = chance.expovariate(1 / 0.5)
+    world.timeline.after(seconds, lambda: cluster.end_transaction(partition, commit=commit))
+    return True
 
-    def _cut(self) -> bool:
-        member = self._member()
-        if member is not None:
-            member.client.cut_off(self._chance.expovariate(1 / 5.0))
-        return member is not None
 
-    def _commit_faults(self) -> bool:
-        self._for_a_while(
+def add_partition(world: World, chance: Random) -> bool:
+    """Add a partition to a topic."""
+    world.cluster.add_partition(chance.choice(world.topics))
+    return True
+
+
+DISTURBANCES: Mapping[str, Disturbance] = {
+    "a member joined": Disturbance(2.0, join),
+    "a member was stopped": Disturbance(2.0, stop),
+    "a member was killed": Disturbance(3.0, kill),
+    "a member was thrown out": Disturbance(3.0, throw_out),
+    "a worker died": Disturbance(1.0, kill_worker),
+    "a worker was added": Disturbance(1.0, add_worker),
+    "a worker was dismissed": Disturbance(2.0, dismiss_worker),
+    "an owner stood still": Disturbance(2.0, stand_still),
+    "an owner stood still for long": Disturbance(20.0, stand_still_long),
+    "the brokers were away": Disturbance(10.0, outage),
+    "a member was cut off": Disturbance(10.0, cut),
+    "commits went wrong": Disturbance(
+        2.0,
+        _for_a_while(
             *("commit_refused", "commit_partly", "commit_unheard", "commit_dropped"),
             *("commit_late", "commit_given_up"),
-        )
-        return True
-
-    def _question_faults(self) -> bool:
-        self._for_a_while("committed_unanswered", "committed_partly", "bounds_unanswered", "slow")
-        return True
-
-    def _fetch_faults(self) -> bool:
-        self._for_a_while(
+        ),
+    ),
+    "questions went wrong": Disturbance(
+        4.0,
+        _for_a_while("committed_unanswered", "committed_partly", "bounds_unanswered", "slow"),
+    ),
+    "fetches went wrong": Disturbance(
+        4.0,
+        _for_a_while(
             *("fetch_raises", "pause_refused", "seek_refused", "restart_late"),
             *("out_of_range", "fetch_errors"),
-        )
-        return True
-
-    def _for_a_while(self, *names: str) -> None:
-        """Let one of these happen now and then, until it is over."""
-        faults, chance = self._world.cluster.faults, self._chance
-        name = chance.choice(names)
-        setattr(faults, name, chance.choice((0.05, 0.3, 1.0)))
-        self._world.timeline.after(chance.expovariate(1 / 3.0), lambda: setattr(faults, name, 0.0))
-
-    # --- logs ---
-
-    def _compact(self) -> bool:
-        self._world.cluster.compact(self._partition(), self._chance.choice((0.3, 1.0)))
-        return True
-
-    def _retention(self) -> bool:
-        cluster, partition = self._world.cluster, self._partition()
-        log = cluster.log(partition)
-        cluster.retain_from(partition, self._chance.randint(log.start, log.end))
-        return True
-
-    def _transaction(self) -> bool:
-        cluster, partition, chance = self._world.cluster, self._partition(), self._chance
-        if cluster.log(partition).has_open_transaction:
-            return False
-        keys = [self._world.key() for _ in range(chance.randint(1, 20))]
-        cluster.append(partition, keys, in_transaction=True)
-        commit = chance.random() < 0.6
-        seconds = chance.expovariate(1 / 0.5)
-        self._world.timeline.after(
-            seconds, lambda: cluster.end_transaction(partition, commit=commit)
-        )
-        return True
-
-    def _add_partition(self) -> bool:
-        self._world.cluster.add_partition(self._chance.choice(self._world.topics))
-        return True
+        ),
+    ),
+    "a log was compacted": Disturbance(2.0, compact),
+    "retention came by": Disturbance(4.0, retention),
+    "a transaction was written": Disturbance(1.0, transaction),
+    "a partition was added": Disturbance(10.0, add_partition),
+}
+"""By name what may go wrong; the names are those of the counters of ``keyshared simulate``."""

@@ -17,6 +17,7 @@ from kafka_keyshared.sim.history import Delivered, Misplaced
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.logs import Written
 from kafka_keyshared.sim.records import SimRecord, client_event
+from kafka_keyshared.sim.timeline import Action, nothing
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.cluster import Cluster
@@ -135,6 +136,8 @@ class Fetcher:
         self.paused: dict[TopicPartition, None] = {}
         self._held = False
         self._asking = False
+        self.wake_owner: Action = nothing
+        """Called when something has come into the queue."""
 
     # --- what the owner does ---
 
@@ -288,6 +291,7 @@ class Fetcher:
         self._asking = False
         self.ends.update(ends)
         self.queue.extend(each for each in batches if each.counts())
+        self.wake_owner()
         self.wake()
 
     def _fetch(self, part: Part, room: int, ends: dict[TopicPartition, int]) -> Batch | None:

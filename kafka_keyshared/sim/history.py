@@ -65,11 +65,13 @@ class Owned(NamedTuple):
     """The group has given a member partitions; its callback is about to be called.
 
     ``stored`` is what the broker has for each at that moment, as far as it has anything.
+    ``too_late`` says that the group has given the member up since it said so, unheard by it.
     """
 
     member: int
     partitions: Sequence[TopicPartition]
     stored: Stored
+    too_late: bool = False
 
 
 class Reading(NamedTuple):

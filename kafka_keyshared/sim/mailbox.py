@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from kafka_keyshared.pools.actor import Mail
-from kafka_keyshared.sim.timeline import Process
+from kafka_keyshared.sim.timeline import Action, Process, nothing
 
 
 class SimMailbox(SimpleQueue[Mail]):
@@ -13,6 +13,13 @@ class SimMailbox(SimpleQueue[Mail]):
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.wake: Action = nothing
+        """Called when something was put in."""
+
+    def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item behind the others."""
+        super().put(item, block, timeout)
+        self.wake()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Mail:
         """Take the oldest item, waiting for one if there is none; raises ``queue.Empty``."""

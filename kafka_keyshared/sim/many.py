@@ -14,10 +14,21 @@ from typing import Any
 from kafka_keyshared.sim.run import Outcome, run_seed
 
 
+WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
+"""A whole run has so many seeds, and each so many steps, or more."""
+
+OFTEN = 100
+"""So often a whole run reaches each of the rare states, or it has shown too little."""
+
+
 @dataclass
 class Report:
-    """What many seeds came to. ``broken`` are seeds, with what they have found."""
+    """What many seeds came to. ``broken`` are seeds, with what they have found.
 
+    ``whole`` says that the run was large enough to have met every rare state.
+    """
+
+    whole: bool = False
     seeds: int = 0
     steps: int = 0
     events: int = 0
@@ -42,6 +53,15 @@ class Report:
         if outcome.violations:
             self.broken[outcome.seed] = outcome.violations
 
+    def seldom(self) -> dict[str, int]:
+        """Return the rare states that were not reached often, and how often they were."""
+        return {name: count for name, count in sorted(self.sometimes.items()) if count < OFTEN}
+
+    @property
+    def failed(self) -> bool:
+        """Say whether a seed has found something, or the run has not met what it had to."""
+        return bool(self.broken) or (self.whole and bool(self.seldom()))
+
     def events_per_second(self) -> float:
         """Return how many events one processor core simulates in a second."""
         return self.events / self.busy_seconds if self.busy_seconds else 0.0
@@ -59,6 +79,7 @@ class Report:
             "simulated_s": round(self.simulated),
             "seconds": round(self.seconds, 1),
             "sometimes": dict(sorted(self.sometimes.items())),
+            "seldom": self.seldom(),
         }
 
 
@@ -66,7 +87,7 @@ def run_seeds(
     seeds: Sequence[int], steps: int, processes: int, told: Callable[[Outcome], object]
 ) -> Report:
     """Run these seeds; ``told`` hears of each as it ends, in the order of the seeds."""
-    report = Report()
+    report = Report(whole=len(seeds) >= WHOLE_SEEDS and steps >= WHOLE_STEPS)
     began = time.perf_counter()
     for outcome in _outcomes(seeds, steps, processes):
         report.add(outcome)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
@@ -13,6 +13,7 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
@@ -31,7 +32,11 @@ WALL = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
-    """What every member of the group is made with. Times are in seconds."""
+    """What every member of the group is made with. Times are in seconds.
+
+    ``rests`` is how long an owner at most stands still after a round in which it had nothing to do,
+    unless something comes for it.
+    """
 
     subscriptions: tuple[SubscriptionSettings, ...] = (SubscriptionSettings(),)
     commit: CommitPolicy = CommitPolicy()  # noqa: RUF009 - an immutable value
@@ -39,6 +44,7 @@ class MemberPlan:
     stop_timeout: float = 30.0
     set_budget: int = SET_BUDGET
     pool: PoolHabits = PoolHabits()  # noqa: RUF009 - an immutable value
+    rests: float = 0.0
 
 
 @dataclass(slots=True)
@@ -52,18 +58,22 @@ class Surroundings:
     topics: Sequence[str]
     habits: Habits
     letters: LetterFaults
-    on_event: Callable[[ev.Event], None]
-    on_turn: Callable[[], None]
+    on_turn: Callable[[int], None]
+
+
+QUIET_EVENTS = (ev.Beat, ev.Flush)
+"""Events that are told whether or not there is anything to do, and mostly change nothing."""
 
 
 class CountedDispatcher(Dispatcher):
-    """The core, with somebody who is told of each event that it takes."""
+    """The core, with a count of the events that it takes."""
 
-    on_event: Callable[[ev.Event], None]
+    taken = 0
 
     def handle(self, event: ev.Event, now: float) -> list[Command]:
         """Take one event and return what is to be done."""
-        self.on_event(event)
+        if type(event) not in QUIET_EVENTS:
+            self.taken += 1
         return super().handle(event, now)
 
 
@@ -83,7 +93,7 @@ class Member:
         core = CountedDispatcher(
             plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
         )
-        core.on_event = around.on_event
+        self._core = core
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -102,6 +112,10 @@ class Member:
         self.held_up = 0.0
         """Seconds for which the owner stands still before its next turn."""
         self._held_up_until = float("-inf")
+        # Which rest it is that it takes, so that nothing ends another one than its own.
+        self._resting = False
+        self._rests = 0
+        self.mailbox.wake = self.client.fetcher.wake_owner = self._awake
 
     @property
     def alive(self) -> bool:
@@ -127,6 +141,11 @@ class Member:
             self.stopping = True
             self._around.history.tell(was.Stopping(self.number))
 
+    def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:
+        """Order something of the owner; refusals are nobody's concern here."""
+        loop = self.instance.loop
+        loop.orders.post(name, lambda: order(loop))
+
     def kill(self) -> None:
         """End its process without a word."""
         if self.alive:
@@ -143,15 +162,46 @@ class Member:
             self._held_up_until = self._around.timeline.now + seconds
             self._around.timeline.after(seconds, self._turn)
             return
+        core, before = self._core, self._core.taken
         try:
             if self.instance.halted is not None or self.stopping:
                 self._end()
                 return
-            self._around.on_turn()
             self.instance.step()
         except Killed:
             return
+        finally:
+            self._around.on_turn(core.taken - before)
+        if core.taken == before and self._plan.rests:
+            self._rest()
+        else:
+            self._turn_soon()
+
+    def _turn_soon(self) -> None:
         self._around.timeline.after(0.00002 + self._chance.random() * 0.0002, self._turn)
+
+    def _rest(self) -> None:
+        """Have the next turn when something comes, or a while later.
+
+        That is nothing else than an owner that the machine lets run late. It saves the rounds in
+        which one waits for what its workers are long at.
+        """
+        self._resting = True
+        self._rests += 1
+        number = self._rests
+
+        def over() -> None:
+            if self._resting and self._rests == number:
+                self._resting = False
+                self._turn()
+
+        self._around.timeline.after(self._chance.random() * self._plan.rests, over)
+
+    def _awake(self) -> None:
+        """Go on at once with what has come while it rests."""
+        if self._resting:
+            self._resting = False
+            self._turn_soon()
 
     def _end(self) -> None:
         """Stop as the service does."""

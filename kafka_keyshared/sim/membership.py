@@ -206,7 +206,8 @@ class Membership:
                 for each in partitions
                 if (found := stored.get(each)) is not None
             }
-            self._tell(Owned(self.member, tuple(partitions), known))
+            too_late = self.seat is not None and self.seat.gone
+            self._tell(Owned(self.member, tuple(partitions), known, too_late))
             if self._callbacks is not None:
                 self._callbacks.assign(list(partitions))
         self._called()

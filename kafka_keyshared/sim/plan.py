@@ -1,18 +1,27 @@
-"""What one seed makes of a run: topics, group, members' settings, and what may happen."""
+"""What one seed makes of a run: topics, group, members' settings, and what may happen.
+
+Each choice is drawn by its name, from a generator of its own: one more choice, or one more thing
+that may happen, changes nothing of what a seed has meant so far. To add a choice is one line here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from random import Random
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.disturbances import DISTURBANCES
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
+from kafka_keyshared.sim.publisher import LetterFaults
+
+T = TypeVar("T")
 
 Protocol = Literal["eager", "cooperative", "kip-848"]
 PROTOCOLS: tuple[Protocol, ...] = ("eager", "cooperative", "kip-848")
@@ -23,10 +32,22 @@ SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
 COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0.2))
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
+FAVOURED = 0.3
+"""The share of the disturbances that a seed has; the others it does without.
+
+Few that come often meet each other, and the states that they make, far more than all of them do
+that come rarely (Groce and others call it swarm testing).
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run. Times are in seconds; ``value_bytes`` is how large every value is."""
+    """A run. Times are in seconds.
+
+    While more than ``backlog`` records are not committed, hardly any is written: what is left when
+    faults stop has to be worked through. ``disturbances`` are those that come, each with how much more often than usual; ``metadata_max``
+    is what the brokers take beside a position; ``value_bytes`` is how large every value is.
+    """
 
     protocol: Protocol
     topics: int
@@ -34,77 +55,95 @@ class Plan:
     members: int
     keys: int
     null_share: float
-    records: int
+    backlog: int
     burst: int
     burst_every: float
-    fault_every: float
+    metadata_max: int
+    disturbances: Mapping[str, float]
     member: MemberPlan
     habits: Habits
-    value_bytes: int = 5
+    letters: LetterFaults
+    value_bytes: int
 
 
-def plan_of(chance: Random) -> Plan:
+class Draw:
+    """Draws what a plan is made of, each by its name."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+
+    def one(self, name: str, among: Sequence[T]) -> T:
+        """Return one of these."""
+        return self._chance(f"plan: {name}").choice(among)
+
+    def happens(self, name: str, share: float) -> bool:
+        """Say whether what so many plans have is in this one."""
+        return self._chance(f"plan: {name}").random() < share
+
+
+def plan_of(chance: Chance) -> Plan:
     """Draw a run: small, so that its bounds are met, and each one different."""
-    names = ("default", "audit")[: chance.choice((1, 1, 1, 2))]
-    subscriptions = tuple(_subscription(chance, name) for name in names)
-    fast = chance.random() < 0.5
-    plan = Plan(
-        protocol=chance.choice(PROTOCOLS),
-        topics=chance.choice((1, 1, 2)),
-        partitions=chance.randint(1, 6),
-        members=chance.choice((1, 2, 2, 3)),
-        keys=chance.choice((1, 5, 40, 1_000)),
-        null_share=chance.choice((0.0, 0.1, 0.5)),
-        records=chance.choice((1_000, 5_000, 20_000)),
-        burst=chance.choice((4, 40, 400)),
-        burst_every=chance.choice((0.003, 0.03, 0.3)),
-        fault_every=chance.choice((0.3, 1.0, 3.0)),
+    draw = Draw(chance)
+    one = draw.one
+    names = ("default", "audit")[: one("subscriptions", (1, 1, 1, 2))]
+    return Plan(
+        protocol=one("protocol", PROTOCOLS),
+        topics=one("topics", (1, 1, 2)),
+        partitions=one("partitions", range(1, 7)),
+        members=one("members", (1, 2, 2, 3)),
+        keys=one("keys", (1, 5, 40, 1_000)),
+        null_share=one("null_share", (0.0, 0.1, 0.5)),
+        backlog=one("backlog", (20, 200, 1_000)),
+        burst=one("burst", (4, 40, 400)),
+        burst_every=one("burst_every", (0.003, 0.03, 0.3)),
+        metadata_max=one("metadata_max", (4_096, 4_096, 4_096, 40)),
+        disturbances={
+            name: one(f"strength of {name}", (1.0, 3.0))
+            for name in DISTURBANCES
+            if draw.happens(name, FAVOURED)
+        },
         member=MemberPlan(
-            subscriptions=subscriptions,
-            commit=chance.choice(COMMITS),
-            revoke_deadline=chance.choice((0.1, 1.0, 5.0)),
-            stop_timeout=chance.choice((0.5, 5.0, 30.0)),
-            set_budget=chance.choice((SET_BUDGET, SET_BUDGET, 300)),
-            pool=PoolHabits(later=chance.choice((0.0, 0.3))),
+            subscriptions=tuple(_subscription(draw, name) for name in names),
+            commit=one("commit", COMMITS),
+            revoke_deadline=one("revoke_deadline", (0.1, 1.0, 5.0)),
+            stop_timeout=one("stop_timeout", (0.5, 5.0, 30.0)),
+            set_budget=one("set_budget", (SET_BUDGET, SET_BUDGET, 300)),
+            pool=PoolHabits(later=one("later", (0.0, 0.3))),
+            rests=one("rests", (0.0, 0.02, 0.1)),
         ),
         habits=Habits(
-            failing=chance.choice((0.0, 0.02, 0.2)),
-            poisoned=chance.choice((0.0, 0.003, 0.02)),
-            hanging=chance.choice((0.0, 0.0005, 0.003)),
-            hang=chance.choice((2.0, 40.0)),
-            at_once=0.9 if fast else 0.3,
-            typical=chance.choice((0.001, 0.02)),
+            failing=one("failing", (0.0, 0.02, 0.2)),
+            poisoned=one("poisoned", (0.0, 0.003, 0.02)),
+            hanging=one("hanging", (0.0, 0.0005, 0.003)),
+            hang=one("hang", (2.0, 40.0)),
+            at_once=one("at_once", (0.9, 0.3, 0.0)),
+            typical=one("typical", (0.001, 0.02, 0.2)),
         ),
-    )
-    # Drawn last, so that what was drawn before stays what a seed makes of it.
-    subscriptions = tuple(_in_bytes(chance, each) for each in subscriptions)
-    return replace(
-        plan,
-        member=replace(plan.member, subscriptions=subscriptions),
-        value_bytes=chance.choice((5, 5, 1_000)),
+        letters=LetterFaults(
+            refused=one("refused letters", (0.0, 0.2)), unheard=one("unheard letters", (0.05, 0.4))
+        ),
+        value_bytes=one("value_bytes", (5, 5, 1_000)),
     )
 
 
-def _subscription(chance: Random, name: str) -> SubscriptionSettings:
-    poison = chance.choice(POISON)
+def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
+    def one(what: str, among: Sequence[T]) -> T:
+        return draw.one(f"{what} of {name}", among)
+
+    poison = one("poison", POISON)
     return SubscriptionSettings(
         name=name,
-        workers=worker_names(chance.randint(1, 8)),
-        order_scope=chance.choice(SCOPES),
-        retry=RetryPolicy(attempts=chance.randint(1, 4), backoff=chance.choice((0.0, 0.1, 1.0))),
+        workers=worker_names(one("workers", range(1, 9))),
+        order_scope=one("order_scope", SCOPES),
+        retry=RetryPolicy(
+            attempts=one("attempts", range(1, 5)), backoff=one("backoff", (0.0, 0.1, 1.0))
+        ),
         poison=poison,
-        dlq=poison == "dead_letter" or chance.random() < 0.5,
-        window_records=chance.choice((6, 20, 200, 2_000)),
-        leases_per_worker=chance.choice((1, 5, 50, 1_000)),
-        max_leases_per_key=chance.choice((None, None, 1)),
-    )
-
-
-def _in_bytes(chance: Random, settings: SubscriptionSettings) -> SubscriptionSettings:
-    """Draw the bounds in bytes, and whether records settle one by one."""
-    return replace(
-        settings,
-        window_bytes=chance.choice((64 << 20, 64 << 20, 6_000, 60_000)),
-        lease_bytes_per_worker=chance.choice((None, None, 500, 3_000)),
-        individually=chance.random() < 0.25,
+        dlq=poison == "dead_letter" or one("dlq", (True, False)),
+        window_records=one("window_records", (6, 20, 200, 2_000)),
+        leases_per_worker=one("leases_per_worker", (1, 5, 50, 1_000)),
+        max_leases_per_key=one("max_leases_per_key", (None, None, 1)),
+        window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
+        lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
+        individually=draw.happens(f"individually of {name}", 0.25),
     )

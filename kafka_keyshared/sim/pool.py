@@ -105,6 +105,11 @@ class SimPool(SteppedPool):
             self._tell_end(subscription, worker, found.running, "died")
         self._history.tell(was.WorkerDied(self._member, subscription, worker))
 
+    def dismiss(self, subscription: str, worker: int) -> None:
+        """Have a worker go for good once it is out of its record."""
+        if not self.ended:
+            self.workers[subscription, worker].leave()
+
     def _wake(self, subscription: str, worker: int) -> None:
         place = subscription, worker
         if place in self._scheduled:

@@ -58,7 +58,7 @@ class Outcome:
 
 def run_seed(seed: int, steps: int, plan: Plan | None = None) -> Outcome:
     """Run a seed for so many rounds of its members, heal it, and say what came of it."""
-    world = World(seed, plan or plan_of(Chance(seed)("plan")))
+    world = World(seed, plan or plan_of(Chance(seed)))
     member = world.plan.member
     checkers = every_checker(
         world.history,

@@ -164,7 +164,7 @@ class Sometimes:
         self.counts["worker death mid-record"] += told.outcome == "died"
         assignment = each.assignment
         if assignment.over is not None:
-            reader = self._books.readers[assignment.partition]
+            reader = self._books.readers.get(assignment.partition)
             self.counts["stale completion after reassign"] += reader is not assignment
 
     # --- commits and letters ---

@@ -56,12 +56,23 @@ class SteppedWorker:
         self.failed = FailedLanes(pool.lanes(sub))
         self.asked: deque[Recall] = deque()
         self.alive = True
+        self.left = False
         self.abandoned = False
 
     @property
     def busy(self) -> bool:
         """Whether it has anything to do."""
-        return self.alive and bool(self.current or self.inbox or self.asked)
+        return self.there and bool(self.current or self.inbox or self.asked)
+
+    @property
+    def there(self) -> bool:
+        """Whether it takes what it is given: it has neither died nor left."""
+        return self.alive and not self.left
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has left for good, and is out of the record that it was in."""
+        return self.left and self.running is None
 
     def slices(self) -> list[Slice]:
         """What it was given and has not reported as ended."""
@@ -71,7 +82,7 @@ class SteppedWorker:
         """Take one thing; return the record when that starts one."""
         if self.asked and not self.pool.hesitates():
             self.answer()
-        if not self.alive or self.running is not None:
+        if not self.there or self.running is not None:
             return None
         if self.current is None:
             if self.inbox:
@@ -132,6 +143,12 @@ class SteppedWorker:
     def die(self) -> None:
         """End the thread in the middle of whatever it does."""
         self.alive = False
+
+    def leave(self) -> None:
+        """Start nothing more, and be gone when what runs has ended, as a member that closes."""
+        while self.asked:
+            self.answer()
+        self.left = True
 
     def fail_running(self) -> None:
         """Report what the dead thread was running as failed, once."""
@@ -206,7 +223,7 @@ class SteppedPool:
     def recall(self, recall: Recall) -> Recalled | None:
         """Take back every unstarted record of the worker, or have the worker do it."""
         worker = self.workers[recall.subscription, recall.worker]
-        if worker.asked or (worker.alive and self.answers_later()):
+        if worker.asked or (worker.there and self.answers_later()):
             worker.asked.append(recall)
             return None
         return worker.take_back(recall)
@@ -236,8 +253,10 @@ class SteppedPool:
         ]
 
     def departed(self) -> list[tuple[str, int]]:
-        """Return the workers that have gone for good: none."""
-        return []
+        """Return the workers that have gone for good, by their own will."""
+        return [
+            place for place, worker in self.workers.items() if worker.gone and not worker.abandoned
+        ]
 
     def where(self, subscription: str, worker: int) -> str:
         """Return nothing: no thread stands anywhere."""

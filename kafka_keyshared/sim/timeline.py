@@ -18,6 +18,10 @@ def never() -> bool:
     return False
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 class Killed(BaseException):
     """Raised out of a wait in a process that was killed meanwhile: nothing of it goes on."""
 

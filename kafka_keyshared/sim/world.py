@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.core import events as ev
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
@@ -12,12 +11,7 @@ from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
 from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
-from kafka_keyshared.sim.publisher import LetterFaults
 from kafka_keyshared.sim.timeline import Timeline
-
-QUIET_EVENTS = (ev.Beat, ev.Flush)
-"""Events that are told whether or not there is anything to do, and mostly change nothing."""
-
 
 class World:
     """Everything that a seed makes. Whoever runs it lets its timeline go on."""
@@ -36,7 +30,7 @@ class World:
             self.chance,
             self.history,
             dict.fromkeys(self.topics, plan.partitions),
-            GroupSettings(protocol=plan.protocol),
+            GroupSettings(protocol=plan.protocol, metadata_max=plan.metadata_max),
         )
         self.cluster.value = b"v" * plan.value_bytes
         self.around = Surroundings(
@@ -46,23 +40,18 @@ class World:
             cluster=self.cluster,
             topics=self.topics,
             habits=plan.habits,
-            letters=LetterFaults(),
-            on_event=self._count,
+            letters=plan.letters,
             on_turn=self._count_turn,
         )
         self.members: list[Member] = []
         self._numbers = 0
-        self._written = 0
         self.healed = False
         self.finishing = False
         self._writing = self.chance("writing")
 
-    def _count(self, event: ev.Event) -> None:
-        if not isinstance(event, QUIET_EVENTS):
-            self.events += 1
-
-    def _count_turn(self) -> None:
+    def _count_turn(self, events: int) -> None:
         self.turns += 1
+        self.events += events
 
     # --- members ---
 
@@ -123,15 +112,16 @@ class World:
     def _write(self) -> None:
         """Write a few records, and go on doing so until faults have stopped."""
         plan, chance = self.plan, self._writing
-        if self.healed or self._written >= plan.records:
+        if self.healed:
             return
-        for _ in range(chance.randint(1, 3)):
+        # A few are written even when there is plenty to do: what waits may wait for something.
+        plenty = self.cluster.lag() > plan.backlog
+        for _ in range(chance.random() < 0.05 if plenty else chance.randint(1, 3)):
             partition = TopicPartition(
                 chance.choice(self.topics), chance.randrange(plan.partitions)
             )
-            keys = [self.key() for _ in range(chance.randint(1, plan.burst))]
+            keys = [self.key() for _ in range(1 if plenty else chance.randint(1, plan.burst))]
             self.cluster.append(partition, keys)
-            self._written += len(keys)
         self.timeline.after(chance.expovariate(1 / plan.burst_every), self._write)
 
     def key(self) -> bytes | None:

@@ -339,6 +339,34 @@ def test_who_has_not_heard_of_its_loss_may_go_on_beside_the_next_one_and_nobody_
         assert_found("Serial", "t-0@1 .* in assignment 1 of member 1 while t-0@1 .* runs", story)
 
 
+@pytest.mark.parametrize("how", ["while it began", "before it was told", "never"])
+def test_who_begins_what_is_another_members_by_then_may_go_on_beside_that(how: str) -> None:
+    """It was given the partition, expelled, and has heard of the first alone."""
+
+    def story(told: Told) -> None:
+        told.write("a")
+        told.join(1, 2)
+        if how != "before it was told":
+            told.assign(1, read=False)
+        if how != "never":
+            told.assign(2)
+        if how == "before it was told":
+            told.assign(1, read=False, too_late=True)
+        told.read(1)
+        for member in (1, 2):
+            if how == "never" and member == 2:
+                told.tell(happened.Reading(2, T0, 0, 99))
+                told.assigned[2, T0] = 99
+            told.deliver(member, 0)
+            told.hand(member, 0)
+            told.begin(member, 0)
+
+    if how == "never":
+        assert_found("Serial", "t-0@0 .* in assignment 99 of member 2 while t-0@0 .* runs", story)
+    else:
+        assert_right(story)
+
+
 def test_a_record_without_a_key_may_meet_itself_after_its_partition_was_away() -> None:
     def story(told: Told) -> None:
         told.write(None)

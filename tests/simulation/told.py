@@ -54,11 +54,17 @@ class Told:
             self.tell(happened.Joined(member))
 
     def assign(
-        self, member: int, at: TopicPartition = T0, position: int | None = 0, *, read: bool = True
+        self,
+        member: int,
+        at: TopicPartition = T0,
+        position: int | None = 0,
+        *,
+        read: bool = True,
+        too_late: bool = False,
     ) -> None:
         """Give a member a partition, with what is stored; it reads from there."""
         stored: Stored = {at: self.stored[at]} if at in self.stored else {}
-        self.tell(happened.Owned(member, [at], stored))
+        self.tell(happened.Owned(member, [at], stored, too_late))
         if read:
             self.read(member, at, position)
 

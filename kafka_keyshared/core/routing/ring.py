@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafka_keyshared.core.routing.port import Owner, Routing, Unowned, check_slot, checked, rest
@@ -192,7 +193,11 @@ def _count(vnodes: int, weight: float) -> int:
     return max(1, round(vnodes * weight))
 
 
-def _vnode_points(name: str, vnodes: int) -> list[int]:
-    """Return the ring points of a worker: FNV-1a of "{name}-{i}", finished with murmur3's mixer."""
+@lru_cache(maxsize=1_000)
+def _vnode_points(name: str, vnodes: int) -> tuple[int, ...]:
+    """Return the ring points of a worker: FNV-1a of "{name}-{i}", finished with murmur3's mixer.
+
+    Remembered, because those that stay are on each ring that is made as others come and go.
+    """
     prefix = fnv1a_32(f"{name}-".encode())
-    return [murmur3_mix32(each) for each in fnv1a_32_numbered(prefix, vnodes)]
+    return tuple(murmur3_mix32(each) for each in fnv1a_32_numbered(prefix, vnodes))

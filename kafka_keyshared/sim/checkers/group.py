@@ -55,6 +55,8 @@ class Group:
                 raise HistoryError(f"{each.name!r} has derived keys; checkers know own keys alone")
         self.logs: dict[TopicPartition, Log] = {}
         self.members: dict[int, Member] = {}
+        # Those of them that are not gone.
+        self.present: dict[int, Member] = {}
         self.assignments: dict[int, Assignment] = {}
         # Who began to read a partition last, over or not.
         self.readers: dict[TopicPartition, Assignment] = {}
@@ -157,17 +159,27 @@ class Group:
             raise HistoryError(f"nobody has heard of a member {number}") from None
 
     def _joined(self, told: happened.Joined) -> None:
-        self.members[told.member] = Member(told.member, iter(self.settings))
+        member = Member(told.member, iter(self.settings))
+        self.members[told.member] = self.present[told.member] = member
 
     def _owned(self, told: happened.Owned) -> None:
         member = self.member(told.member)
         for partition in told.partitions:
-            reader = self.readers.get(partition)
-            if reader is not None and reader.over is None and reader.member is not member:
-                reader.stolen = True
+            if not told.too_late:
+                self._steal(partition, member)
             if partition not in member.pending:
                 member.keep(self.now, 1)
-            member.pending[partition] = Start(told.stored.get(partition))
+            member.pending[partition] = Start(told.stored.get(partition), stolen=told.too_late)
+
+    def _steal(self, partition: TopicPartition, by: Member) -> None:
+        """Note of whoever else has the partition, or is about to begin it, that it is another's."""
+        for member in self.present.values():
+            if member is by:
+                continue
+            if partition in member.live:
+                member.live[partition].stolen = True
+            if partition in member.pending:
+                member.pending[partition].stolen = True
 
     def _reading(self, told: happened.Reading) -> None:
         member = self.member(told.member)
@@ -199,10 +211,13 @@ class Group:
             member.keep(self.now, -1)
         log = self._log(told.partition)
         found = Assignment(told.assignment, member, log, iter(self.settings), start)
+        given = before if start is None else start
+        found.stolen = given is not None and given.stolen
         found.previous = self.readers.get(told.partition)
         found.left_to_begin = told.position is None
-        self.assignments[told.assignment] = found
-        self.readers[told.partition] = member.live[told.partition] = found
+        self.assignments[told.assignment] = member.live[told.partition] = found
+        if not found.stolen:
+            self.readers[told.partition] = found
         return found
 
     def _starts(self, assignment: Assignment, position: int) -> None:
@@ -300,7 +315,7 @@ class Group:
         member.live.clear()
         member.pending.clear()
         member.running.clear()
-        member.gone = True
+        self.present.pop(told.member, None)
 
     def runs_no_more(self, each: Delivery) -> None:
         """Note that its handler is out of it, or gone."""
@@ -314,12 +329,13 @@ class Group:
     def _commit_stored(self, told: happened.CommitStored) -> None:
         for partition, entry in told.entries.items():
             self.stored[partition] = entry
-            for member in self.members.values():
-                if partition in member.pending:
-                    member.pending[partition].entries.append(entry)
-            reader = self.readers.get(partition)
-            if reader is not None and reader.start is None and reader.begins is not None:
-                reader.begins.entries.append(entry)
+            for member in self.present.values():
+                start = member.pending.get(partition)
+                reader = member.live.get(partition)
+                if start is None and reader is not None and reader.start is None:
+                    start = reader.begins
+                if start is not None:
+                    start.entries.append(entry)
 
 
 @lru_cache(maxsize=1_000)

@@ -221,12 +221,16 @@ class Assignment:
 
 
 class Start:
-    """What the broker had, from when a partition came to a member until it began to read it."""
+    """What the broker had, from when a partition came to a member until it began to read it.
 
-    __slots__ = ("entries",)
+    ``stolen`` says that it is another member's since.
+    """
 
-    def __init__(self, entry: tuple[int, str] | None) -> None:
+    __slots__ = ("entries", "stolen")
+
+    def __init__(self, entry: tuple[int, str] | None, *, stolen: bool) -> None:
         self.entries = [entry]
+        self.stolen = stolen
 
 
 class Sent:
@@ -265,7 +269,6 @@ class Member:
         # How many things keep its owner, and since when none has.
         self.kept = 0
         self.free_since = float("-inf")
-        self.gone = False
 
     def keep(self, now: float, by: int) -> None:
         """Note that so many more things keep the owner from its rounds."""
