@@ -252,14 +252,14 @@ def add_partition(world: World, chance: Random) -> bool:
 
 
 DISTURBANCES: Mapping[str, Disturbance] = {
-    "a member joined": Disturbance(2.0, join),
-    "a member was stopped": Disturbance(2.0, stop),
-    "a member was killed": Disturbance(3.0, kill),
-    "a member was thrown out": Disturbance(3.0, throw_out),
-    "a worker died": Disturbance(1.0, kill_worker),
-    "a worker was added": Disturbance(1.0, add_worker),
-    "a worker was dismissed": Disturbance(2.0, dismiss_worker),
-    "an owner stood still": Disturbance(2.0, stand_still),
+    "a member joined": Disturbance(4.0, join),
+    "a member was stopped": Disturbance(4.0, stop),
+    "a member was killed": Disturbance(6.0, kill),
+    "a member was thrown out": Disturbance(6.0, throw_out),
+    "a worker died": Disturbance(2.0, kill_worker),
+    "a worker was added": Disturbance(3.0, add_worker),
+    "a worker was dismissed": Disturbance(3.0, dismiss_worker),
+    "an owner stood still": Disturbance(4.0, stand_still),
     "an owner stood still for long": Disturbance(20.0, stand_still_long),
     "the brokers were away": Disturbance(10.0, outage),
     "a member was cut off": Disturbance(10.0, cut),

@@ -13,7 +13,6 @@ from typing import Any
 
 from kafka_keyshared.sim.run import Outcome, run_seed
 
-
 WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
 """A whole run has so many seeds, and each so many steps, or more."""
 
@@ -97,9 +96,13 @@ def run_seeds(
 
 
 def _outcomes(seeds: Sequence[int], steps: int, processes: int) -> Iterator[Outcome]:
-    if processes == 1 or len(seeds) == 1:
-        yield from (run_seed(seed, steps) for seed in seeds)
+    if len(seeds) == 1:
+        yield run_seed(seeds[0], steps)
+        return
+    run = partial(run_seed, steps=steps, summed=False)
+    if processes == 1:
+        yield from map(run, seeds)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        yield from pool.map(partial(run_seed, steps=steps), seeds, chunksize=1)
+        yield from pool.map(run, seeds, chunksize=1)

@@ -45,8 +45,9 @@ class Plan:
     """A run. Times are in seconds.
 
     While more than ``backlog`` records are not committed, hardly any is written: what is left when
-    faults stop has to be worked through. ``disturbances`` are those that come, each with how much more often than usual; ``metadata_max``
-    is what the brokers take beside a position; ``value_bytes`` is how large every value is.
+    faults stop has to be worked through. ``disturbances`` are those that come, each with how much
+    more often than usual; ``metadata_max`` is what the brokers take beside a position;
+    ``value_bytes`` is how large every value is.
     """
 
     protocol: Protocol

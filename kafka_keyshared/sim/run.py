@@ -41,8 +41,9 @@ class Outcome:
     """What became of a seed.
 
     ``violations`` are in words. ``steps`` are rounds of instances, ``events`` what the cores have
-    taken, ``happenings`` what the checkers were told; ``digest`` sums those up. ``seconds`` are the
-    processor's, ``simulated`` made-up ones. ``sometimes`` counts rare states that were reached.
+    taken, ``happenings`` what the checkers were told; ``digest`` sums those up, where it was asked
+    for. ``seconds`` are the processor's, ``simulated`` made-up ones. ``sometimes`` counts rare
+    states that were reached.
     """
 
     seed: int
@@ -56,9 +57,12 @@ class Outcome:
     sometimes: Counter[str] = field(default_factory=Counter)
 
 
-def run_seed(seed: int, steps: int, plan: Plan | None = None) -> Outcome:
-    """Run a seed for so many rounds of its members, heal it, and say what came of it."""
-    world = World(seed, plan or plan_of(Chance(seed)))
+def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = True) -> Outcome:
+    """Run a seed for so many rounds of its members, heal it, and say what came of it.
+
+    Without a ``plan`` it is the seed's own; ``summed``: with a digest.
+    """
+    world = World(seed, plan or plan_of(Chance(seed)), summed=summed)
     member = world.plan.member
     checkers = every_checker(
         world.history,

@@ -62,7 +62,7 @@ class SteppedWorker:
     @property
     def busy(self) -> bool:
         """Whether it has anything to do."""
-        return self.there and bool(self.current or self.inbox or self.asked)
+        return self.alive and bool(self.current or self.asked or (self.inbox and not self.left))
 
     @property
     def there(self) -> bool:
@@ -71,8 +71,8 @@ class SteppedWorker:
 
     @property
     def gone(self) -> bool:
-        """Whether it has left for good, and is out of the record that it was in."""
-        return self.left and self.running is None
+        """Whether it has left for good, and is through with what it had begun."""
+        return self.left and self.current is None
 
     def slices(self) -> list[Slice]:
         """What it was given and has not reported as ended."""
@@ -82,10 +82,10 @@ class SteppedWorker:
         """Take one thing; return the record when that starts one."""
         if self.asked and not self.pool.hesitates():
             self.answer()
-        if not self.there or self.running is not None:
+        if not self.alive or self.running is not None:
             return None
         if self.current is None:
-            if self.inbox:
+            if self.inbox and not self.left:
                 self._open(self.inbox.popleft())
             return None
         item = self.current.todo.popleft()
@@ -145,9 +145,7 @@ class SteppedWorker:
         self.alive = False
 
     def leave(self) -> None:
-        """Start nothing more, and be gone when what runs has ended, as a member that closes."""
-        while self.asked:
-            self.answer()
+        """Begin no slice any more, and be gone when the one that it is in has ended."""
         self.left = True
 
     def fail_running(self) -> None:
@@ -223,7 +221,7 @@ class SteppedPool:
     def recall(self, recall: Recall) -> Recalled | None:
         """Take back every unstarted record of the worker, or have the worker do it."""
         worker = self.workers[recall.subscription, recall.worker]
-        if worker.asked or (worker.there and self.answers_later()):
+        if worker.asked or (worker.alive and not worker.gone and self.answers_later()):
             worker.asked.append(recall)
             return None
         return worker.take_back(recall)

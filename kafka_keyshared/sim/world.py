@@ -13,14 +13,15 @@ from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
 
+
 class World:
     """Everything that a seed makes. Whoever runs it lets its timeline go on."""
 
-    def __init__(self, seed: int, plan: Plan) -> None:
+    def __init__(self, seed: int, plan: Plan, *, summed: bool = True) -> None:
         self.plan = plan
         self.chance = Chance(seed)
         self.timeline = Timeline()
-        self.history = was.History(self.timeline)
+        self.history = was.History(self.timeline, summed=summed)
         self.events = 0
         self.turns = 0
         self.reached: Counter[str] = Counter()

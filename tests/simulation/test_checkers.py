@@ -367,6 +367,26 @@ def test_who_begins_what_is_another_members_by_then_may_go_on_beside_that(how: s
         assert_right(story)
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_what_ends_after_its_partition_has_gone_is_in_nobodys_way(done: bool) -> None:
+    """Its worker has not answered yet that it gives back the rest, and goes on with it."""
+
+    def story(told: Told) -> None:
+        begun(told, 2)
+        told.deliver(1, 0, 1)
+        told.hand(1, 0, 1)
+        told.begin(1, 0)
+        told.tell(happened.Recalling(1, SUB, 0))
+        told.released(1, lost=True)
+        told.end(1, 0, "done" if done else "failed")
+        told.begin(1, 1)
+
+    if done:
+        assert_right(story)
+    else:
+        assert_found("Order", "t-0@1 .* before t-0@0 .* of its lane: it is to run", story)
+
+
 def test_a_record_without_a_key_may_meet_itself_after_its_partition_was_away() -> None:
     def story(told: Told) -> None:
         told.write(None)
@@ -827,6 +847,22 @@ def test_a_window_is_kept_in_bytes() -> None:
     assert_found("Bounded", words, lambda told: story(told, 6), small)
 
 
+def test_a_record_without_a_key_may_be_out_while_it_still_runs_of_before() -> None:
+    def story(told: Told) -> None:
+        told.write(None)
+        told.join(1)
+        told.assign(1)
+        told.deliver(1, 0)
+        told.hand(1, 0)
+        told.begin(1, 0)
+        told.released(1, lost=True)
+        told.assign(1)
+        told.deliver(1, 0)
+        told.hand(1, 0, worker=1)
+
+    assert_right(story, settings(max_leases_per_key=1))
+
+
 def test_a_lane_has_no_more_leases_than_it_may() -> None:
     def story(told: Told) -> None:
         begun(told)
@@ -1041,6 +1077,22 @@ def test_a_record_may_wait_for_what_can_be_seen(why: str) -> None:
 
         words = "t-0@0 .* could run since 1003.000"
         assert_found("Liveness", words, and_no_more, free_since=lambda member: free["since"])
+
+
+def test_an_owner_that_is_kept_counts_no_beats_of_a_dead_worker() -> None:
+    """It gives a worker up after six of them; until then what the worker has waits for that."""
+
+    def story(told: Told, seconds: float) -> None:
+        ready(told)
+        told.tell(happened.WorkerDied(1, SUB, 0), happened.Waiting(1))
+        told.later(3.9)
+        told.tell(happened.Answered(1))
+        passing(told, seconds)
+        told.run(1, 2, worker=1)
+
+    assert_right(lambda told: story(told, 4.9))
+    words = "t-0@0 .* could run since 1007.900 .*: worker 0 has it, and runs nothing"
+    assert_found("Liveness", words, lambda told: story(told, 5.1))
 
 
 def test_what_comes_again_has_to_start_and_what_came_first_has_not() -> None:

@@ -463,6 +463,23 @@ def test_who_has_not_heard_of_its_loss_may_repeat_what_settled_at_the_next_one(
         assert_found("Order", "although its partition has gone: revoked", story)
 
 
+def test_who_is_told_too_late_may_repeat_what_settles_at_the_one_who_has_it() -> None:
+    def story(told: Told) -> None:
+        told.write("a")
+        told.join(1, 2)
+        told.assign(1)
+        told.deliver(1, 0)
+        told.assign(2, too_late=True)
+        told.deliver(2, 0)
+        told.run(1, 0)
+        told.hand(2, 0)
+        told.begin(2, 0)
+
+    found = assert_right(story)["NoRepeats"]
+    assert isinstance(found, NoRepeats)
+    assert found.repeats == {"its partition was lost": 1}
+
+
 def test_a_loss_that_comes_later_excuses_no_repeat_of_what_settled_before() -> None:
     def story(told: Told) -> None:
         done(told, 0)

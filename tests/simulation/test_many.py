@@ -49,9 +49,7 @@ def test_a_smaller_run_tells_what_it_has_met_too_seldom() -> None:
 def test_a_run_is_whole_from_some_size_on(
     seeds: int, steps: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "kafka_keyshared.sim.many.run_seed", lambda seed, steps: outcome(seed, {})
-    )
+    monkeypatch.setattr("kafka_keyshared.sim.many.run_seed", lambda seed, **how: outcome(seed, {}))
     assert run_seeds(range(seeds), steps, 1, lambda outcome: None).whole == whole
 
 

@@ -257,11 +257,11 @@ class Books(Group):
             else:
                 fate.settled_in = assignment
             fate.how, fate.at = how, self.now
-        if not in_time or each.stage is Stage.SETTLED:
-            return
-        each.stage = Stage.SETTLED
-        assignment.open[fate.sub] -= 1
-        assignment.member.open[fate.sub] -= 1
+        if in_time and each.stage is not Stage.SETTLED:
+            each.stage = Stage.SETTLED
+            assignment.open[fate.sub] -= 1
+            assignment.member.open[fate.sub] -= 1
+        # Too late, it counts for nothing, and yet nothing of its lane is before it any more.
         if each.queued:
             each.queued = False
             queue = assignment.queues[fate.sub][each.lane]

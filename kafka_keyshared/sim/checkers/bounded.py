@@ -169,6 +169,8 @@ class Bounded(Checker):
         if sub in self._alone:
             of_lane = self._of_lane[told.member]
             for each in self.books.deliveries:
+                if each.lane.slot is None:
+                    continue  # nothing waits for it, nor does it for itself of another assignment
                 of_lane[each.lane] += 1
                 if of_lane[each.lane] > 1:
                     self.violated(
@@ -186,7 +188,7 @@ class Bounded(Checker):
         for each in those:
             self._leases[member][sub, worker] -= 1
             self._bytes[member][sub, worker] -= _size(each)
-            if sub in self._alone:
+            if sub in self._alone and each.lane.slot is not None:
                 of_lane = self._of_lane[member]
                 of_lane[each.lane] -= 1
                 if not of_lane[each.lane]:

@@ -35,15 +35,19 @@ class Hands:
 
 
 class Crew:
-    """The workers of a subscription at a member; since when none has anything, or one is dead."""
+    """The workers of a subscription at a member; since when none has anything, or one is dead.
 
-    __slots__ = ("died_at", "hands", "has", "idle_since")
+    ``dead`` are those that have died and of which nothing was seen since.
+    """
+
+    __slots__ = ("dead", "died_at", "hands", "has", "idle_since")
 
     def __init__(self) -> None:
         self.hands: dict[int, Hands] = {}
         self.has = 0
         self.idle_since = LONG
         self.died_at = LONG
+        self.dead: set[int] = set()
 
     def of(self, worker: int) -> Hands:
         """Return what a worker has."""
@@ -141,7 +145,10 @@ class Liveness(Checker):
         crew = self._crews[told.member][told.subscription]
         for each in self.books.deliveries:
             self._let_go(crew, told.worker, each)
-        crew.of(told.worker).idle_since = self.books.now
+        hands = crew.of(told.worker)
+        hands.idle_since = self.books.now
+        if not hands.has:
+            crew.dead.discard(told.worker)
 
     def _let_go(self, crew: Crew, worker: int, each: Delivery) -> None:
         if crew.of(worker).has.pop(each, crew) is None:
@@ -150,7 +157,9 @@ class Liveness(Checker):
                 crew.idle_since = self.books.now
 
     def _began(self, told: happened.Began) -> None:
-        self._crews[told.member][told.subscription].of(told.worker).runs += 1
+        crew = self._crews[told.member][told.subscription]
+        crew.of(told.worker).runs += 1
+        crew.dead.discard(told.worker)
 
     def _ended(self, told: happened.Ended) -> None:
         crew = self._crews[told.member][told.subscription]
@@ -174,7 +183,9 @@ class Liveness(Checker):
         self._look_at(each.since + START_WITHIN, each)
 
     def _died(self, told: happened.WorkerDied) -> None:
-        self._crews[told.member][told.subscription].died_at = self.books.now
+        crew = self._crews[told.member][told.subscription]
+        crew.died_at = self.books.now
+        crew.dead.add(told.worker)
 
     def _released(self, told: happened.Released) -> None:
         for each in self.books.ended:
@@ -234,7 +245,9 @@ class Liveness(Checker):
         if busy:
             return now
         since = max(each.since, each.lane.freed, idle, member.free_since, free)
-        since = max(since, crew.died_at + DEAD_FOR)
+        # An owner that is kept counts no beats.
+        died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
+        since = max(since, died + DEAD_FOR)
         if now - since < START_WITHIN:
             return since
         self.violated(

@@ -125,7 +125,8 @@ class NoRepeats(Checker):
 
     def _excuse(self, fate: Fate, before: Assignment, now: Assignment) -> str:
         """Return why nobody could know that the record had settled; '' where somebody could."""
-        if now.stolen and before.number > now.number:
+        beside = before.over is None or before.number > now.number
+        if now.stolen and beside:
             return UNHEARD[End.LOST]
         end = End.LOST if before.stolen else before.over
         if end in UNHEARD:
