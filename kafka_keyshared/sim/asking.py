@@ -30,15 +30,21 @@ class Asking:
         self._process = process
         self._link = link
         self._chance = cluster.chance("client")
+        self.open = False
+        """Whether an answer is waited for just now."""
+        self.next_unheard = False
+        """The next question for positions is not answered."""
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Have it told that the owner waits for an answer as long as this lasts."""
         tell = self._cluster.history.tell
         tell(Waiting(self._member))
+        self.open = True
         try:
             yield
         finally:
+            self.open = False
             tell(Answered(self._member))
 
     def happens(self, share: float) -> bool:
@@ -48,7 +54,8 @@ class Asking:
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the coordinator; raises ``KafkaException`` when there is no answer in time."""
         faults = self._cluster.faults
-        unheard = self.happens(faults.committed_unanswered)
+        unheard = self.happens(faults.committed_unanswered) or self.next_unheard
+        self.next_unheard = False
         if unheard:
             self._process.wait(timeout)
         if unheard or not self.answered(timeout, self._link.coordinated):

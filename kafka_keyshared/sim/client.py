@@ -64,7 +64,7 @@ class SimClient:
         self._timeline = cluster.timeline
         self._tell = cluster.history.tell
         self._chance = cluster.chance("client")
-        self._asking = Asking(cluster, process, self.link, member)
+        self.asking = Asking(cluster, process, self.link, member)
         self._cooperative = cluster.settings.protocol != "eager"
         self.fetcher = Fetcher(member, cluster, self.link, self._first, eof=eof)
         self.membership = Membership(member, topics, cluster, self.link, self.fetcher)
@@ -188,8 +188,8 @@ class SimClient:
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the coordinator for positions and metadata."""
-        with self._asking.waiting():
-            found = self._asking.committed(partitions, timeout)
+        with self.asking.waiting():
+            found = self.asking.committed(partitions, timeout)
         self._epochs.update((each, answer.leader_epoch) for each, answer in found.items())
         return found
 
@@ -197,13 +197,13 @@ class SimClient:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Ask for the bounds of logs, many at once."""
-        with self._asking.waiting():
-            return self._asking.log_bounds(partitions, timeout)
+        with self.asking.waiting():
+            return self.asking.log_bounds(partitions, timeout)
 
     def answers(self, timeout: float) -> bool:
         """Say whether a broker answers a question, any, within ``timeout`` seconds."""
-        with self._asking.waiting():
-            return self._asking.answered(timeout, self.link.open)
+        with self.asking.waiting():
+            return self.asking.answered(timeout, self.link.open)
 
     def received_epoch(self, partition: TopicPartition) -> int:
         """Return the leader's epoch at the last record taken, or at the committed position."""
@@ -234,7 +234,7 @@ class SimClient:
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there; refused while it is not being fetched from."""
         part = self.fetcher.parts.get(partition)
-        refused = self._asking.happens(self._cluster.faults.seek_refused)
+        refused = self.asking.happens(self._cluster.faults.seek_refused)
         if part is None or part.misplaced or not part.active or refused:
             if part is not None:
                 self._tell(Misplaced(self.member, (partition,)))
@@ -254,8 +254,8 @@ class SimClient:
         for part in again:
             self.fetcher.restart(part, places.get(part.partition))
             self._reads(part)
-        with self._asking.waiting():
-            if self._asking.happens(self._cluster.faults.restart_late):
+        with self.asking.waiting():
+            if self.asking.happens(self._cluster.faults.restart_late):
                 self._process.wait(MOVE_TIMEOUT)
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._process.wait(self._cluster.latency())
@@ -284,7 +284,7 @@ class SimClient:
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         known = [each for each in sorted(partitions) if each in self.fetcher.parts]
-        if known and self._asking.happens(self._cluster.faults.pause_refused):
+        if known and self.asking.happens(self._cluster.faults.pause_refused):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return known
 

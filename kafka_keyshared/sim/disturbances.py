@@ -23,6 +23,10 @@ MEMBERS_MOST = 4
 WORKERS_MOST = 12
 
 
+Place = tuple[str, int]
+"""A worker: its subscription, and its number there."""
+
+
 class Disturbance(NamedTuple):
     """Something that goes wrong: how many seconds are usually between two times, and what it does.
 
@@ -109,6 +113,26 @@ def throw_out(world: World, chance: Random) -> bool:
     return member is not None
 
 
+def throw_out_asking(world: World, chance: Random) -> bool:
+    """Have the group give up a member while it waits long for an answer: others are quicker."""
+    member = some_member(world, chance)
+    if member is None or len(world.present()) < 2:
+        return False
+    member.client.asking.next_unheard = True
+    world.cluster.throw_out(member.client)
+    until = world.timeline.now + 5.0
+
+    def again() -> None:
+        if member.alive and not world.healed and world.timeline.now < until:
+            if member.client.asking.open:
+                world.cluster.throw_out(member.client)
+            else:
+                world.timeline.after(0.05, again)
+
+    world.timeline.after(0.5, again)
+    return True
+
+
 def stand_still(world: World, chance: Random) -> bool:
     """Keep an owner from its rounds for a moment."""
     return _hold_up(world, chance, chance.uniform(0.01, 2.0))
@@ -143,13 +167,24 @@ def kill_worker(world: World, chance: Random) -> bool:
     return True
 
 
+def hang(world: World, chance: Random) -> bool:
+    """Have the next handlers of a member take long."""
+    member = some_member(world, chance)
+    if member is not None:
+        member.handlers.hang(chance.randint(1, 4), chance.uniform(1.0, 12.0))
+    return member is not None
+
+
 def add_worker(world: World, chance: Random) -> bool:
     """Have a worker join, by an order to the owner."""
     member = some_member(world, chance)
     if member is None or member.stopping:
         return False
-    subscription = chance.choice(list(member.instance.core.subscriptions))
+    _add(member, chance.choice(list(member.instance.core.subscriptions)))
+    return True
 
+
+def _add(member: Member, subscription: str) -> None:
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()
         workers = loop.core.subscriptions[subscription].workers.values()
@@ -159,23 +194,58 @@ def add_worker(world: World, chance: Random) -> bool:
             loop.tell(ev.Join(subscription, free[0]))
 
     member.order("add a worker", order)
-    return True
 
 
 def dismiss_worker(world: World, chance: Random) -> bool:
-    """Have a worker go for good once it is out of its record, as a member that closes does."""
+    """Have a worker go for good once it is out of its slice, as a member that closes does."""
     member = some_member(world, chance)
     if member is None:
         return False
-    pool = member.pool
     subscription = chance.choice(list(member.instance.core.subscriptions))
-    those = {place: each for place, each in pool.workers.items() if place[0] == subscription}
-    there = [place for place, worker in those.items() if worker.there]
-    # One has to stay; who is dead may not come back.
-    if len(there) < 2 or any(not (each.there or each.gone) for each in those.values()):
+    there = _dismissible(member, subscription)
+    if there:
+        member.pool.dismiss(*chance.choice(there))
+    return bool(there)
+
+
+def _dismissible(member: Member, subscription: str) -> list[Place]:
+    """Return the workers of which one may go, the youngest last.
+
+    One has to stay, and who is dead may not come back.
+    """
+    those = [(place, each) for place, each in member.pool.workers.items()]
+    mine = [(place, each) for place, each in those if place[0] == subscription]
+    there = [place for place, worker in mine if worker.there]
+    going = any(not (worker.there or worker.gone) for _, worker in mine)
+    return [] if going or len(there) < 2 else there
+
+
+def come_and_go(world: World, chance: Random) -> bool:
+    """Have a worker join while others are long at what is in its slots, and go before it begins."""
+    member = some_member(world, chance)
+    if member is None or member.stopping:
         return False
-    # The youngest is the one that may be joining still.
-    pool.dismiss(*(there[-1] if chance.random() < 0.5 else chance.choice(there)))
+    subscription = chance.choice(list(member.instance.core.subscriptions))
+    member.handlers.hang(8, chance.uniform(4.0, 12.0))
+    before = len(member.pool.workers)
+    dies = chance.random() < 0.5
+
+    def come() -> None:
+        if member.alive and not member.stopping:
+            _add(member, subscription)
+            world.timeline.after(0.2, go)
+
+    def go() -> None:
+        there = _dismissible(member, subscription)
+        if world.healed or len(member.pool.workers) == before or not there:
+            return
+        if dies:
+            member.pool.replaceable = False
+            member.pool.kill(*there[-1])
+        else:
+            member.pool.dismiss(*there[-1])
+
+    world.timeline.after(chance.uniform(0.05, 0.5), come)
     return True
 
 
@@ -256,6 +326,9 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
     "a member was thrown out": Disturbance(6.0, throw_out),
+    "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
+    "handlers hung": Disturbance(4.0, hang),
+    "a worker that joins went": Disturbance(1.5, come_and_go),
     "a worker died": Disturbance(2.0, kill_worker),
     "a worker was added": Disturbance(3.0, add_worker),
     "a worker was dismissed": Disturbance(3.0, dismiss_worker),
@@ -267,7 +340,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
         2.0,
         _for_a_while(
             *("commit_refused", "commit_partly", "commit_unheard", "commit_dropped"),
-            *("commit_late", "commit_given_up"),
+            *("commit_late", "commit_late", "commit_given_up"),
         ),
     ),
     "questions went wrong": Disturbance(

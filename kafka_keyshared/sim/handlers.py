@@ -46,9 +46,18 @@ class Handlers:
         self.habits = habits
         self._chance = chance
         self._poison = poison
+        self._hung = 0
+        self._hang = 0.0
+
+    def hang(self, calls: int, seconds: float) -> None:
+        """Have so many calls from now on take so long."""
+        self._hung, self._hang = calls, seconds
 
     def seconds(self) -> float:
         """Return how long a call takes."""
+        if self._hung:
+            self._hung -= 1
+            return self._hang
         chance, habits = self._chance, self.habits
         roll = chance.random()
         if roll < habits.at_once:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafka_keyshared.sim.run import Outcome, run_seed
+from kafka_keyshared.sim.sometimes import UNREACHED
 
 WHOLE_SEEDS, WHOLE_STEPS = 200, 5_000
 """A whole run has so many seeds, and each so many steps, or more."""
@@ -54,7 +55,11 @@ class Report:
 
     def seldom(self) -> dict[str, int]:
         """Return the rare states that were not reached often, and how often they were."""
-        return {name: count for name, count in sorted(self.sometimes.items()) if count < OFTEN}
+        return {
+            name: count
+            for name, count in sorted(self.sometimes.items())
+            if count < OFTEN and name not in UNREACHED
+        }
 
     @property
     def failed(self) -> bool:

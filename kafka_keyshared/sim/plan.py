@@ -97,7 +97,7 @@ def plan_of(chance: Chance) -> Plan:
         backlog=one("backlog", (20, 200, 1_000)),
         burst=one("burst", (4, 40, 400)),
         burst_every=one("burst_every", (0.003, 0.03, 0.3)),
-        metadata_max=one("metadata_max", (4_096, 4_096, 4_096, 40)),
+        metadata_max=one("metadata_max", (4_096, 4_096, 60, 24)),
         disturbances={
             name: one(f"strength of {name}", (1.0, 3.0))
             for name in DISTURBANCES
@@ -113,7 +113,7 @@ def plan_of(chance: Chance) -> Plan:
             rests=one("rests", (0.0, 0.02, 0.1)),
         ),
         habits=Habits(
-            failing=one("failing", (0.0, 0.02, 0.2)),
+            failing=one("failing", (0.0, 0.02, 0.2, 0.6)),
             poisoned=one("poisoned", (0.0, 0.003, 0.02)),
             hanging=one("hanging", (0.0, 0.0005, 0.003)),
             hang=one("hang", (2.0, 40.0)),

@@ -35,6 +35,16 @@ RARE = (
 )
 
 
+UNREACHED = {
+    "log made anew while it is read": "no topic is made anew",
+    "lane OPENING FORGOTTEN": "two of a lane run where members settle one by one, and none does",
+    "partition OWNED FORGOTTEN": "an owner announces what it forgets",
+    "partition CLOSING RECEIVED": "an owner fetches nothing of what it has announced",
+    "partition CLOSING REVOKING": "an owner forgets at once what it has announced",
+}
+"""What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
+
+
 class _Seat:
     """Where a slot is in a process: at which worker, how many of it, and where it was before."""
 
@@ -209,7 +219,9 @@ class Sometimes:
         self._unheard.add(tuple(told))
 
     def _letter_told(self, told: happened.LetterTold) -> None:
-        self._unheard.discard(tuple(told)[:-1])
+        letter = tuple(told)[:-1]
+        self.counts["letter stored, never heard of"] += bool(told.error) and letter in self._unheard
+        self._unheard.discard(letter)
 
     def _gone(self, told: happened.Gone) -> None:
         for each in self._books.ended:

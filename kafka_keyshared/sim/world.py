@@ -92,6 +92,7 @@ class World:
         for member in self.present():
             # What is blocked stays so until a restart with a mended handler.
             member.handlers.habits = self.around.habits
+            member.handlers.hang(0, 0.0)
             member.pool.replaceable = True
             member.stop()
         self.timeline.after(1.0, self._keep_up)

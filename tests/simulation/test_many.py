@@ -11,6 +11,7 @@ from kafka_keyshared.cli import simulate
 from kafka_keyshared.cli.output import Output
 from kafka_keyshared.sim.many import OFTEN, WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
 from kafka_keyshared.sim.run import Outcome
+from kafka_keyshared.sim.sometimes import UNREACHED
 
 
 def outcome(seed: int, sometimes: dict[str, int], *violations: str) -> Outcome:
@@ -62,3 +63,9 @@ def test_a_whole_run_names_what_it_has_met_too_seldom_and_fails(
     monkeypatch.setattr(simulate, "run_seeds", lambda *given: report(whole=False, count=3))
     assert simulate.simulate_verb([1], 10, 1, one=False, shown=Output.TABLE) == 0
     assert "1 of 2 rare states were met fewer than 100 times" in capsys.readouterr().err
+
+
+def test_what_no_run_reaches_is_asked_of_none() -> None:
+    found = Report(whole=True)
+    found.add(outcome(1, dict.fromkeys(UNREACHED, 0)))
+    assert not found.failed
