@@ -267,7 +267,8 @@ class Subscription(Holdings):
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
         if not self.closed.keys and not self.closing and self.one_lease is None:
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
-        taken, lanes = self._take_granted(worker, room) if worker.row.granted else ([], [])
+        has_granted = bool(worker.row.granted)
+        taken, lanes = self._take_granted(worker, room, beside) if has_granted else ([], [])
         chunks = [Chunk(taken[:])] if taken else []
         if worker.row.front:  # a grant given up puts what waited behind it before the backlog
             worker.row.merge()
@@ -324,9 +325,11 @@ class Subscription(Holdings):
             if (record := self.one_lease.following(lane)) is not None:
                 (stays.row if stays else self.row_of(record)).granted.append((lane, record))
 
-    def _take_granted(self, worker: Worker, room: int) -> tuple[list[Record], list[Lane]]:
+    def _take_granted(
+        self, worker: Worker, room: int, beside: Sequence[Record]
+    ) -> tuple[list[Record], list[Lane]]:
         row = worker.row
-        room = worker.bytes.fitting([record for _, record in row.granted[:room]], room)
+        room = worker.bytes.fitting([record for _, record in row.granted[:room]], room, beside)
         granted, row.granted = row.granted[:room], row.granted[room:]
         lanes, records = [lane for lane, _ in granted], [record for _, record in granted]
         if not self.closing:

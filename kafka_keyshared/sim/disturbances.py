@@ -22,6 +22,9 @@ MEMBERS_MOST = 4
 
 WORKERS_MOST = 12
 
+NAMES = 30
+"""Of so many the name of a new worker is chosen; the ring makes of each something else."""
+
 
 Place = tuple[str, int]
 """A worker: its subscription, and its number there."""
@@ -185,13 +188,30 @@ def add_worker(world: World, chance: Random) -> bool:
 
 
 def _add(member: Member, subscription: str) -> None:
+    """Order a worker to be added, by a name that gives it a slot of which a record runs."""
+
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()
-        workers = loop.core.subscriptions[subscription].workers.values()
-        names = {worker.name for worker in workers}
-        free = [name for n in range(WORKERS_MOST) if (name := f"joined-{n}") not in names]
-        if free and len(names) < WORKERS_MOST:
-            loop.tell(ev.Join(subscription, free[0]))
+        sub = loop.core.subscriptions[subscription]
+        taken = {worker.name for worker in sub.workers.values()}
+        if len(taken) >= WORKERS_MOST:
+            return
+        running = [
+            key
+            for (name, _), worker in member.pool.workers.items()
+            if name == subscription and worker.running is not None
+            if (key := worker.running.key()) is not None
+        ]
+        slots = {sub.keys.slot(key) for key in running}
+        free = [name for n in range(NAMES) if (name := f"joined-{n}") not in taken]
+        routing = sub.table.routing
+        busy = (
+            name
+            for name in free
+            for with_it in (routing.with_worker(name),)
+            if any(with_it.owner(slot) == name for slot in slots)
+        )
+        loop.tell(ev.Join(subscription, next(busy, free[0]) if slots else free[0]))
 
     member.order("add a worker", order)
 
@@ -245,7 +265,7 @@ def come_and_go(world: World, chance: Random) -> bool:
         else:
             member.pool.dismiss(*there[-1])
 
-    world.timeline.after(chance.uniform(0.05, 0.5), come)
+    world.timeline.after(chance.uniform(0.4, 1.0), come)
     return True
 
 
@@ -327,8 +347,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member was killed": Disturbance(6.0, kill),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
-    "handlers hung": Disturbance(4.0, hang),
-    "a worker that joins went": Disturbance(1.5, come_and_go),
+    "handlers hung": Disturbance(2.0, hang),
+    "a worker that joins went": Disturbance(1.2, come_and_go),
     "a worker died": Disturbance(2.0, kill_worker),
     "a worker was added": Disturbance(3.0, add_worker),
     "a worker was dismissed": Disturbance(3.0, dismiss_worker),
@@ -337,10 +357,10 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "the brokers were away": Disturbance(10.0, outage),
     "a member was cut off": Disturbance(10.0, cut),
     "commits went wrong": Disturbance(
-        2.0,
+        1.2,
         _for_a_while(
             *("commit_refused", "commit_partly", "commit_unheard", "commit_dropped"),
-            *("commit_late", "commit_late", "commit_given_up"),
+            *("commit_late", "commit_given_up", "commit_given_up", "commit_given_up"),
         ),
     ),
     "questions went wrong": Disturbance(

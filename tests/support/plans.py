@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -32,18 +32,26 @@ def read(path: Path) -> Found:
 
 def write(path: Path, found: Found) -> None:
     """Write it into a file."""
-    path.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(_plain(found), indent=1) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON has it: what has fields by their names."""
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _made(kind: Any, value: Any) -> Any:
     """Return the value as what its field is declared to be."""
-    if is_dataclass(kind):
+    if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
         hints = get_type_hints(kind)
         strangers = value.keys() - hints.keys()
         if strangers:
             raise ValueError(f"{kind.__name__} has no {', '.join(sorted(strangers))}")
-        needed = {each.name for each in fields(kind) if each.default is MISSING}
-        missing = needed - value.keys()
+        missing = _needed(kind) - value.keys()
         if missing:
             raise ValueError(
                 f"{kind.__name__} has {', '.join(sorted(missing))} now: write into the file what "
@@ -54,3 +62,10 @@ def _made(kind: Any, value: Any) -> Any:
         inner = get_args(kind)[0] if get_args(kind) else Any
         return tuple(_made(inner, each) for each in value)
     return value
+
+
+def _needed(kind: Any) -> set[str]:
+    """Return the fields without a default."""
+    if is_dataclass(kind):
+        return {each.name for each in fields(kind) if each.default is MISSING}
+    return {*kind._fields} - kind._field_defaults.keys()

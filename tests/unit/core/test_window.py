@@ -301,6 +301,16 @@ def test_a_worker_never_holds_more_bytes_than_it_may_unless_it_is_a_single_recor
         assert harness.committed()[0] == 60
 
 
+def test_what_was_granted_its_lanes_lease_fits_beside_what_has_no_key() -> None:
+    """With one lease per key, the next of a lane is granted its lease when the one before ends."""
+    harness = Harness(SubscriptionSettings(lease_bytes_per_worker=100, max_leases_per_key=1))
+    harness.assign()
+    harness.fetch(*[FakeRecord(P0, offset, b"k", size=49) for offset in (0, 1)])
+    harness.fetch(*[FakeRecord(P0, offset, None, size=50) for offset in (2, 3, 4)])
+    assert sorted(harness.work()) == [0, 1, 2, 3, 4]  # it checks the bound after every event
+    assert harness.sub().workers[0].bytes.held == 0
+
+
 def test_what_is_recalled_of_a_worker_makes_room_for_other_bytes() -> None:
     harness = Harness(SubscriptionSettings(lease_bytes_per_worker=100))
     harness.assign()

@@ -1,0 +1,50 @@
+"""Owners in a simulation: when they have rounds, and when they rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.handlers import Habits, Handlers
+from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.run import run_seed
+
+CALM = Habits(failing=0.0, poisoned=0.0, dropping=0.0, hanging=0.0)
+
+
+def calm(rests: float) -> Plan:
+    """A run in which nothing goes wrong, with owners that may rest so long."""
+    plan = plan_of(Chance(1))
+    return replace(
+        plan,
+        burst=4,
+        burst_every=0.1,
+        disturbances={},
+        habits=CALM,
+        members=1,
+        member=replace(plan.member, rests=rests),
+    )
+
+
+@pytest.mark.parametrize("rests", [0.0, 0.1, 20.0])
+def test_an_owner_that_rests_goes_on_when_something_comes_for_it(rests: float) -> None:
+    """Else records would wait longer than a second for it, which is found."""
+    outcome = run_seed(1, 500, calm(rests), summed=False)
+    assert not outcome.violations
+    assert outcome.sometimes["partition OWNED RECEIVED"] > 10
+
+
+def test_an_owner_that_rests_has_fewer_rounds_for_the_same_time() -> None:
+    def rounds(rests: float) -> float:
+        outcome = run_seed(1, 1_000, calm(rests), summed=False)
+        return outcome.steps / outcome.simulated
+
+    assert rounds(0.1) < 0.8 * rounds(0.0)
+
+
+def test_handlers_hang_as_often_as_they_are_to() -> None:
+    handlers = Handlers(replace(CALM, at_once=1.0), Chance(1)("handlers"), 0)
+    handlers.hang(2, 7.0)
+    assert [handlers.seconds() for _ in range(4)] == [7.0, 7.0, 0.0, 0.0]
