@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
 
@@ -25,6 +26,8 @@ WORKERS_MOST = 12
 NAMES = 30
 """Of so many the name of a new worker is chosen; the ring makes of each something else."""
 
+RESIZED_AMONG = 9
+"""Of so many names those that a subscription is brought to are chosen."""
 
 Place = tuple[str, int]
 """A worker: its subscription, and its number there."""
@@ -269,6 +272,22 @@ def come_and_go(world: World, chance: Random) -> bool:
     return True
 
 
+def resize(world: World, chance: Random) -> bool:
+    """Have a subscription brought to other workers, old names and new ones, by an order."""
+    member = some_member(world, chance)
+    if member is None or member.stopping:
+        return False
+    subscription = chance.choice(list(member.instance.core.subscriptions))
+    wanted = chance.sample(worker_names(RESIZED_AMONG), chance.randint(1, RESIZED_AMONG))
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        loop.tell(ev.Resize(subscription, wanted))
+
+    member.order("resize", order)
+    return True
+
+
 # --- brokers ---
 
 
@@ -352,6 +371,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a worker died": Disturbance(2.0, kill_worker),
     "a worker was added": Disturbance(3.0, add_worker),
     "a worker was dismissed": Disturbance(3.0, dismiss_worker),
+    "a subscription was resized": Disturbance(0.5, resize),
     "an owner stood still": Disturbance(4.0, stand_still),
     "an owner stood still for long": Disturbance(20.0, stand_still_long),
     "the brokers were away": Disturbance(10.0, outage),

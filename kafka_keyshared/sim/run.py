@@ -25,7 +25,6 @@ from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.disturbances import Disturbances
 from kafka_keyshared.sim.edges import counted_edges
 from kafka_keyshared.sim.plan import Plan, plan_of
-from kafka_keyshared.sim.resizes import Resizes
 from kafka_keyshared.sim.sometimes import Sometimes
 from kafka_keyshared.sim.world import World
 
@@ -112,7 +111,6 @@ def _disturb(world: World, steps: int) -> None:
     """The safety phase."""
     world.start()
     Disturbances(world).begin()
-    Resizes(world).begin()
     timeline = world.timeline
     while world.turns < steps:
         timeline.run(timeline.now + TURN)

@@ -23,10 +23,11 @@ from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.disturbances import Disturbances
+from kafka_keyshared.sim.disturbances import DISTURBANCES, Disturbances
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.plan import PROTOCOLS, Plan
+from kafka_keyshared.sim.publisher import LetterFaults
 from kafka_keyshared.sim.run import HEALED_WITHIN, TURN, all_done
 from kafka_keyshared.sim.world import World
 from tests.setup.page_tables import filled, others, table, written
@@ -37,6 +38,9 @@ NONE = "none"
 
 SEEDS = 3
 SECONDS = 30.0
+EVERY = 2.0
+"""Made-up seconds between two faults, on an average."""
+
 WARM_UP = 10.0
 """Made-up seconds with faults, and before: until then the group has come together."""
 
@@ -46,20 +50,12 @@ OVERLAP = ("I2 serial", "I6 one owner")
 HEAD = ("fault", "times", "starts", "lost", "out of order", "overlaps", "repeats", "well after")
 
 
-class OneKind(Disturbances):
-    """Faults of one kind; none at all for :data:`NONE`."""
-
-    def __init__(self, world: World, what: str) -> None:
-        super().__init__(world)
-        self._kinds = [kind for kind in self._kinds if kind[0] == what] or [(NONE, 1, bool)]
-
-
 def kinds() -> list[str]:
     """Return the kinds of faults that there are, as the simulation names them."""
-    return [kind[0] for kind in Disturbances(World(1, plan_of(1)))._kinds]
+    return list(DISTURBANCES)
 
 
-def plan_of(seed: int) -> Plan:
+def plan_of(seed: int, what: str) -> Plan:
     """Return the plan of a seed: the same for each, but for the protocol of the group."""
     subscription = SubscriptionSettings(workers=worker_names(4), dlq=True, poison="dead_letter")
     return Plan(
@@ -69,12 +65,15 @@ def plan_of(seed: int) -> Plan:
         members=3,
         keys=40,
         null_share=0.1,
-        records=1_000_000,
+        backlog=1_000_000,
         burst=5,
         burst_every=0.05,
-        fault_every=2.0,
+        metadata_max=4_096,
+        disturbances={} if what == NONE else {what: DISTURBANCES[what].every / EVERY},
         member=MemberPlan(subscriptions=(subscription,)),
         habits=Habits(failing=0.02, poisoned=0.001, hanging=0.0, typical=0.005),
+        letters=LetterFaults(),
+        value_bytes=5,
     )
 
 
@@ -101,7 +100,7 @@ class Cost:
 
 def run_one(what: str, seed: int, seconds: float, cost: Cost) -> None:
     """Run one seed with faults of one kind, and add what it has cost."""
-    world = World(seed, plan_of(seed))
+    world = World(seed, plan_of(seed, what))
     member = world.plan.member
     checkers = every_checker(
         world.history,
@@ -117,7 +116,7 @@ def run_one(what: str, seed: int, seconds: float, cost: Cost) -> None:
     world.start()
     timeline = world.timeline
     timeline.run(timeline.now + WARM_UP)
-    OneKind(world, what).begin()
+    Disturbances(world).begin()
     timeline.run(timeline.now + seconds)
     world.heal()
     healed = timeline.now

@@ -68,4 +68,5 @@ def _needed(kind: Any) -> set[str]:
     """Return the fields without a default."""
     if is_dataclass(kind):
         return {each.name for each in fields(kind) if each.default is MISSING}
-    return {*kind._fields} - kind._field_defaults.keys()
+    every: set[str] = {*kind._fields}
+    return every.difference(kind._field_defaults)
