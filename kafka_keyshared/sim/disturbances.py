@@ -20,14 +20,10 @@ if TYPE_CHECKING:
     from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
-
 WORKERS_MOST = 12
 
 NAMES = 30
 """Of so many the name of a new worker is chosen; the ring makes of each something else."""
-
-RESIZED_AMONG = 9
-"""Of so many names those that a subscription is brought to are chosen."""
 
 Place = tuple[str, int]
 """A worker: its subscription, and its number there."""
@@ -278,7 +274,7 @@ def resize(world: World, chance: Random) -> bool:
     if member is None or member.stopping:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))
-    wanted = chance.sample(worker_names(RESIZED_AMONG), chance.randint(1, RESIZED_AMONG))
+    wanted = chance.sample(worker_names(WORKERS_MOST), chance.randint(1, WORKERS_MOST))
 
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()
