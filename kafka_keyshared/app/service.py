@@ -25,7 +25,7 @@ from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Deserializer, decoding
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.handling.handlers import hands_over, maker
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
@@ -194,6 +194,7 @@ class KeyShared:
         """
         maker(handler)
         self._handler = handler
+        self.subscription = replace(self.subscription, hands_over=hands_over(handler))
         return handler
 
     def _pull_pool(self) -> PullPool:

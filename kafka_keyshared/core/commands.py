@@ -144,6 +144,29 @@ class EndWorker:
     worker: int
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Have the worker give up the state of these slots, behind all that it was given.
+
+    The answer is a :class:`~.events.Released` with this number.
+    """
+
+    subscription: str
+    worker: int
+    number: int
+    slots: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Have the worker take over the state of these slots, before whatever it is given from now."""
+
+    subscription: str
+    worker: int
+    slots: Sequence[int]
+    state: object
+
+
 class Level(enum.IntEnum):
     """How loud a notice is; the numbers are those of the standard library's logging."""
 
@@ -187,6 +210,8 @@ Command: TypeAlias = (
     | ReplaceWorker
     | AbandonWorker
     | EndWorker
+    | Release
+    | Adopt
     | Notice
     | Halt
 )

@@ -15,6 +15,7 @@ from kafka_keyshared.core import (
     assignment,
     draining,
     failures,
+    hand_over,
     heartbeat,
     metadata,
     reports,
@@ -226,7 +227,10 @@ class Dispatcher:
     def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
         if sub.draining.cleared:
             draining.open_cleared(sub, now)
-        commands = [*shedding.shed(sub, now), *sub.flush()]
+        commands: list[Command] = []
+        if sub.hand_overs is not None and sub.hand_overs.waiting:
+            commands += hand_over.ask(sub, sub.hand_overs)
+        commands += [*shedding.shed(sub, now), *sub.flush()]
         if sub.closed.lanes and sub.look_ahead.due(now):
             commands += weigh_closed(self.holds, sub, len(self.partitions), now)
         return commands

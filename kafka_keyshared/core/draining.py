@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from kafka_keyshared.core import returns
+from kafka_keyshared.core import hand_over, returns
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.lanes import ClosedLane
@@ -48,11 +48,16 @@ def change(sub: Subscription, routing: Routing | None = None) -> list[Command]:
         if not worker.later.empty():
             worker.row.merge().put_first(worker.take_later())
     workers = [worker for worker in sub.workers.values() if worker.present]
+    before = sub.table.owners
     sub.table.project(workers, routing)
     moved: dict[int, set[int]] = {}
-    draining = sub.draining.count_anew(_moved_leases(sub, moved))
-    sub.table.close(draining, sub.draining.row.routed)
-    _place(sub, *sub.draining.take(lambda slot: not sub.draining.pending(slot)))
+    drained = set(sub.draining.draining())
+    shut = sub.draining.count_anew(_moved_leases(sub, moved))
+    if sub.hand_overs is not None:
+        hand_over.note_moved(sub, sub.hand_overs, before, shut | drained)
+        shut |= sub.hand_overs.slots()
+    sub.table.close(shut, sub.draining.row.routed)
+    _place(sub, *sub.draining.take(lambda slot: slot not in shut))
     for worker in sub.workers.values():
         _hand_over(sub, worker.row)
     return returns.recall(sub, workers, lambda leased, at: at in moved.get(leased.slice.id, ()))
@@ -140,7 +145,9 @@ def ended(sub: Subscription, those: Ended) -> None:
     draining, owners = sub.draining, sub.table.owners
     for leased, _, slot in slots_of(sub, those):
         if 0 <= owners[slot] != leased.slice.worker and draining.one_less(slot):
-            if draining.blocks(slot):
+            if sub.hand_overs is not None:
+                sub.hand_overs.waiting.setdefault(leased.slice.worker, []).append(slot)
+            elif draining.blocks(slot):
                 draining.cleared.add(slot)
             else:  # nobody is to be woken for it
                 sub.table.open([slot], sub.workers)
@@ -201,8 +208,4 @@ def open_cleared(sub: Subscription, now: float) -> None:
         if now < draining.due:
             return
     cleared, draining.cleared, draining.due = draining.cleared, set(), None
-    sub.table.open(cleared, sub.workers)
-    records, granted, retries = draining.take(cleared.__contains__)
-    sub.put_back(records)
-    sub.grant(granted)
-    sub.ready(retries)
+    sub.open_slots(cleared)

@@ -17,7 +17,7 @@ from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Record, TopicPartition
 
-# --- reports: what a pool says about leases, in the order in which it happened ---
+# --- reports: what a pool says about leases and states, in the order in which it happened ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,18 @@ class FencePassed:
     lanes: tuple[Lane, ...]
 
 
-Report: TypeAlias = Ended | Failed | SetAside | FencePassed
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The answer to one :class:`Release`: the state, or why there is none."""
+
+    subscription: str
+    worker: int
+    number: int
+    state: object = None
+    error: str | None = None
+
+
+Report: TypeAlias = Ended | Failed | SetAside | FencePassed | Released
 
 
 # --- events ---

@@ -237,6 +237,8 @@ def _rows_of_slots(sub: Subscription) -> None:
     """What waits in a row is of its slots, and of slots that drain nothing waits elsewhere."""
     draining = sub.draining
     waits = {*draining.draining(), *draining.cleared}
+    if sub.hand_overs is not None:
+        waits |= sub.hand_overs.slots()
     if waits:  # else a look at every slot would be most of the work
         shut = {slot for slot, row in enumerate(sub.table.rows) if row is draining.row.routed}
         if shut != waits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka_keyshared.core import draining, failures, worker_lifecycle
+from kafka_keyshared.core import draining, failures, hand_over, worker_lifecycle
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.meters import Meters
@@ -31,11 +31,12 @@ def see_to(
             failures.ended(sub, leased, report)
             if sub.draining.count and draining.is_waited_for(sub, leased):
                 drained.setdefault(sub.name, []).append((leased, None))
-            if sub.changing:
-                commands += worker_lifecycle.slice_ended(sub)
         elif isinstance(report, ev.FencePassed):
             sub = subscriptions[report.subscription]
             failures.fence_passed(sub, report)
+        elif isinstance(report, ev.Released):
+            sub = subscriptions[report.subscription]
+            commands += hand_over.released(sub, report)
         else:
             leased = book.find(report.slice, report.index)
             sub = subscriptions[leased.slice.subscription]
@@ -47,4 +48,8 @@ def see_to(
     # Together, so that what each of these records was is looked for once.
     for name, those in drained.items():
         draining.ended(touched[name], those)
+    # Behind it: a worker that leaves is not gone before the state of what has drained is asked for.
+    for sub in touched.values():
+        if sub.changing:
+            commands += worker_lifecycle.slice_ended(sub)
     return commands, touched

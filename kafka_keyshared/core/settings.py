@@ -38,6 +38,8 @@ class SubscriptionSettings:
     until everything is settled that was received before it joined: the rule of Pulsar 3.x, which
     PIP-379 has replaced.
 
+    ``hands_over`` says that workers have state by slot, which a worker releases and another adopts.
+
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
     where there is a dead-letter topic, else ``block``.
@@ -68,6 +70,7 @@ class SubscriptionSettings:
     reliable: bool = True
     unblocking_interval: float = 0.0
     new_workers_wait: bool = False
+    hands_over: bool = False
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""

@@ -16,6 +16,7 @@ from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
 from kafka_keyshared.core.draining_slots import DrainingSlots
+from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
 from kafka_keyshared.core.look_ahead import LookAhead
@@ -57,6 +58,7 @@ class Subscription(Holdings):
         self.parking = Parking()
         self.keyless = Backlog()
         self.draining = DrainingSlots(self.keys)
+        self.hand_overs = HandOvers() if settings.hands_over else None
         self._worker_ids = itertools.count()
         self.workers = {}
         # Those that join or leave.
@@ -355,6 +357,15 @@ class Subscription(Holdings):
         for closed in lanes:
             if closed.head is not None:
                 self.row_of(closed.head).ready(closed)
+
+    def open_slots(self, slots: Iterable[int]) -> None:
+        """Open slots for their owners; what has waited for them goes before all that these have."""
+        opened = set(slots)
+        self.table.open(opened, self.workers)
+        records, granted, retries = self.draining.take(opened.__contains__)
+        self.put_back(records)
+        self.grant(granted)
+        self.ready(retries)
 
     def put_back(self, records: Iterable[Record]) -> None:
         """Put records, in order, before everything that waits at their owners.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import draining, failures, returns
+from kafka_keyshared.core import draining, failures, hand_over, returns
 from kafka_keyshared.core.commands import (
     AbandonWorker,
     Command,
@@ -177,7 +177,8 @@ def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
     """
     if worker.recalls or worker.dismissed:
         return []
-    return [AbandonWorker(sub.name, worker.id), *_gone(sub)]
+    lost = () if sub.hand_overs is None else hand_over.lost(sub, sub.hand_overs, worker)
+    return [AbandonWorker(sub.name, worker.id), *lost, *_gone(sub)]
 
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:
@@ -196,7 +197,9 @@ def _gone(sub: Subscription) -> list[Command]:
     """Forget the workers that leave, have no lease left and nothing to answer."""
     commands: list[Command] = []
     for worker in sub.changing[:]:
-        if worker.state is WorkerState.LEAVING and not worker.slices and not worker.recalls:
+        if worker.state is not WorkerState.LEAVING or worker.slices or worker.recalls:
+            continue
+        if sub.hand_overs is None or not worker.dismissed or not sub.hand_overs.asked(worker):
             for closed in list(sub.closed.lanes.values()):
                 if closed.fence_at == worker.id:
                     closed.fence_at = None

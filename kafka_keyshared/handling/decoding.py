@@ -72,7 +72,8 @@ def decoding(
         return make
 
     def make_decoding() -> Made:
-        handle, close = make()
+        made = make()
+        handle = made.handle
 
         def handle_decoded(record: Record) -> Any:
             headers = _headers(record)
@@ -84,7 +85,7 @@ def decoding(
                 )
             )
 
-        return handle_decoded, close
+        return made._replace(handle=handle_decoded)
 
     return make_decoding
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from kafka_keyshared.errors import ConfigError
 
-Made: TypeAlias = tuple[Callable[[Any], Any], Callable[[], None] | None]
-"""What a worker uses: the call for a record, and what to call when it ends."""
+
+class Made(NamedTuple):
+    """What a worker uses: the call for a record, and what to call when it ends.
+
+    ``release`` and ``adopt`` are those of a handler class that has state by slot.
+    """
+
+    handle: Callable[[Any], Any]
+    close: Callable[[], None] | None = None
+    release: Callable[[Sequence[int]], object] | None = None
+    adopt: Callable[[Sequence[int], object], object] | None = None
 
 
 def maker(handler: Any) -> Callable[[], Made]:
@@ -29,17 +38,48 @@ def maker(handler: Any) -> Callable[[], Made]:
         _check_call(handler, name, 0, "is made without arguments, one instance per worker")
         _check_call(method, f"{name}.handle", 2, "is called with one record")
         _refuse_deferred(method, f"{name}.handle")
+        hands_over(handler)
 
         def make_instance() -> Made:
             instance: Any = handler()
-            return instance.handle, getattr(instance, "close", None)
+            return Made(
+                instance.handle,
+                getattr(instance, "close", None),
+                getattr(instance, "release", None),
+                getattr(instance, "adopt", None),
+            )
 
         return make_instance
     if not callable(handler):
         raise ConfigError(f"handler {name} is not callable: give a function or a class")
     _check_call(handler, name, 1, "is called with one record")
     _refuse_deferred(handler, name)
-    return lambda: (handler, None)
+    return lambda: Made(handler)
+
+
+def hands_over(handler: Any) -> bool:
+    """Say whether a handler is a class that can hand over the state of its keys.
+
+    Raises :class:`ConfigError` for one with half of it, or with what cannot be called so.
+    """
+    if not inspect.isclass(handler):
+        return False
+    both = {name: getattr(handler, name, None) for name in ("release", "adopt")}
+    if not any(map(callable, both.values())):
+        return False
+    name = handler.__qualname__
+    for each, method in both.items():
+        if not callable(method):
+            other = next(known for known in both if known != each)
+            raise ConfigError(
+                f"handler class {name} has {other}() and no {each}(): a state that one worker "
+                "releases another has to adopt; add it, or take the other out"
+            )
+    _check_call(both["release"], f"{name}.release", 2, "is called with the slots")
+    _check_call(both["adopt"], f"{name}.adopt", 3, "is called with the slots and their state")
+    for each, method in both.items():
+        _refuse_deferred(method, f"{name}.{each}")
+    return True
 
 
 def _check_call(target: Any, name: str, arguments: int, rule: str) -> None:

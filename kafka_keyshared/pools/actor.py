@@ -49,6 +49,8 @@ class Actor(ABC):
             cmd.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
             cmd.AbandonWorker: lambda c: self.pool.abandon(c.subscription, c.worker),
             cmd.EndWorker: lambda c: self.pool.end(c.subscription, c.worker),
+            cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
+            cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another
             cmd.Publish: self.publish,
             cmd.Commit: self.send,
             cmd.ClientEvents: lambda command: self.client_events(command.events),

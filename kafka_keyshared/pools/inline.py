@@ -78,10 +78,10 @@ class _Kept:
         self._make = make
         self.made: Made | None = None
 
-    def __call__(self) -> tuple[Callable[[Any], Any], None]:
+    def __call__(self) -> Made:
         if self.made is None:
             self.made = self._make()
-        return self.made[0], None
+        return self.made._replace(close=None)
 
     def last(self) -> Made:
         """Give it out for the last time, with what closes it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.model import Record
@@ -151,6 +151,16 @@ class Pool(Protocol):
 
         What was reported before is not reported again.
         """
+
+    def release(self, release: Release) -> None:
+        """Have the worker give up the state of slots, behind everything that it has.
+
+        The answer is posted, also when the worker's handler fails; not when the worker is abandoned
+        before it gets there.
+        """
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker take over the state of slots, before what it is handed from now on."""
 
     def end(self, subscription: str, worker: int) -> None:
         """End a worker that has nothing left, closing its handler; nobody speaks of it again."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
-from kafka_keyshared.core.events import FencePassed, Recalled
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
+from kafka_keyshared.core.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import names_of, some
@@ -147,6 +147,13 @@ class PullPool:
 
     def abandon(self, subscription: str, worker: int) -> None:
         """Nothing to do: a member that leaves hands back what it had."""
+
+    def release(self, release: Release) -> None:
+        """Answer that there is nothing: what a member has of its keys is its own code's."""
+        self.mailbox.put(Released(release.subscription, release.worker, release.number))
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Nothing to do, for the same reason."""
 
     def end(self, subscription: str, worker: int) -> None:
         """Tell the member that nothing comes any more; its thread is its own."""

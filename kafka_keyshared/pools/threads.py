@@ -15,14 +15,23 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    FencePassed,
+    Recalled,
+    Released,
+    Report,
+    SetAside,
+)
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.model import Ack, Drop, counted
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import STOP, Handover
 from kafka_keyshared.program import forks
@@ -33,6 +42,9 @@ log = log_of("kafka_keyshared.pool")
 
 Handle: TypeAlias = Callable[[Any], Any]
 
+Item: TypeAlias = Handover | Fence | Release | Adopt
+"""What a worker takes from its inbox, one after the other."""
+
 
 @dataclass(frozen=True)
 class WorkerSpec:
@@ -41,7 +53,7 @@ class WorkerSpec:
     subscription: str
     index: int
     name: str
-    make: Callable[[], tuple[Handle, Callable[[], None] | None]]
+    make: Callable[[], Made]
     dead_letter_on: tuple[type[BaseException], ...] = ()
 
 
@@ -53,7 +65,7 @@ class WorkerCell:
     """
 
     spec: WorkerSpec
-    inbox: SimpleQueue[Handover | Fence | None] = field(default_factory=SimpleQueue)
+    inbox: SimpleQueue[Item | None] = field(default_factory=SimpleQueue)
     given: dict[int, Handover] = field(default_factory=dict)
     # What a thread leaves to its successor: the slice it is in, the lanes it sets aside, and which
     # record of the slice was the last to be reported.
@@ -182,6 +194,14 @@ class ThreadPool:
         cell.inbox = SimpleQueue()
         cell.current = cell.thread = None
 
+    def release(self, release: Release) -> None:
+        """Have the worker's handler give up the state of slots, when it gets to it."""
+        self.cells[release.subscription, release.worker].inbox.put(release)
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker's handler take over the state of slots, when it gets to it."""
+        self.cells[adopt.subscription, adopt.worker].inbox.put(adopt)
+
     def end(self, subscription: str, worker: int) -> None:
         """Have the worker's thread close its handler and end, when it gets to it."""
         cell = self.cells[subscription, worker]
@@ -242,7 +262,7 @@ class ThreadPool:
 
     def _live(self, cell: WorkerCell) -> None:
         try:
-            handle, close = cell.spec.make()
+            made = cell.spec.make()
         except BaseException as error:
             if self._in_child():
                 raise
@@ -250,6 +270,7 @@ class ThreadPool:
             return
         finally:
             cell.made.set()
+        handle, close = made.handle, made.close
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
         goes_on = not self._in_child()
@@ -257,6 +278,9 @@ class ThreadPool:
             if isinstance(item, Fence):
                 cell.failed.passed(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
+            elif isinstance(item, Release | Adopt):
+                self._hand_over(cell, made, item)
+                goes_on = not self._in_child()
             else:
                 goes_on = self._run_slice(cell, item, handle)
         if close is not None and goes_on:
@@ -266,6 +290,28 @@ class ThreadPool:
                 if self._in_child():
                     raise
                 log.exception("%s: close() of the handler failed", cell.spec.name)
+
+    def _hand_over(self, cell: WorkerCell, made: Made, item: Release | Adopt) -> None:
+        """Have the handler give up or take over the state of slots; what it raises is told."""
+        error = state = None
+        try:
+            if isinstance(item, Release):
+                state = None if made.release is None else made.release(item.slots)
+            elif made.adopt is not None:
+                made.adopt(item.slots, item.state)
+        except BaseException as raised:
+            if self._in_child():
+                raise
+            what = "release" if isinstance(item, Release) else "adopt"
+            log.exception(
+                "%s: %s() of the handler failed, for %s; keys there begin without their state",
+                cell.spec.name,
+                what,
+                counted(len(item.slots), "slot"),
+            )
+            error = f"{type(raised).__name__}: {raised}"
+        if isinstance(item, Release) and not self._in_child():
+            self._mailbox.put(Released(item.subscription, item.worker, item.number, state, error))
 
     def _in_child(self) -> bool:
         return os.getpid() != self._pid

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import cast
 
-from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
@@ -87,6 +87,16 @@ class SimPool(SteppedPool):
             self._history.tell(was.Recalling(self._member, recall.subscription, recall.worker))
         self._wake(recall.subscription, recall.worker)
         return answer
+
+    def release(self, release: Release) -> None:
+        """Have the worker give up the state of slots."""
+        super().release(release)
+        self._wake(release.subscription, release.worker)
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker take over the state of slots."""
+        super().adopt(adopt)
+        self._wake(adopt.subscription, adopt.worker)
 
     def replace(self, subscription: str, worker: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""

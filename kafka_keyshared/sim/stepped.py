@@ -10,12 +10,20 @@ is set aside until the fence; unstarted records are taken back at once, whatever
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    FencePassed,
+    Recalled,
+    Released,
+    Report,
+    SetAside,
+)
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
@@ -41,6 +49,14 @@ def ignore_end(_sub: str, _worker: int, _record: Record, _verdict: Ending) -> No
     """Observe nothing."""
 
 
+def no_state(_sub: str, _worker: int, _slots: Sequence[int]) -> None:
+    """Have no state."""
+
+
+def ignore_state(_sub: str, _worker: int, _slots: Sequence[int], _state: object) -> None:
+    """Adopt nothing."""
+
+
 class SteppedWorker:
     """One worker, stepped by hand."""
 
@@ -49,7 +65,7 @@ class SteppedWorker:
         self.sub = sub
         self.index = index
         self.name = name
-        self.inbox: deque[Handover | Fence] = deque()
+        self.inbox: deque[Handover | Fence | Release | Adopt] = deque()
         self.given: dict[int, Handover] = {}
         self.current: Handover | None = None
         self.running: Record | None = None
@@ -153,10 +169,15 @@ class SteppedWorker:
         if self.running is not None:
             self.finish(DIED)
 
-    def _open(self, item: Handover | Fence) -> None:
+    def _open(self, item: Handover | Fence | Release | Adopt) -> None:
         if isinstance(item, Fence):
             self.failed.passed(item.lanes)
             self.pool.post(FencePassed(item.subscription, item.worker, item.lanes))
+        elif isinstance(item, Release):
+            state = self.pool.on_release(self.sub, self.index, item.slots)
+            self.pool.post(Released(self.sub, self.index, item.number, state))
+        elif isinstance(item, Adopt):
+            self.pool.on_adopt(self.sub, self.index, item.slots, item.state)
         else:
             self.current = item
 
@@ -193,6 +214,8 @@ class SteppedPool:
         self.hesitates: Callable[[], bool] = lambda: False
         self.on_start: Callable[[str, int, Record], None] = ignore
         self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
+        self.on_release: Callable[[str, int, Sequence[int]], object] = no_state
+        self.on_adopt: Callable[[str, int, Sequence[int], object], None] = ignore_state
         self.write_into: Callable[[Record], None] = leave_alone
         self.seconds = 0.001
         self.replaceable = True
@@ -275,6 +298,14 @@ class SteppedPool:
     def abandon(self, subscription: str, worker: int) -> None:
         """Report what the dead worker was running as failed, and all its slices as ended."""
         self.workers[subscription, worker].abandon()
+
+    def release(self, release: Release) -> None:
+        """Have the worker give up the state of slots, when it gets to it."""
+        self.workers[release.subscription, release.worker].inbox.append(release)
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker take over the state of slots, when it gets to it."""
+        self.workers[adopt.subscription, adopt.worker].inbox.append(adopt)
 
     def end(self, subscription: str, worker: int) -> None:
         """End a worker that has nothing left."""

@@ -233,7 +233,8 @@ class HandlerTest:
         """Return what makes the same handler, of which each call is noted."""
 
         def make_watched() -> Made:
-            handle, close = make()
+            made = make()
+            handle = made.handle
 
             def watched(given: ReceivedRecord) -> Any:
                 life = self._lives.of(given)
@@ -248,7 +249,7 @@ class HandlerTest:
                         self._lives.interrupt = error
                     raise
 
-            return watched, close
+            return made._replace(handle=watched)
 
         return make_watched
 

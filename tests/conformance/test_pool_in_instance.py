@@ -21,6 +21,7 @@ from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, Failed
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.port import Pool
@@ -99,8 +100,7 @@ class InstanceOf:
 
 def thread_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
     specs = [
-        WorkerSpec("default", index, f"worker-{index}", lambda: (handler, None))
-        for index in range(4)
+        WorkerSpec("default", index, f"worker-{index}", lambda: Made(handler)) for index in range(4)
     ]
     return ThreadPool(specs, mailbox, Clock())
 

@@ -11,7 +11,15 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from kafka_keyshared.core.commands import Fence, Recall
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Recalled, Report, SetAside
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    FencePassed,
+    Recalled,
+    Released,
+    Report,
+    SetAside,
+)
 from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.model import Record
@@ -113,6 +121,8 @@ class Rules:
         self.posted.append(report)
         if isinstance(report, Recalled):
             self.answered(report)
+            return
+        if isinstance(report, Released):
             return
         if isinstance(report, FencePassed):
             self._passed(report)
@@ -257,7 +267,7 @@ class Rules:
         assert not left, f"the fence has passed before {self._names(left)}"
         self.failed.difference_update(fence.lanes)
 
-    def _in_words(self, report: Report) -> str:
+    def _in_words(self, report: Ended | Failed | SetAside | FencePassed) -> str:
         if isinstance(report, FencePassed):
             return "FencePassed"
         records = self._slices[report.slice].records

@@ -19,6 +19,7 @@ from kafka_keyshared.core.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
@@ -202,7 +203,7 @@ class Threads(Side):
         self._marks = 0
         self._stopped = False
         self._deadly = False
-        spec = WorkerSpec(*WORKER, "worker-0", lambda: (self.handle, None))
+        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle))
         self.pool = ThreadPool([spec], self._stream, Clock(wall=self._wall))
         self.pool.start()
 

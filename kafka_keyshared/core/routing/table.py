@@ -73,9 +73,11 @@ class SlotTable:
             self.rows[slot] = row
 
     def open(self, slots: Iterable[int], workers: Mapping[int, Worker]) -> None:
-        """Have the owners of the slots, who are among the workers, take their records."""
+        """Have the owners of the slots take their records, those that are workers among these."""
         for slot in slots:
-            self.rows[slot] = workers[self.owners[slot]].row.routed
+            owner = self.owners[slot]
+            known = workers[owner].row.routed if owner >= 0 else self._row_of(Unowned(owner), slot)
+            self.rows[slot] = known
 
     def _row_of(self, why: Unowned, slot: int) -> list[Record]:
         try:

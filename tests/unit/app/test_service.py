@@ -14,6 +14,7 @@ from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
@@ -234,7 +235,7 @@ def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behin
 
 
 def test_every_worker_of_a_pool_has_its_own_thread() -> None:
-    specs = [WorkerSpec("s", n, f"worker-{n}", lambda: (print, None)) for n in range(3)]
+    specs = [WorkerSpec("s", n, f"worker-{n}", lambda: Made(print)) for n in range(3)]
     pool = ThreadPool(specs, SimpleQueue(), Clock())
     pool.start()
     names = {cell.thread.name for cell in pool.cells.values() if cell.thread is not None}

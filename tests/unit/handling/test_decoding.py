@@ -21,8 +21,7 @@ def decoded(
 ) -> Any:
     """What a handler gets for this record."""
     got: list[Any] = []
-    handle, _ = decoding(maker(got.append), key, value)()
-    handle(message)
+    decoding(maker(got.append), key, value)().handle(message)
     return got[0]
 
 
@@ -81,8 +80,7 @@ def test_a_handler_class_keeps_its_close() -> None:
 
         def close(self) -> None: ...
 
-    _, close = decoding(maker(Handler), None, lambda data, _: data)()
-    assert close is not None
+    assert decoding(maker(Handler), None, lambda data, _: data)().close is not None
 
 
 def test_the_dead_letter_has_the_bytes_that_could_not_be_read(

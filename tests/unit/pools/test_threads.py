@@ -21,7 +21,7 @@ from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.handling.handlers import Made, maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.conftest import Eventually
@@ -567,9 +567,7 @@ def test_what_cannot_be_a_handler_is_refused_by_name(handler: Any, said: str) ->
 
 
 def test_a_builtin_without_a_signature_is_accepted() -> None:
-    handle, close = maker(print)()
-    assert handle is print
-    assert close is None
+    assert maker(print)() == Made(print)
 
 
 def test_a_wrapper_that_runs_what_it_wraps_is_taken(bench: MakeBench) -> None:

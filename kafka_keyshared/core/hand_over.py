@@ -1,0 +1,109 @@
+"""State that follows its keys: the worker that had a slot releases it, the new one adopts it.
+
+Only for handlers that can (``hands_over`` in the settings). A slot that moves is then shut until
+its state is on the way to its new owner: one that drains until it has drained and was released,
+others until they were released. The old owner releases behind all that it was given, the new one
+adopts before anything of the slot: either does one thing after the other.
+
+Where there is no state to be had (the thread is gone for good, or ``release`` has raised), that is
+told and the keys begin without. They could not stay where they were: their worker may be leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
+from kafka_keyshared.core.events import Released
+from kafka_keyshared.core.hand_overs import HandOver, HandOvers
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.model import counted
+
+
+def note_moved(
+    sub: Subscription, hand_overs: HandOvers, before: Sequence[int], drained: Collection[int]
+) -> None:
+    """Note which slots have moved and are to be handed over at once.
+
+    Not those that drain, or have drained until now (``drained``): their state is where their leases
+    are. Nor those that are on their way: they go on from where they come to.
+    """
+    under_way = hand_overs.slots()
+    for slot, (old, new) in enumerate(zip(before, sub.table.owners, strict=True)):
+        if old != new and old >= 0 and new >= 0 and slot not in drained and slot not in under_way:
+            hand_overs.waiting.setdefault(old, []).append(slot)
+
+
+def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
+    """Ask for the state of all slots that have drained or moved."""
+    commands: list[Command] = []
+    waiting, hand_overs.waiting = hand_overs.waiting, {}
+    for id_, slots in waiting.items():
+        worker = sub.workers.get(id_)
+        if worker is None or not (worker.present or worker.dismissed):
+            sub.open_slots(slots)  # its state has gone with it: told where it is given up
+            continue
+        commands += _release(sub, hand_overs, id_, slots)
+    return commands
+
+
+def _release(
+    sub: Subscription, hand_overs: HandOvers, worker: int, slots: Iterable[int]
+) -> list[Command]:
+    """Ask a worker for the state of slots, once for each of their new owners."""
+    owners = sub.table.owners
+    by_owner: dict[int, list[int]] = {}
+    for slot in slots:
+        by_owner.setdefault(owners[slot], []).append(slot)
+    home = by_owner.pop(worker, [])  # back before anybody was asked
+    home += [slot for owner in list(by_owner) if owner < 0 for slot in by_owner.pop(owner)]
+    sub.open_slots(home)
+    commands: list[Command] = []
+    for target, those in by_owner.items():
+        number = hand_overs.begin(HandOver(worker, target, tuple(those)))
+        commands.append(Release(sub.name, worker, number, tuple(those)))
+    return commands
+
+
+def released(sub: Subscription, event: Released) -> list[Command]:
+    """Have the state adopted, and open its slots; what has moved on meanwhile is released again.
+
+    A worker's state of several slots is one value: it goes where it was meant for, and on from
+    there, as long as that worker is.
+    """
+    hand_overs = sub.hand_overs
+    if hand_overs is None or (hand_over := hand_overs.out.pop(event.number, None)) is None:
+        return []  # given up with its worker
+    if event.error is not None:
+        return _without(sub, hand_over.worker, hand_over.slots, f"release() failed: {event.error}")
+    owners = sub.table.owners
+    target = sub.workers.get(hand_over.target)
+    if target is None or not target.present:
+        able = [owner for slot in hand_over.slots if (owner := owners[slot]) >= 0]
+        if not able:
+            sub.open_slots(hand_over.slots)
+            return []
+        target = sub.workers[able[0]]
+    commands: list[Command] = [Adopt(sub.name, target.id, hand_over.slots, event.state)]
+    sub.open_slots([slot for slot in hand_over.slots if owners[slot] == target.id])
+    rest = [slot for slot in hand_over.slots if owners[slot] != target.id]
+    return commands + _release(sub, hand_overs, target.id, rest)
+
+
+def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Command]:
+    """Do without what a worker was asked for that is given up."""
+    commands: list[Command] = []
+    for number, each in list(hand_overs.out.items()):
+        if each.worker == worker.id:
+            del hand_overs.out[number]
+            commands += _without(sub, worker.id, each.slots, "its thread is gone for good")
+    return commands
+
+
+def _without(sub: Subscription, worker: int, slots: Sequence[int], why: str) -> list[Command]:
+    sub.open_slots(slots)
+    found = sub.workers.get(worker)
+    name = f"worker {worker}" if found is None else found.name
+    text = f"{name}: the state of {counted(len(slots), 'slot')} is lost, keys there begin without: "
+    return [Notice(Level.ERROR, text + why)]

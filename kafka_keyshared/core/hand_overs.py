@@ -1,0 +1,47 @@
+"""Which slots wait for the state of their keys: what workers were asked for and still have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_keyshared.core.workers import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Slots whose state a worker was asked for, and the worker that is to have it."""
+
+    worker: int
+    target: int
+    slots: Sequence[int]
+
+
+class HandOvers:
+    """``out`` is under way, by number; ``waiting`` is to be asked for, by the worker that has it.
+
+    All of these slots are shut. When which of them is asked for, :mod:`.hand_over` decides.
+    """
+
+    def __init__(self) -> None:
+        self.out: dict[int, HandOver] = {}
+        self.waiting: dict[int, list[int]] = {}
+        self._numbers = itertools.count()
+
+    def begin(self, hand_over: HandOver) -> int:
+        """Note that a worker is asked; return the number that its answer will have."""
+        number = next(self._numbers)
+        self.out[number] = hand_over
+        return number
+
+    def slots(self) -> set[int]:
+        """Return the slots that are shut until their state has come."""
+        found = {slot for each in self.out.values() for slot in each.slots}
+        return found.union(*self.waiting.values())
+
+    def asked(self, worker: Worker) -> bool:
+        """Say whether a worker has yet to release something."""
+        return worker.id in self.waiting or any(
+            each.worker == worker.id for each in self.out.values()
+        )

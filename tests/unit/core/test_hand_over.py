@@ -1,0 +1,179 @@
+"""State follows its keys: released where they were, adopted before they run where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
+from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.model import Record
+from kafka_keyshared.sim.handlers import Ending
+from tests.support.harness import Harness
+from tests.support.records import FakeRecord, record
+
+KEYS = [b"key-%d" % number for number in range(60)]
+
+State = dict[int, list[int]]
+
+
+class Stateful(Harness):
+    """Workers that remember, by slot, the offsets that they have run, and hand that over."""
+
+    def __init__(self, workers: Sequence[str] = ("A", "B")) -> None:
+        super().__init__(SubscriptionSettings(workers=tuple(workers), hands_over=True))
+        self.states: dict[int, State] = {}
+        self.pool.on_end = self._ended
+        self.pool.on_release = self._release
+        self.pool.on_adopt = self._adopt
+        self.assign()
+
+    def _ended(self, _sub: str, worker: int, item: Record, verdict: Ending) -> None:
+        if verdict is None:
+            state = self.states.setdefault(worker, {})
+            state.setdefault(slot_of(item.key()), []).append(item.offset())
+
+    def _release(self, _sub: str, worker: int, slots: Sequence[int]) -> State:
+        state = self.states.setdefault(worker, {})
+        return {slot: state.pop(slot) for slot in slots if slot in state}
+
+    def _adopt(self, _sub: str, worker: int, slots: Sequence[int], state: object) -> None:
+        assert isinstance(state, dict)
+        assert set(state) <= set(slots)
+        mine = self.states.setdefault(worker, {})
+        assert not mine.keys() & state.keys(), "a slot's state is at two workers"
+        mine.update(state)
+
+    def resize(self, *names: str) -> None:
+        self.tell(ev.Resize("default", names))
+
+    def everywhere(self) -> State:
+        """What is remembered, and only by whoever has the slot."""
+        owners = self.sub().table.owners
+        found: State = {}
+        for worker, state in self.states.items():
+            for slot, offsets in state.items():
+                assert owners[slot] == worker, f"slot {slot} is at {owners[slot]}, not {worker}"
+                found[slot] = offsets
+        return found
+
+
+def one_each(start: int) -> list[FakeRecord]:
+    return [record(start + at, key) for at, key in enumerate(KEYS)]
+
+
+def expected(rounds: int) -> State:
+    found: State = {}
+    for number in range(rounds):
+        for at, key in enumerate(KEYS):
+            found.setdefault(slot_of(key), []).append(number * len(KEYS) + at)
+    return found
+
+
+def test_the_state_of_every_key_is_where_the_key_is_after_every_resize() -> None:
+    harness = Stateful()
+    sizes = [("A", "B", "C", "D", "E", "F", "G", "H"), ("A", "C", "E"), ("E",), ("A", "E")]
+    for number, names in enumerate(sizes):
+        harness.fetch(*one_each(number * len(KEYS)))
+        first = harness.worker(min(id_ for id_ in harness.sub().workers)).start()
+        harness.resize(*names)
+        assert first is not None
+        harness.worker(min(id_ for id_ in harness.sub().workers)).finish()
+        harness.work()
+        assert harness.everywhere() == expected(number + 1)
+    assert [each.name for each in harness.sub().workers.values()] == ["E", "A"]
+    assert harness.committed() == (len(sizes) * len(KEYS), [])
+
+
+def test_a_slot_that_runs_is_released_when_its_last_record_has_ended() -> None:
+    harness = Stateful(["A"])
+    harness.fetch(record(0, KEYS[0]))
+    old = harness.worker(0)
+    old.start()
+    harness.resize("B")
+    harness.fetch(record(1, KEYS[0]))
+    running = slot_of(KEYS[0])
+    asked = [each for each in harness.seen if isinstance(each, cmd.Release)]
+    assert len([slot for each in asked for slot in each.slots]) == 65_535
+    assert not any(running in each.slots for each in asked)
+    harness.deliver()
+    new = harness.worker(1)
+    assert new.start() is None
+    old.finish()
+    assert harness.work() == [1]
+    assert harness.states == {0: {}, 1: {running: [0, 1]}}
+    assert cmd.EndWorker("default", 0) in harness.seen, "and who leaves ends behind that"
+
+
+def test_nothing_of_a_slot_runs_before_its_state_has_come() -> None:
+    harness = Stateful(["A"])
+    harness.fetch(record(0, KEYS[0]))
+    harness.work()
+    harness.resize("B")
+    harness.fetch(record(1, KEYS[0]))
+    assert harness.sub().workers[1].leased == 0
+    assert [each.offset() for each in harness.sub().draining.waiting()] == [1]
+    harness.worker(0).start()  # releases
+    harness.deliver()
+    assert harness.sub().workers[1].leased == 1
+    assert harness.work() == [1]
+    assert harness.everywhere() == {slot_of(KEYS[0]): [0, 1]}
+
+
+def test_a_slot_that_moves_on_while_its_state_is_on_the_way_takes_it_along() -> None:
+    harness = Stateful(["A"])
+    harness.fetch(*one_each(0))
+    harness.work()
+    harness.resize("B")
+    harness.resize("B", "C")
+    harness.fetch(*one_each(len(KEYS)))
+    assert len(harness.work()) == len(KEYS)
+    assert harness.everywhere() == expected(2)
+    assert {1, 2} == {worker for worker, state in harness.states.items() if state}
+
+
+def test_a_slot_that_comes_back_while_its_state_is_on_the_way_gets_it_back() -> None:
+    harness = Stateful(["A", "B"])
+    harness.fetch(*one_each(0))
+    harness.work()
+    harness.resize("A")
+    harness.resize("A", "B")
+    harness.fetch(*one_each(len(KEYS)))
+    assert len(harness.work()) == len(KEYS)
+    assert harness.everywhere() == expected(2)
+
+
+def test_state_that_could_not_be_released_is_told_and_its_keys_begin_without() -> None:
+    harness = Stateful(["A"])
+    harness.fetch(record(0, KEYS[0]))
+    harness.work()
+    harness.resize("B")
+    (asked,) = [each for each in harness.seen if isinstance(each, cmd.Release)]
+    harness.worker(0).inbox.clear()
+    harness.tell(ev.Reported([ev.Released("default", 0, asked.number, None, "KeyError: 7")]))
+    assert harness.said("A: the state of 65536 slots is lost") or harness.said("65,536 slots")
+    assert harness.said("release() failed: KeyError: 7")
+    harness.fetch(record(1, KEYS[0]))
+    assert harness.work() == [1]
+    assert harness.states[1] == {slot_of(KEYS[0]): [1]}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_state_whose_worker_is_gone_for_good_is_not_waited_for(asked: bool) -> None:
+    harness = Stateful(["A", "B"])
+    harness.fetch(*one_each(0))
+    harness.work()
+    dead = harness.worker(0)
+    if asked:
+        harness.resize("B")
+    dead.die()
+    harness.pool.replaceable = False
+    harness.beat(EVICT_AFTER)
+    harness.fetch(*one_each(len(KEYS)))
+    assert len(harness.work()) == len(KEYS)
+    assert len(harness.sub().workers) == 1
+    assert harness.said("its thread is gone for good") or not asked
