@@ -94,6 +94,7 @@ def test_no_seed_breaks_the_contract_where_workers_come_and_go_and_answer_late()
         "a retry waits for its slot to drain",
         "a grant waits for its slot to drain",
         "what has drained waits for the tick",
+        "state was released",
         "a recall is not answered yet",
         "asked twice before the answer",
         "started before the answer",

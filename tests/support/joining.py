@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -9,7 +11,11 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import WorkerState
+from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.model import Record
+from kafka_keyshared.sim.stepped import SteppedPool
 from tests.support.adversary import Adversary
+from tests.support.records import FakeRecord
 
 JOINED_MOST = 6
 """Workers that join in one life of a member."""
@@ -23,6 +29,7 @@ class JoiningAdversary(Adversary):
         # A generator of its own, so that what else happens is as where they answer first.
         self.hesitation = Random(f"hesitating-{seed}")
         self.later = self.chance.choice([0.0, 0.5, 1.0])
+        self.watched: SteppedPool | None = None
         self.resizes = Random(f"resizing-{seed}")
         super().__init__(seed, records=records, set_budget=set_budget)
 
@@ -32,12 +39,45 @@ class JoiningAdversary(Adversary):
             super().random_settings(name),
             unblocking_interval=self.resizes.choice([0.0, 0.0, 0.05]),
             new_workers_wait=self.resizes.random() < 0.2,
+            hands_over=self.resizes.random() < 0.4,
         )
 
     def _count(self, name: str) -> int:
         """Names repeat, also those of workers that are gone."""
         taken = {worker.name for worker in self.member.sub(name).workers.values()}
         return next(n for n in range(JOINED_MOST + 1) if f"joined-{n}" not in taken)
+
+    def _watch_states(self) -> None:
+        """Let workers have state of the slots that they run; none may be at two of them."""
+        pool = self.member.pool
+        if pool is self.watched:
+            return
+        self.watched, began = pool, pool.on_start
+        states = defaultdict[tuple[str, int], set[int]](set)
+
+        def started(sub: str, worker: int, item: Record) -> None:
+            assert isinstance(item, FakeRecord)
+            began(sub, worker, item)
+            key = item.came_as[1]
+            if key is None or not self.member.sub(sub).settings.hands_over:
+                return
+            slot = slot_of(key)
+            others = [at for at, slots in states.items() if slot in slots and at != (sub, worker)]
+            left = [at for at in others if at[0] == sub and not pool.workers[at].abandoned]
+            assert not left, f"{item} runs at {worker}, and the state of its slot is at {left}"
+            states[sub, worker].add(slot)
+
+        def release(sub: str, worker: int, slots: Sequence[int]) -> set[int]:
+            found = states[sub, worker].intersection(slots)
+            states[sub, worker] -= found
+            self.reached["state was released"] += bool(found)
+            return found
+
+        def adopt(sub: str, worker: int, slots: Sequence[int], state: object) -> None:
+            assert isinstance(state, set)
+            states[sub, worker] |= state
+
+        pool.on_start, pool.on_release, pool.on_adopt = started, release, adopt
 
     def _resize(self, name: str) -> None:
         """Have exactly some workers, old and new ones."""
@@ -54,6 +94,7 @@ class JoiningAdversary(Adversary):
     def act(self) -> None:
         """Now and then, let a worker join; note what it meets."""
         member = self.member
+        self._watch_states()
         # Again and again, because there is a new pool with each member.
         member.pool.answers_later = lambda: self.chance.random() < self.later
         member.pool.hesitates = self._hesitates

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial, wraps
 from queue import SimpleQueue
 from typing import Any
@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Recall, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, Report, SetAside
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, Released, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.slices import Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import Made, maker
+from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
 from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
 from tests.conftest import Eventually
@@ -639,3 +640,80 @@ def test_a_worker_whose_thread_had_died_is_forgotten_when_it_is_gone(bench: Make
     made.pool.abandon("default", 1)
     made.pool.end("default", 1)
     assert (made.pool.dead(), [*made.pool.cells]) == ([], [("default", 0)])
+
+
+class Remembering:
+    """A handler with state by slot; one slot cannot be released, another not adopted."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[int]] = {}
+
+    def handle(self, item: Any) -> None:
+        self.seen.setdefault(slot_of(item.key()), []).append(item.offset())
+
+    def release(self, slots: Sequence[int]) -> dict[int, list[int]]:
+        if 7 in slots:
+            raise KeyError(7)
+        return {slot: self.seen.pop(slot) for slot in slots if slot in self.seen}
+
+    def adopt(self, slots: Sequence[int], state: dict[int, list[int]]) -> None:
+        if 8 in slots:
+            raise KeyError(8)
+        self.seen.update(state)
+
+
+def test_a_worker_releases_behind_what_it_was_given_and_adopts_before_what_follows(
+    bench: MakeBench,
+) -> None:
+    made = bench(Remembering)
+    slot = slot_of(b"k")
+    made.submit(record(0), record(1))
+    made.pool.release(Release("default", 0, 5, (slot,)))
+    made.pool.adopt(Adopt("default", 0, (slot,), {slot: [-1]}))
+    made.submit(record(2))
+    made.pool.release(Release("default", 0, 6, (slot,)))
+    said = made.reports(lambda report: isinstance(report, Released) and report.number == 6)
+    states = [each.state for each in said if isinstance(each, Released)]
+    assert states == [{slot: [0, 1]}, {slot: [-1, 2]}]
+
+
+def test_what_release_and_adopt_raise_is_told_and_the_worker_goes_on(
+    bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(Remembering)
+    made.pool.release(Release("default", 0, 1, (7,)))
+    made.pool.adopt(Adopt("default", 0, (8,), {}))
+    (said,) = made.reports(lambda report: isinstance(report, Released))
+    assert said == Released("default", 0, 1, None, "KeyError: 7")
+    assert isinstance(made.run(record(0))[-1], Ended)
+    lines = [each.getMessage() for each in caplog.records]
+    assert "worker-0: release() of the handler failed, for 1 slot; keys there begin" in lines[0]
+    assert "worker-0: adopt() of the handler failed, for 1 slot" in lines[1]
+
+
+def test_a_function_has_no_state_to_release(bench: MakeBench) -> None:
+    made = bench(lambda _record: None)
+    made.pool.release(Release("default", 0, 1, (7,)))
+    assert made.reports(lambda report: isinstance(report, Released)) == [Released("default", 0, 1)]
+
+
+def test_half_a_hand_over_is_refused() -> None:
+    class Half:
+        def handle(self, _record: Any) -> None: ...
+
+        def release(self, _slots: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"Half has release\(\) and no adopt\(\)"):
+        maker(Half)
+
+
+def test_what_cannot_be_called_with_slots_is_refused() -> None:
+    class Wrong:
+        def handle(self, _record: Any) -> None: ...
+
+        def release(self) -> None: ...
+
+        def adopt(self, _slots: Any, _state: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="is called with the slots"):
+        maker(Wrong)
