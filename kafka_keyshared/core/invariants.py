@@ -193,6 +193,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
         sub.keys.lane(leased.slice.came[index])
         for leased in held.leases
         for index in leased.indices()
+        if index not in leased.let_go
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state is LaneState.RUNNING else 0

@@ -144,6 +144,8 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         window_records=one("window_records", (6, 20, 200, 2_000)),
         leases_per_worker=one("leases_per_worker", (1, 5, 50, 1_000)),
         max_leases_per_key=one("max_leases_per_key", (None, None, 1)),
+        unblocking_interval=one("unblocking_interval", (0.0, 0.0, 0.05)),
+        hands_over=one("hands_over", (False, False, True)),
         window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
         lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
         individually=draw.happens(f"individually of {name}", 0.25),

@@ -190,6 +190,31 @@ def test_a_slot_does_not_wait_for_another_that_runs_in_the_same_slice() -> None:
     assert harness.work() == [2, 3]
 
 
+def test_a_lane_may_fail_at_its_new_worker_while_the_slice_that_it_was_in_goes_on() -> None:
+    """Found by the simulation: what had ended there was taken for a lease of the closed lane."""
+    harness = Ranges()
+    harness.fetch(record(0, LOW[0]), record(1, LOW[1]))
+    a, b = harness.of("A"), harness.of("B")
+    a.start()
+    a.finish()
+    a.start()
+    harness.move(B="low")
+    harness.fetch(record(2, LOW[0]))
+    harness.commit()
+    b.start()
+    b.finish(ERROR)
+    b.start()
+    harness.deliver()
+    b.start()
+    harness.deliver()
+    harness.later(1.0)
+    assert b.start() is not None, "and runs again, with every rule checked"
+    b.finish()
+    a.finish()
+    assert harness.work() == []
+    assert harness.committed() == (3, [])
+
+
 def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_first() -> None:
     names = ("A", "B", "C")
     harness = Ranges(SubscriptionSettings(workers=names, unblocking_interval=0.2))
