@@ -223,7 +223,8 @@ def dismiss_worker(world: World, chance: Random) -> bool:
     subscription = chance.choice(list(member.instance.core.subscriptions))
     there = _dismissible(member, subscription)
     if there:
-        member.pool.dismiss(*chance.choice(there))
+        # Rather who came last: what moved to it moves back.
+        member.pool.dismiss(*(there[-1] if chance.random() < 0.7 else chance.choice(there)))
     return bool(there)
 
 
@@ -232,8 +233,11 @@ def _dismissible(member: Member, subscription: str) -> list[Place]:
 
     One has to stay, and who is dead may not come back.
     """
-    those = [(place, each) for place, each in member.pool.workers.items()]
-    mine = [(place, each) for place, each in those if place[0] == subscription]
+    mine = [
+        (place, worker)
+        for place, worker in member.pool.workers.items()
+        if place[0] == subscription and not worker.abandoned
+    ]
     there = [place for place, worker in mine if worker.there]
     going = any(not (worker.there or worker.gone) for _, worker in mine)
     return [] if going or len(there) < 2 else there

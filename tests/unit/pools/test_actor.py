@@ -29,6 +29,21 @@ def test_what_is_no_command_is_refused_and_not_dropped() -> None:
     assert harness.notices == [before]
 
 
+def test_what_a_pool_answers_at_once_is_told_behind_the_commands_that_came_with_it() -> None:
+    """What follows from it would overtake them: a worker gets its slices as they were leased."""
+    harness = Harness()
+    notice = cmd.Notice(cmd.Level.INFO, "behind the recall")
+    told: list[tuple[ev.Event, list[cmd.Notice]]] = []
+
+    def tell(event: ev.Event) -> list[cmd.Command]:
+        told.append((event, list(harness.notices)))
+        return []
+
+    harness.tell = tell  # type: ignore[method-assign]
+    harness.actor.act([cmd.Recall("default", 0), notice])
+    assert told == [(ev.Recalled("default", 0, []), [notice])]
+
+
 def test_reports_that_stand_together_are_one_event_and_answers_keep_their_place() -> None:
     harness = Harness()
     told: list[ev.Event] = []
