@@ -387,6 +387,32 @@ def test_what_ends_after_its_partition_has_gone_is_in_nobodys_way(done: bool) ->
         assert_found("Order", "t-0@1 .* before t-0@0 .* of its lane: it is to run", story)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_worker_may_start_what_was_lost_until_it_has_given_that_back(asked: bool) -> None:
+    """Nobody waits for it: the partition is another member's by then."""
+
+    def story(told: Told) -> None:
+        told.write("a")
+        told.join(1, 2)
+        told.assign(1)
+        told.deliver(1, 0)
+        told.hand(1, 0)
+        told.tell(happened.Recalling(1, SUB, 0))
+        told.released(1, lost=True)
+        if not asked:
+            told.tell(happened.Recalled(1, SUB, 0))
+        told.assign(2)
+        told.deliver(2, 0)
+        told.hand(2, 0)
+        told.begin(2, 0)
+        told.begin(1, 0, number=1)
+
+    if asked:
+        assert_right(story)
+    else:
+        assert_found("Serial", "t-0@0 .* in assignment 1 of member 1 while t-0@0 .* runs", story)
+
+
 def test_a_record_without_a_key_may_meet_itself_after_its_partition_was_away() -> None:
     def story(told: Told) -> None:
         told.write(None)

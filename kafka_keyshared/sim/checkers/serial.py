@@ -20,8 +20,9 @@ class Serial(Checker):
     In one process never; but nothing waits for a record without a key, which may meet itself after
     its partition has gone and come back, and a member that settles by offsets has several of a
     lane, in order. Between processes only where one of the two has lost the partition, whether or
-    not it has heard of that, or the earlier one has let it go when the deadline of the revoke (in
-    seconds) was over: before that, nothing may run.
+    not it has heard of that (a worker may start what it has until it has answered that it gives it
+    back), or the earlier one has let it go when the deadline of the revoke (in seconds) was over:
+    before that, nothing may run.
     """
 
     invariant = "I2 serial"
@@ -57,6 +58,8 @@ class Serial(Checker):
             elif other.fate.log is each.fate.log:
                 before = other.assignment
                 unheard = before.stolen or each.assignment.stolen
+                asked = each.assignment.member.recalling[told.subscription, told.worker]
+                unheard = unheard or (each.assignment.over is End.LOST and asked > 0)
                 if before.over is None and not unheard:
                     self._overlap(other, each, told)
 
