@@ -233,11 +233,8 @@ def _dismissible(member: Member, subscription: str) -> list[Place]:
 
     One has to stay, and who is dead may not come back.
     """
-    mine = [
-        (place, worker)
-        for place, worker in member.pool.workers.items()
-        if place[0] == subscription and not worker.abandoned
-    ]
+    those = member.pool.workers.items()
+    mine = [each for each in those if each[0][0] == subscription and not each[1].abandoned]
     there = [place for place, worker in mine if worker.there]
     going = any(not (worker.there or worker.gone) for _, worker in mine)
     return [] if going or len(there) < 2 else there
