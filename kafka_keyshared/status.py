@@ -95,9 +95,11 @@ class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. ``share`` is the part of all slots that it owns; times in seconds.
 
-    ``runs`` is how many of its records run, and ``running`` the one of them that it got first.
-    ``dropped`` counts what came while it was full, which only happens without reliability.
-    ``draining`` are slots of which it has leases, and that are another worker's by now.
+    ``runs`` is how many of its records run, and ``running`` the one of them that it got first;
+    ``stuck`` of them run past the ack timeout, and nothing can end them. A worker is stuck that
+    waits for one of these: others have somebody else who goes on. ``dropped`` counts what came
+    while it was full, which only happens without reliability. ``draining`` are slots of which it
+    has leases, and that are another worker's by now.
     """
 
     name: str
@@ -106,6 +108,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     running: RunningRecord | None
     runs: int = 0
+    stuck: int = 0
     busy_seconds: float
     starved_seconds: float
     restarts: int
@@ -140,6 +143,9 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
     slots have drained so far. ``pending`` lists all that workers were given and have not settled,
     by worker and oldest first; None unless it was asked for.
+    So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
+    ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
+    ``written_off`` what counted as done when its worker was evicted.
     """
 
     name: str
@@ -152,6 +158,9 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     retried: dict[str, dict[str, int]]
     letters: dict[str, dict[str, int]]
     stuck: int
+    timed_out: int = 0
+    late: int = 0
+    written_off: int = 0
     stale: int
     lanes: dict[str, int]
     lane_records: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.banner import banner
+from kafka_keyshared.app.dead_letters import publisher, refuse_own
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
@@ -22,12 +24,12 @@ from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq.publish import DeadLetterPublisher
-from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Deserializer, decoding
 from kafka_keyshared.handling.handlers import hands_over, maker
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.ending import Ending
+from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.owner.ports import Ports
@@ -38,7 +40,8 @@ from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program import garbage
 from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
@@ -122,7 +125,7 @@ class KeyShared:
 
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:
-            self._refuse_own_dead_letters()
+            refuse_own(self.options, self.topics)
         self._commit_policy = self.options.commit_policy()
         self._dead_letter_on = dead_letter_on
         self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
@@ -135,16 +138,6 @@ class KeyShared:
         self.http: HttpServer | None = None
         self.instance: Instance | None = None
         self.report: StopReport | None = None
-
-    def _refuse_own_dead_letters(self, there: Sequence[str] = ()) -> None:
-        """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
-        for topic in topics_meant(self.topics, there):
-            dlq = self.options.dlq_topic(topic)
-            if dlq in topics_meant(self.topics, [dlq]):
-                raise ConfigError(
-                    f"dlq: the dead letters of {topic!r} would go to {dlq!r}, which is consumed "
-                    "here too, and come back without end; name another topic"
-                )
 
     @classmethod
     def wrap(
@@ -207,7 +200,6 @@ class KeyShared:
             Mailbox(),
             CLOCK,
             subscription=self.subscription.name,
-            lease_timeout=self.options.lease_timeout,
             ascending=self.options.pool == "split",
         )
 
@@ -229,6 +221,18 @@ class KeyShared:
         if not name or name in self._pull.names():
             raise ConfigError(f"join({name!r}): give each member a name of its own")
         return self._pull.join(name)
+
+    def flush(self, timeout: float = 30.0) -> Positions:
+        """Settle what is in the workers' hands now, commit, and return the committed positions.
+
+        From any thread, but not in a handler or a callback. What has failed and waits for its next
+        attempt is not waited for, nor what comes meanwhile, nor a partition that goes.
+
+        Raises :class:`KeySharedError` when the instance does not run, or stops meanwhile, and
+        :class:`TimeoutError` after so many seconds, which says what is still running.
+        """
+        refuse_inside_handler("flush()")
+        return flush(self.instance, timeout)
 
     def stop(self) -> None:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
@@ -317,9 +321,9 @@ class KeyShared:
     def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
         self._serve_http()
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
-        publisher = self._publisher(mailbox, topics)
+        letters = self._publisher(mailbox, topics)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
-        ports = Ports(client, pool, mailbox, CLOCK, publisher)
+        ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
         deadline = self.options.revoke_deadline
@@ -371,7 +375,14 @@ class KeyShared:
         """Return how each worker of an app with a handler is made."""
         make = decoding(maker(self._handler), *self._serdes)
         return [
-            WorkerSpec(self.subscription.name, index, name, make, self._dead_letter_on)
+            WorkerSpec(
+                self.subscription.name,
+                index,
+                name,
+                make,
+                self._dead_letter_on,
+                one_thread=inspect.isclass(self._handler),
+            )
             for index, name in enumerate(self.subscription.workers)
         ]
 
@@ -380,14 +391,11 @@ class KeyShared:
     ) -> DeadLetterPublisher | None:
         if not self.subscription.dlq:
             return None
-        self._refuse_own_dead_letters(sources)
-        wanted = sorted({self.options.dlq_topic(topic) for topic in sources})
-        require_topics(self.conf, wanted, create=self.options.dlq_create, timeout=START_TIMEOUT)
+        refuse_own(self.options, self.topics, sources)
 
         def post(answered: DeadLettered) -> None:
             if self.hooks.dead_lettered is not None:
                 self.hooks.dead_lettered(answered)
             mailbox.put(answered)
 
-        form = self.options.dlq_format
-        return DeadLetterPublisher(self.conf, self.options.dlq_topic, post, form=form)
+        return publisher(self.conf, self.options, sources, post)

@@ -29,8 +29,9 @@ class Progress(NamedTuple):
     """How far the instance is. ``lag`` is None while the end of a partition is not known.
 
     ``running`` are records whose handlers have not returned, ``held`` all that are not settled;
-    keys are ``retrying`` or ``blocked``, and dead letters on their way are ``writing``. ``joined``:
-    the group has given out its partitions. ``shed`` were dropped because their workers were full.
+    keys are ``retrying``, ``stuck`` or ``blocked``, and dead letters on their way are ``writing``.
+    ``joined``: the group has given out its partitions. ``shed`` were dropped because their workers
+    were full.
     """
 
     settled: int
@@ -44,6 +45,7 @@ class Progress(NamedTuple):
     lag: int | None
     joined: bool = True
     shed: int = 0
+    stuck: int = 0
 
     @property
     def caught_up(self) -> bool:
@@ -64,6 +66,7 @@ class Progress(NamedTuple):
             (self.running, "record", "running"),
             (self.retrying, "key", "waiting for a retry"),
             (self.writing, "dead letter", f"on {'its' if self.writing == 1 else 'their'} way"),
+            (self.stuck, "key", "stuck"),
             (self.blocked, "key", "blocked"),
         ):
             if count:
@@ -207,6 +210,7 @@ class StatusLine:
             lag=self._lag(view),
             joined=view.joined,
             shed=sum(worker.shed for sub in subscriptions for worker in sub.workers.values()),
+            stuck=states[LaneState.STUCK],
         )
 
     def _lag(self, view: InstanceView) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from kafka_keyshared.config.options import RetryOptions
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy
+from kafka_keyshared.core.settings import OnEvict
 from kafka_keyshared.hashing import SlotFunction
 
 
@@ -39,6 +40,7 @@ class HandlingOptions(TypedDict, total=False):
     revoke_deadline: float
     ack_timeout: float | None
     on_stuck: Literal["hold", "exit"]
+    on_evict: OnEvict
     http_port: int | None
     http_host: str
     partition_metrics: bool

@@ -19,13 +19,16 @@ from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SlotFunction
 
 POOLS = ("thread", "split")
 PULL = "pull"
-PULL_LEASE_SECONDS = 30.0
+ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, "split": None, PULL: 30.0}
+"""By pool for how many seconds a record may run unless it is said: a loop that is split has as long
+as it had with one consumer."""
+
 _WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 # What a broker takes for a topic's name.
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
@@ -228,8 +231,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ack_timeout: Annotated[
         Annotated[float, Meta(gt=0, le=_WEEK)] | None,
         Meta(
-            description="After how long a running record counts as stuck. Not set: never, a "
-            "warning names it after 30 s.",
+            description="How long a record may run: on a thread it is stuck then, from a member it "
+            "is taken, a failed attempt. Not set: 30 s for `pull`, else for ever; a warning names "
+            "it after 30 s.",
             extra={"unit": "s"},
         ),
     ] = None
@@ -237,6 +241,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["hold", "exit"],
         Meta(description="What a stuck record does: hold its lane, or end the instance."),
     ] = "hold"
+    on_evict: Annotated[
+        OnEvict,
+        Meta(
+            description="What becomes of what a worker has in hand that could not be restarted: it "
+            "runs again at the others (redeliver), or it counts as done and is lost (ack)."
+        ),
+    ] = "redeliver"
     http_port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,
         Meta(
@@ -285,11 +296,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return match[1] or POOLS[0], int(match[2])
 
     @property
-    def lease_timeout(self) -> float | None:
-        """Return for how many seconds a member may have a record; None: as long as it likes."""
-        if self.ack_timeout is None and self.pool == PULL:
-            return PULL_LEASE_SECONDS
-        return self.ack_timeout
+    def time_limit(self) -> float | None:
+        """Return for how many seconds a record may run; None: as long as it likes."""
+        return self.ack_timeout or ACK_TIMEOUTS[self.pool]
 
     def worker_names(self) -> tuple[str, ...]:
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
@@ -319,10 +328,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == PULL else None),
             individually=self.pool != "thread",
-            # What a member holds for too long is taken from it; a thread can only be named.
-            ack_timeout=self.ack_timeout if self.pool == "thread" else None,
+            ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
             reliable=self.reliable,
+            on_evict=self.on_evict,
         )
         settings.check()
         return settings

@@ -20,6 +20,7 @@ NEEDS_TRACKING = (
     "commit_interval",
     "ack_timeout",
     "on_stuck",
+    "on_evict",
 )
 
 WITHOUT = {"undecodable": ("drop", "null_key")}

@@ -40,6 +40,7 @@ class Bursts:
     shed: Burst[Line] = field(
         default_factory=lambda: _lines(Level.WARNING, "times a worker was full and records dropped")
     )
+    stuck: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "records are stuck"))
     held_back: Burst[Line] = field(
         default_factory=lambda: _lines(Level.INFO, "times a partition was held back")
     )
@@ -64,5 +65,6 @@ class Bursts:
             self.unread,
             self.blocks,
             self.shed,
+            self.stuck,
             self.held_back,
         )

@@ -47,6 +47,20 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeOut:
+    """These records of the worker, each by its slice and index there, have run for too long.
+
+    The pool ends them, each a failed attempt, if workers of its kind can be made to end a record.
+    The answer is a :class:`~.events.Recalled`, always as mail: behind all that was reported before,
+    and until then the worker is given nothing. It names those that it cannot end.
+    """
+
+    subscription: str
+    worker: int
+    running: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Lapse:
     """The leases of these slices are over, all or some, although their records may still run.
 
@@ -130,10 +144,12 @@ class AbandonWorker:
     """The worker is given up: report what it was running as failed and its slices as ended.
 
     Every unstarted record has been recalled from it. Fences that it has not passed are forgotten.
+    With ``settle`` nothing was recalled: what it has not started is reported as dropped.
     """
 
     subscription: str
     worker: int
+    settle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +195,13 @@ class Level(enum.IntEnum):
 class Notice:
     """One line for the log: what, which, how long.
 
-    ``running`` is a worker (subscription, index) that is in a handler: where it stands in there
+    ``running`` is what a worker runs (subscription, worker, slice): where it stands in its handler
     belongs behind the text, as far as its pool can see that. ``traceback`` are lines that follow.
     """
 
     level: Level
     text: str
-    running: tuple[str, int] | None = None
+    running: tuple[str, int, int] | None = None
     about: About | None = None
     traceback: str = ""
 
@@ -201,6 +217,7 @@ Command: TypeAlias = (
     Lease
     | Fence
     | Recall
+    | TimeOut
     | Lapse
     | Publish
     | Commit

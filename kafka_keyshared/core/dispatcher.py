@@ -21,6 +21,7 @@ from kafka_keyshared.core import (
     reports,
     returns,
     shedding,
+    stuck,
     worker_lifecycle,
 )
 from kafka_keyshared.core import commands as cmd
@@ -80,12 +81,10 @@ class Dispatcher:
         self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
         self._topic: str | None = None
         self.watches = {name: heartbeat.Watch() for name in names}
-        self._changed = False
+        self._changed = self._restored = self._stopping = False
         self._progress: Progress = {}
-        self._restored = False
         self._leased = 0  # after the last event; nothing else changes it
         self._idle_since: float | None = None
-        self._stopping = False
         self._handlers: dict[type[Any], Callable[[Any, float], list[Command]]] = {
             ev.Fetched: self._fetched,
             ev.Reported: self._reported,
@@ -132,7 +131,9 @@ class Dispatcher:
 
     def commit_wanted(self, now: float) -> bool:
         """Say whether a :class:`CommitDue` should be sent now."""
-        due = self.commits.due(now, changed=self._changed, idle_since=self._idle_since)
+        hurry = any(sub.commit_at_once for sub in self.subscriptions.values())
+        idle_since = float("-inf") if hurry else self._idle_since
+        due = self.commits.due(now, changed=self._changed, idle_since=idle_since)
         return due and self.ceilings.tracks
 
     def leased(self, id_: int) -> Leased:
@@ -251,9 +252,10 @@ class Dispatcher:
 
     def _recalled(self, event: ev.Recalled, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        worker = returns.recalled(sub, event)
+        worker, said = stuck.recalled(sub, event, now)
         draining.given_back(sub, worker, event)
-        return [*worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
+        self._changed = self.ceilings.stirred = True
+        return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
     def _join(self, event: ev.Join, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
@@ -352,6 +354,7 @@ class Dispatcher:
         if not event.final:
             for sub in self.subscriptions.values():
                 draining.looked_at(sub, event.progress)
+                sub.commit_at_once = False
                 commands += look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
                     commands += self._go_on(sub, now)
@@ -392,5 +395,5 @@ class Dispatcher:
         self._progress = event.progress
         assigned = self.holds.assigned(self.partitions)
         self.meters.paused_seconds += seconds * len(self.holds.paused(assigned))
-        for sub in self.subscriptions.values():
-            heartbeat.starve(sub, seconds)
+        for name, sub in self.subscriptions.items():
+            heartbeat.count(sub, event.late.get(name, 0), seconds)

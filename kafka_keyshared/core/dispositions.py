@@ -36,7 +36,8 @@ class Failure:
     ``at_ms`` is wall-clock time in milliseconds (it ends in a header); ``jitter`` is drawn in
     [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
     delay in seconds that the handler asked for; ``where`` is the file and line of the user's
-    program that it came from, empty where there is none.
+    program that it came from, empty where there is none; ``timed_out`` says that the attempt was
+    ended because the ack timeout was over.
     """
 
     disposition: Disposition
@@ -47,3 +48,4 @@ class Failure:
     jitter: float = 0.0
     after: float | None = None
     where: str = ""
+    timed_out: bool = False

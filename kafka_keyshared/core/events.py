@@ -95,17 +95,36 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """A record that runs on past its time, because nothing can end it.
+
+    It is all that is left of its slice: what was before it there has returned, what was behind it
+    is given back. ``goes_on`` says whether its worker does, with another thread or beside it; else
+    the worker does nothing until the record ends. ``dropped`` are those of the slice that their
+    handler has dropped so far. Its own end is reported as ever.
+    """
+
+    slice: int
+    index: int
+    goes_on: bool
+    dropped: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Recalled:
-    """The answer to one :class:`Recall`, whenever the pool can give it.
+    """The answer to one :class:`Recall`, whenever the pool can give it; or to one :class:`TimeOut`.
 
     By the ids of the worker's slices, in the order of the leases: the records, by index and in
     order, that had not started and never will. At least all that were asked for are among them;
     more may be, and they are leased again. What the pool reported before comes before this.
+    ``stuck`` are those that a time-out was to end and that still run; everything else of their
+    slices that has not started is given back then.
     """
 
     subscription: str
     worker: int
     slices: Sequence[tuple[int, Sequence[int]]] = ()
+    stuck: Sequence[Stuck] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +227,15 @@ class Beat:
     """The heartbeat, every 500 ms. ``dead_workers`` are those whose thread or process has ended.
 
     ``wall`` is the time in seconds since 1970; only metrics use it. ``departed`` are workers that
-    have gone for good: members that closed.
+    have gone for good: members that closed. ``late`` counts, by subscription, what members have
+    settled since the last one that was theirs no more.
     """
 
     progress: Progress
     dead_workers: Sequence[tuple[str, int]] = ()
     wall: float | None = None
     departed: Sequence[tuple[str, int]] = ()
+    late: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

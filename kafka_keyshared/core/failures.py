@@ -39,6 +39,10 @@ FIRED_AT_ONCE = 1_000
 def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     """End the leases of a slice; what did not come back as unsettled is settled."""
     worker, count = sub.workers[leased.slice.worker], len(leased)
+    sub.counts.unstuck += leased.slice.id in worker.apart
+    if worker.evicted:
+        sub.commit_at_once = True
+        sub.counts.written_off += len(report.dropped) if worker.written_off else 0
     worker.release(leased, count, report.seconds)
     sub.book.strike(leased)
     sub.leased -= count
@@ -63,6 +67,8 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
     None is asked for anything: one that failed may run again by now, and its handler write into it.
     """
     unsettled: Collection[int] = leased.unsettled
+    if leased.back and dropped:
+        dropped = [index for index in dropped if index not in leased.back]
     if leased.slice.epoch != sub.epochs.now:
         late = {
             index
@@ -97,7 +103,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
             f"{name_of(record)} failed while its lane {lane} is closed by another record"
         )
     leased.came_back(report.index)
-    closed = closed or _close(sub, lane, record)
+    closed = closed or close_lane(sub, lane, record)
     closed.attempt = None
     tried = failure.disposition is not Disposition.GIVEN_BACK
     if tried:
@@ -105,6 +111,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
         closed.first = closed.first or failure
         closed.last = failure
         sub.counts.failed += 1
+        sub.counts.timed_out += failure.timed_out
         sub.counts.processed.add(record.topic(), Processed.FAILED)
     commands: list[Command] = []
     if not is_keyless(lane):
@@ -182,7 +189,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
         sub.window.free(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
-    closed = _close(sub, sub.keys.lane(record), record)
+    closed = close_lane(sub, sub.keys.lane(record), record)
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)
@@ -286,9 +293,16 @@ def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
     ]
 
 
-def _close(sub: Subscription, lane: Lane, record: Record, *, late: bool = False) -> ClosedLane:
-    """Close the lane of a failed record; one of an earlier epoch is not its head."""
-    state, head = (LaneState.OPENING, None) if late else (LaneState.WAITING, record)
+def close_lane(
+    sub: Subscription,
+    lane: Lane,
+    record: Record,
+    state: LaneState = LaneState.WAITING,
+    *,
+    over: bool = False,
+) -> ClosedLane:
+    """Close the lane of a record that has failed or is stuck; no head is one of an old epoch."""
+    head = None if over else record
     closed = ClosedLane(lane, sub.keys.key(record), state, head, partition_of(record))
     sub.closed.close(closed)
     if sub.one_lease is not None:
@@ -350,7 +364,7 @@ def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -
     closed = sub.closed.get(lane)
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
-        closed = _close(sub, lane, record, late=True)
+        closed = close_lane(sub, lane, record, LaneState.OPENING, over=True)
     elif closed.head is None:
         closed.on(LaneEvent.FORGOTTEN)
         closed.attempt = None

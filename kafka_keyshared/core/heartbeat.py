@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core import failures
-from kafka_keyshared.core.commands import Command, Halt, Level, Notice
+from kafka_keyshared.core import failures, stuck
+from kafka_keyshared.core.commands import Command, Level, Notice
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
@@ -36,12 +36,12 @@ AGAIN_EVERY = 600.0
 class RunningSince:
     """Since when a record has been seen running, in monotonic seconds.
 
-    ``worker`` is by subscription and id. ``told_at`` is how long it had been running
-    when it was named last, 0 before it is.
+    ``whose`` is its subscription, its worker's id and its slice's. ``told_at`` is how long it had
+    been running when it was named last, 0 before it is.
     """
 
     record: Record
-    worker: tuple[str, int]
+    whose: tuple[str, int, int]
     since: float
     told_at: float = 0.0
     stuck: bool = False
@@ -56,39 +56,62 @@ class RunningSince:
 
 @dataclass(slots=True)
 class Watch:
-    """What the heartbeat remembers from beat to beat: what runs, by slice and index."""
+    """What the heartbeat remembers from beat to beat: what runs, by slice and index.
+
+    And how many records that were stuck had ended by the last one.
+    """
 
     running: dict[tuple[int, int], RunningSince] = field(default_factory=dict)
+    unstuck: int = 0
 
 
 def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float) -> list[Command]:
-    """Phase 1: name records that run for long, and count as stuck those past the time-out.
+    """Phase 1: name records that run for long, and have those ended that are past the time-out.
 
     How long a record has been running comes from its running at two beats, so it is exact to one
-    beat and costs nothing per record. A thread cannot be killed: its record is stuck, not a failed
-    attempt; its lane stays closed and a late result is accepted once.
+    beat and costs nothing per record. What it means to end one is the pool's to say, and which it
+    cannot end: a thread cannot be killed (:mod:`.stuck`).
     """
     commands: list[Command] = []
     seen: dict[tuple[int, int], RunningSince] = {}
+    # Where one that was stuck has ended, there may be somebody for a worker that waits for another.
+    freed, watch.unstuck = sub.counts.unstuck > watch.unstuck, sub.counts.unstuck
     for worker in sub.workers.values():
         named = 0
+        past: list[tuple[int, int]] = []
         for id_, leased in worker.slices.items():
             for index in leased.running(progress):
                 known = watch.running.get((id_, index))
                 if known is None:
-                    known = RunningSince(leased.slice.came[index], (sub.name, worker.id), now)
+                    whose = (sub.name, worker.id, id_)
+                    known = RunningSince(leased.slice.came[index], whose, now)
                 seen[id_, index] = known
+                known.stuck = id_ in worker.apart
+                if _is_past(sub, worker, known, now, freed=freed):
+                    past.append((id_, index))
                 # Of many that one worker runs at once a few are named at a time, the oldest first.
-                if named < NAMED_AT_ONCE:
+                elif named < NAMED_AT_ONCE:
                     told = _overdue(sub, known, worker, now - known.since)
                     named += len(told)
                     commands += told
+        if past and not worker.recalls:
+            commands.append(stuck.time_out(sub, worker, past))
     for lease, known in watch.running.items():
         if (known.told_at or known.stuck) and lease not in seen:
             text = f"{_where(known.record)} ended after {in_words(now - known.since)}"
             commands.append(Notice(Level.INFO, text, about=_about(known.record)))
     watch.running = seen
     return commands
+
+
+def _is_past(
+    sub: Subscription, worker: Worker, known: RunningSince, now: float, *, freed: bool
+) -> bool:
+    """Say whether a record is to be ended, or looked at again for who may go on without it."""
+    if known.stuck:
+        return freed and worker.waits_for == known.whose[2]
+    limit = sub.settings.ack_timeout
+    return limit is not None and now - known.since >= limit
 
 
 def _where(record: Record) -> str:
@@ -102,28 +125,17 @@ def _about(record: Record) -> About:
 def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
     settings, record = sub.settings, known.record
     what, who = _where(record), worker.name
-    if settings.ack_timeout is not None and age >= settings.ack_timeout and not known.stuck:
-        known.stuck = True
-        sub.counts.stuck += 1
-        reason = (
-            f"{what} has been running on {who} for {in_words(age)}, past the ack timeout of "
-            f"{settings.ack_timeout:g} s; a thread cannot be ended from outside, so its key waits"
-        )
-        known.told_at = max(known.told_at, age)
-        if settings.exit_when_stuck:
-            return [Halt(reason)]
-        return [Notice(Level.ERROR, reason, known.worker, _about(record))]
     if age < known.due(settings.warn_after):
         return []
     known.told_at = age
     if settings.individually:
         text = f"{who} has had {what} for {in_words(age)}, unsettled; its key waits"
     else:
-        text = (
-            f"{what} has been running on {who} for {in_words(age)}; its key and the others of that "
-            "worker wait"
+        alone = known.stuck and worker.waits_for != known.whose[2]
+        text = f"{what} has been running on {who} for {in_words(age)}; its key " + (
+            "waits" if alone else "and the others of that worker wait"
         )
-    return [Notice(Level.WARNING, text, known.worker, _about(record))]
+    return [Notice(Level.WARNING, text, known.whose, _about(record))]
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:
@@ -151,8 +163,9 @@ def fetch(sub: Subscription) -> int:
     return sub.window.room()
 
 
-def starve(sub: Subscription, seconds: float) -> None:
-    """Count the time for workers that have nothing."""
+def count(sub: Subscription, late: int, seconds: float) -> None:
+    """Count what members have settled too late, and the time for workers that have nothing."""
+    sub.counts.late += late
     for worker in sub.workers.values():
-        if not worker.slices and worker.present:
+        if worker.idle and worker.present:
             worker.starved_seconds += seconds

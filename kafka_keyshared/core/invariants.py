@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 
 from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
-from kafka_keyshared.core.lanes import LaneState, is_keyless
+from kafka_keyshared.core.lanes import HEAD_LEASED, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.slices import Leased
@@ -88,7 +88,8 @@ def _counted(sub: Subscription, held: _Held) -> None:
             raise InvariantError(
                 f"{sub.name}: {worker.name} counts {worker.leased} leases and holds {leased}"
             )
-        if not worker.bytes.is_true_of(worker.slices):
+        beside = {id_: each for id_, each in worker.slices.items() if id_ not in worker.apart}
+        if not worker.bytes.is_true_of(beside):
             raise InvariantError(f"{sub.name}: {worker.name} miscounts the bytes of its leases")
     out = sum([worker.leased for worker in sub.workers.values()])
     if sub.leased != out:
@@ -196,7 +197,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
         if index not in leased.let_go
     )
     for lane, closed in closed_now.items():
-        most = 1 if closed.state is LaneState.RUNNING else 0
+        most = 1 if closed.state in HEAD_LEASED else 0
         if leased[lane] > most:
             raise InvariantError(
                 f"{sub.name}: lane {lane} is {closed.state.value} and has {leased[lane]} leases"

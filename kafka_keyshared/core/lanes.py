@@ -78,6 +78,8 @@ class LaneState(enum.Enum):
     """Its head waits for its next attempt."""
     RUNNING = "running"
     """Its head is leased for another attempt."""
+    STUCK = "stuck"
+    """Its head runs past the ack timeout, and nothing can end it."""
     DEAD_LETTERING = "dead_lettering"
     """Its head waits for the broker to acknowledge the dead letter."""
     BLOCKED = "blocked"
@@ -92,6 +94,7 @@ class LaneEvent(enum.Enum):
     RETRY = "its attempt failed and another follows"
     LEASED = "it is leased for that attempt"
     RECALLED = "it is taken back before the attempt has started"
+    STUCK = "it runs past the ack timeout, and nothing can end it"
     DEAD_LETTER = "it is to go to the dead-letter topic"
     BLOCK = "it is to block the lane"
     SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
@@ -112,6 +115,14 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
     _S.RUNNING: {
         _E.RETRY: _S.WAITING,
         _E.RECALLED: _S.WAITING,
+        _E.STUCK: _S.STUCK,
+        _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.BLOCK: _S.BLOCKED,
+        _E.SETTLED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.STUCK: {
+        _E.RETRY: _S.WAITING,
         _E.DEAD_LETTER: _S.DEAD_LETTERING,
         _E.BLOCK: _S.BLOCKED,
         _E.SETTLED: _S.OPENING,
@@ -121,7 +132,16 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
     _S.BLOCKED: {_E.FORGOTTEN: _S.OPENING},
     _S.OPENING: {_E.FORGOTTEN: _S.OPENING},
 }
-"""The state that follows; what is not here cannot happen. A lane that closes waits."""
+"""The state that follows; what is not here cannot happen.
+
+A lane that closes waits, or is stuck.
+"""
+
+HEAD_LEASED = (LaneState.RUNNING, LaneState.STUCK)
+"""The head has a lease, and is held by its slice."""
+
+HEAD_HELD_UP = (LaneState.BLOCKED, LaneState.STUCK)
+"""There is no saying when the lane opens, so what waits in it is bounded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,8 +150,8 @@ class ClosedLane:
 
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
-    whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, and
-    ``blocked_at`` since when it is blocked.
+    whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
+    is stuck, and ``blocked_at`` since when it is blocked.
     """
 
     lane: Lane
@@ -164,7 +184,7 @@ class ClosedLane:
 
     def records(self) -> Iterator[Record]:
         """Every record held here. A head that is leased again is its slice's, not counted here."""
-        if self.head is not None and self.state is not LaneState.RUNNING:
+        if self.head is not None and self.state not in HEAD_LEASED:
             yield self.head
         yield from self.aside
         yield from self.queue
@@ -218,7 +238,7 @@ class ClosedLanes:
             closed.queue = deque(without(closed.queue, partitions))
             if closed.head is not None and closed.partition in partitions:
                 closed.head = None
-                if closed.state is not LaneState.RUNNING or is_keyless(closed.lane):
+                if closed.state not in HEAD_LEASED or is_keyless(closed.lane):
                     closed.on(LaneEvent.FORGOTTEN)
                     self.cancel(closed)
 

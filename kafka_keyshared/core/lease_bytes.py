@@ -55,9 +55,9 @@ class LeaseBytes:
             self.held -= sum([sizes.pop(index) for index in indices])
 
     def release(self, leased: Leased) -> None:
-        """Count a slice that has ended no more."""
+        """Count a slice no more that has ended, or of which only a stuck record is left."""
         if self.most is not None:
-            self.held -= sum(self._sizes.pop(leased.slice.id).values())
+            self.held -= sum(self._sizes.pop(leased.slice.id, {}).values())
 
     def is_true_of(self, slices: Mapping[int, Leased]) -> bool:
         """Say whether what is counted is what these have: for the check of the rules."""

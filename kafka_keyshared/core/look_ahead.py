@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, LaneState
+from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
@@ -64,7 +64,7 @@ class Behind:
 
 @dataclass(slots=True)
 class Found:
-    """What closed lanes hold by partition: those that are blocked, and all of them."""
+    """What closed lanes hold by partition: those that are blocked or stuck, and all of them."""
 
     blocked: dict[TopicPartition, Behind] = field(default_factory=dict)
     every: dict[TopicPartition, Behind] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class LookAhead:
         found = Found()
         count = 0
         for lane in self._closed.lanes.values():
-            blocked = lane.state is LaneState.BLOCKED
+            blocked = lane.state in HEAD_HELD_UP
             far = blocked or (lane.due is not None and lane.due - now > SOON)
             kept = _by_partition(lane.records())
             for partition, records in kept.items():

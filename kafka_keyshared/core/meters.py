@@ -180,7 +180,10 @@ class Counts:
     """How records of a subscription ended since the start; attempts for ``failed``.
 
     ``topic`` is the only topic there is, None while there are several: then each record's topic has
-    to be asked for.
+    to be asked for. Of those that were ``stuck`` so many are ``unstuck``: they have ended.
+    ``written_off`` was in the hands of evicted workers and counts as dropped. ``timed_out`` are
+    failed attempts that were ended when their time was over, and ``late`` what members have said of
+    records that they had no more.
     """
 
     ok: int = 0
@@ -190,6 +193,10 @@ class Counts:
     retries: int = 0
     skipped: int = 0
     stuck: int = 0
+    unstuck: int = 0
+    written_off: int = 0
+    timed_out: int = 0
+    late: int = 0
     stale: int = 0
     topic: str | None = None
     processed: TopicCounts[Processed] = field(default_factory=lambda: TopicCounts(Processed))

@@ -92,8 +92,9 @@ def _stop(
 def _in_words(partition: TopicPartition, behind: Behind) -> str:
     key = None if behind.lane is None else behind.lane.key
     return (
-        f"{partition} is stopped: records behind blocked keys fill a quarter of the window; the "
-        f"{named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other partitions go on"
+        f"{partition} is stopped: records behind blocked or stuck keys fill a quarter of the "
+        f"window; the {named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other "
+        "partitions go on"
     )
 
 

@@ -49,6 +49,8 @@ def _selected(worker: Worker, selector: Selector) -> dict[int, list[int]]:
     """
     only: dict[int, list[int]] = {}
     for id_, leased in worker.slices.items():
+        if id_ in worker.apart:
+            continue  # it has started, and nothing comes behind it
         if only and not worker.individually:
             only[id_] = list(leased.indices())
             continue
@@ -62,17 +64,13 @@ def _selected(worker: Worker, selector: Selector) -> dict[int, list[int]]:
 
 def recalled(sub: Subscription, event: Recalled) -> Worker:
     """Put unstarted leases back, in order, to where they came from; return whose they were."""
-    worker = sub.workers.get(event.worker)
-    if worker is None or not worker.recalls:
-        name = f"worker {event.worker}" if worker is None else worker.name
-        raise InvariantError(f"{name} answers a recall that it was not asked for, or twice")
-    _refuse_untrue(worker, event)
+    worker = believed(sub, event)
     worker.recalls -= 1
     behind: dict[Lane, list[Record]] = {}
     back: list[Record] = []
     for id_, unstarted in event.slices:
         leased = worker.slices.get(id_)
-        if leased is None:
+        if leased is None or not unstarted:
             continue
         worker.take_back(leased, unstarted)
         sub.leased -= len(unstarted)
@@ -98,11 +96,16 @@ def recalled(sub: Subscription, event: Recalled) -> Worker:
     return worker
 
 
-def _refuse_untrue(worker: Worker, event: Recalled) -> None:
-    """Raise :class:`InvariantError` where the answer names a lease that there is not, or twice.
+def believed(sub: Subscription, event: Recalled) -> Worker:
+    """Return whose answer it is, if there is nothing in it that cannot be.
 
-    Before any of it is believed, or the half of it would be lost.
+    Raises :class:`InvariantError` where nobody has asked, or the answer names a lease that there is
+    not, or twice: before any of it is believed, or the half of it would be lost.
     """
+    worker = sub.workers.get(event.worker)
+    if worker is None or not worker.recalls:
+        name = f"worker {event.worker}" if worker is None else worker.name
+        raise InvariantError(f"{name} answers a recall that it was not asked for, or twice")
     seen: set[tuple[int, int]] = set()
     for id_, unstarted in event.slices:
         leased = worker.slices.get(id_)
@@ -114,6 +117,7 @@ def _refuse_untrue(worker: Worker, event: Recalled) -> None:
                     f"{worker.name} gave back twice, or after their end, leases of slice {id_}"
                 )
             seen.add((id_, index))
+    return worker
 
 
 def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from kafka_keyshared.core.keying import (
     DerivedKeys,
@@ -22,6 +23,11 @@ from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SlotFunction
 def worker_names(count: int) -> tuple[str, ...]:
     """Return the names of so many workers, in every kind of pool. The ring goes by the names."""
     return tuple(f"worker-{index}" for index in range(count))
+
+
+OnEvict: TypeAlias = Literal["redeliver", "ack"]
+"""What becomes of what an evicted worker has in hand: it runs again elsewhere, or counts as settled
+(the rule of Danube's Key-Shared dispatcher), which loses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class SubscriptionSettings:
     unblocking_interval: float = 0.0
     new_workers_wait: bool = False
     hands_over: bool = False
+    on_evict: OnEvict = "redeliver"
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""

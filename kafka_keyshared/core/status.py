@@ -141,6 +141,9 @@ def _subscription(
         retried=counts.retried.shown(topics),
         letters=counts.letters.shown(topics),
         stuck=counts.stuck,
+        timed_out=counts.timed_out,
+        late=counts.late,
+        written_off=counts.written_off,
         stale=counts.stale,
         lanes={state.value: lanes[state] for state in LaneState},
         lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
@@ -180,13 +183,13 @@ def _worker(
 ) -> WorkerStatus:
     share, drains = slots
     running = None
-    stuck = False
-    runs = 0
-    for id_, leased in worker.slices.items():
+    runs = stuck = 0
+    # What is stuck has been running for longest.
+    for id_, leased in sorted(worker.slices.items(), key=lambda each: each[0] not in worker.apart):
         for index in leased.running(progress):
             runs += 1
             known = watch.running.get((id_, index))
-            stuck = stuck or (known is not None and known.stuck)
+            stuck += id_ in worker.apart
             if running is None:
                 record = leased.slice.came[index]
                 since = now if known is None else known.since
@@ -195,8 +198,10 @@ def _worker(
                     topic=topic, partition=partition, offset=record.offset(), seconds=now - since
                 )
     state: ShownState = "idle"
-    if running is not None:
-        state = "stuck" if stuck else "running"
+    if worker.waits:
+        state = "stuck"
+    elif running is not None:
+        state = "running"
     elif not worker.present:
         state = "gone"
     return WorkerStatus(
@@ -206,6 +211,7 @@ def _worker(
         queued=len(worker.row) + len(worker.row.granted) + len(worker.row.retries),
         running=running,
         runs=runs,
+        stuck=stuck,
         busy_seconds=worker.busy_seconds,
         starved_seconds=worker.starved_seconds,
         restarts=worker.restarts,

@@ -72,7 +72,7 @@ class Subscription(Holdings):
         self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
         self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
         self.places += [self.one_lease] if self.one_lease is not None else []
-        self.stopped = False
+        self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
         self.reminder = Reminder()
         self.look_ahead = LookAhead(self.window, self.closed)
@@ -162,7 +162,7 @@ class Subscription(Holdings):
         key = self.keys.key(record)
         if key is None:
             able = [worker for worker in self.workers.values() if worker.present]
-            return min(able, key=lambda each: (each.leased + len(each.row.retries), each.id))
+            return min(able, key=Worker.load)
         return self.workers[self.table.owners[self.keys.slot(key)]]
 
     def row_of(self, record: Record) -> Row:

@@ -106,11 +106,7 @@ def caught_up(sub: Subscription) -> None:
 
 
 def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
-    """Replace workers that are gone under the same name; evict after six beats.
-
-    Eviction redelivers: what the worker held runs again elsewhere. (Danube's dispatcher settles it
-    instead, which loses it.)
-    """
+    """Replace workers that are gone under the same name; evict after six beats."""
     commands: list[Command] = []
     for worker in [*sub.workers.values()]:
         if worker.id not in dead:
@@ -129,14 +125,24 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
 
 
 def evict(sub: Subscription, worker: Worker) -> list[Command]:
-    """Give up a worker that could not be restarted."""
+    """Give up a worker that could not be restarted.
+
+    What it has in hand runs again elsewhere, in order; or it counts as settled and is lost, by the
+    rule of Danube's dispatcher, where that is wanted (``on_evict``).
+    """
     others = [other for other in sub.workers.values() if other.present and other is not worker]
     if not others:
         return [Halt(f"{worker.name} could not be restarted and there is no other worker")]
+    worker.evicted = True
+    worker.written_off = sub.settings.on_evict == "ack"
     text = (
         f"{worker.name} could not be restarted in {EVICT_AFTER} heartbeats; its keys go to the "
-        f"{counted(len(others), 'worker')} left, what it held runs again"
+        f"{counted(len(others), 'worker')} left, what it held "
     )
+    if worker.written_off:
+        text += f"(at most {counted(worker.leased, 'record')}) counts as done, and is lost"
+    else:
+        text += "runs again"
     return _leave(sub, worker, WorkerEvent.EVICTED, Notice(Level.ERROR, text))
 
 
@@ -158,7 +164,8 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
 def _leave(sub: Subscription, worker: Worker, event: WorkerEvent, notice: Notice) -> list[Command]:
     """Give up a worker: others get its slots as they drain, and what it has not started."""
     _send_away(sub, worker, event)
-    commands = [*draining.change(sub), *returns.recall(sub, [worker]), notice]
+    kept = () if worker.written_off else returns.recall(sub, [worker])
+    commands = [*draining.change(sub), *kept, notice]
     return [*commands, *_abandon(sub, worker)]
 
 
@@ -178,7 +185,7 @@ def _abandon(sub: Subscription, worker: Worker) -> list[Command]:
     if worker.recalls or worker.dismissed:
         return []
     lost = () if sub.hand_overs is None else hand_over.lost(sub, sub.hand_overs, worker)
-    return [AbandonWorker(sub.name, worker.id), *lost, *_gone(sub)]
+    return [AbandonWorker(sub.name, worker.id, worker.written_off), *lost, *_gone(sub)]
 
 
 def recall_answered(sub: Subscription, worker: Worker) -> list[Command]:

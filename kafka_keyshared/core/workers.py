@@ -106,7 +106,14 @@ class Worker:
         self.dismissed = False
         # How often it was asked for what it has not started, and has not answered.
         self.recalls = 0
+        # Those of its slices of which only a stuck record is left, and the one for whose end it
+        # waits because nobody else can do its work meanwhile.
+        self.apart: set[int] = set()
+        self.waits_for: int | None = None
         self.idle_beats = 0
+        # Whether it could not be restarted; and whether what it has in hand then counts as settled.
+        self.evicted = False
+        self.written_off = False
         self.busy_seconds = 0.0
         self.starved_seconds = 0.0
         self.restarts = 0
@@ -131,9 +138,26 @@ class Worker:
 
         Nothing goes to a worker that is being recalled: it would overtake what comes back.
         """
-        if len(self.slices) >= self.slices_max or self.recalls or self.row.holder is None:
+        slices, leased = len(self.slices), self.leased
+        if self.apart:
+            slices, leased = slices - len(self.apart), leased - len(self.apart)
+        if slices >= self.slices_max or self.recalls or self.row.holder is None or self.waits:
             return 0
-        return min(self.slice_size, max(0, self.leases_max - self.leased))
+        return min(self.slice_size, max(0, self.leases_max - leased))
+
+    @property
+    def waits(self) -> bool:
+        """Say whether it does nothing until a record ends that is stuck."""
+        return self.waits_for is not None
+
+    @property
+    def idle(self) -> bool:
+        """Say whether it has nothing to do, whatever is stuck beside it."""
+        return len(self.slices) == len(self.apart) and not self.waits
+
+    def load(self) -> tuple[bool, int, int]:
+        """Return what tells who is to have a record that anybody may have: the least."""
+        return self.waits, self.leased + len(self.row.retries), self.id
 
     def take_ready(self, most: int) -> list[ClosedLane]:
         """Take the lanes that were readied first, up to ``most`` and as many as fit."""
@@ -158,9 +182,19 @@ class Worker:
         self.bytes.lease(leased)
 
     def release(self, leased: Leased, count: int, seconds: float) -> None:
-        """End all ``count`` leases of the oldest slice (of any, individually); learn its time."""
+        """End all ``count`` leases of the oldest slice (of any, individually); learn its time.
+
+        A stuck record is behind nothing, and its time tells nothing of others.
+        """
         id_ = leased.slice.id
-        if id_ not in self.slices or not (self.individually or next(iter(self.slices)) == id_):
+        if id_ in self.apart:
+            self.apart.remove(id_)
+            self.waits_for = None if self.waits_for == id_ else self.waits_for
+            del self.slices[id_]
+            self.leased -= count
+            self.busy_seconds += seconds
+            return
+        if id_ not in self.slices or not (self.individually or self._oldest() == id_):
             raise InvariantError(
                 f"{self.name} reported a slice that is not the oldest one it holds; "
                 "reports must arrive in the order of the leases"
@@ -171,6 +205,22 @@ class Worker:
         self.busy_seconds += seconds
         if count:
             self._resize(count, seconds)
+
+    def _oldest(self) -> int | None:
+        if not self.apart:
+            return next(iter(self.slices))
+        return next((id_ for id_ in self.slices if id_ not in self.apart), None)
+
+    def set_apart(self, leased: Leased, *, goes_on: bool) -> None:
+        """Note that of this slice only a stuck record is left, for which the worker may wait."""
+        id_ = leased.slice.id
+        self.slices[id_] = leased
+        self.bytes.release(leased)
+        self.apart.add(id_)
+        if not goes_on:
+            self.waits_for = id_
+        elif self.waits_for == id_:
+            self.waits_for = None
 
     def take_back(self, leased: Leased, unstarted: Collection[int]) -> None:
         """End the leases of records that the worker had not started."""

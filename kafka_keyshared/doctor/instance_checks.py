@@ -54,7 +54,7 @@ def _in_short(url: str, seen: status.Status) -> str:
     ]
     lanes = {
         state: sum(own.lanes.get(state, 0) for own in seen.subscriptions)
-        for state in ("waiting", "blocked")
+        for state in ("waiting", "stuck", "blocked")
     }
     words += [f"{counted(count, 'key')} {state}" for state, count in lanes.items() if count]
     if lags:

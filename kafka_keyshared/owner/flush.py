@@ -2,46 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.model import (
+    Record,
+    TopicPartition,
+    counted,
+    in_words,
+    name_of,
+    named_key,
+    some,
+)
+from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError
 
 LOOK_EVERY = 0.01
 """Seconds between two looks at what is still leased: each is one at every slice there is."""
 
+NAMED_MAX = 5
 
-def flush(loop: Loop) -> Generator[None, None, Mapping[TopicPartition, int]]:
-    """Wait until all that is leased now has come back, commit, and return what the broker has.
+Positions = Mapping[TopicPartition, int]
+
+
+def flush(instance: Instance | None, timeout: float) -> Positions:
+    """Order a flush, from any thread but the owner's, and wait for its answer.
+
+    Raises :class:`OrderRefusedError`, with the reason, and :class:`TimeoutError`, which says what
+    is still waited for.
+    """
+    if instance is None:
+        raise OrderRefusedError("flush: the instance does not run yet")
+    order = Flush()
+    try:
+        return instance.ask("flush", order, timeout)
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}; {order.waits_for()}") from None
+
+
+def _running(
+    loop: Loop, ids: Collection[int], progress: Progress, now: float
+) -> Iterator[tuple[Record, float]]:
+    """Yield what runs of these slices, and for how long each has been seen running, in seconds."""
+    for sub in loop.core.subscriptions.values():
+        seen = loop.core.watches[sub.name].running
+        for leased in sub.leases():
+            id_ = leased.slice.id
+            for index in leased.running(progress) if id_ in ids else ():
+                known = seen.get((id_, index))
+                yield leased.slice.came[index], 0.0 if known is None else now - known.since
+
+
+class Flush:
+    """Waits until all that is leased now has come back, commits, and answers what the broker has.
 
     The answer has the committed position of each partition that has stayed here since. What has
     failed and waits for its next attempt is not leased, and not waited for; nor is what is leased
-    meanwhile.
+    meanwhile. ``running`` are the records that are waited for, with how long each has been running,
+    in seconds, as far as that is known.
     """
-    leased = set(loop.pool.progress())
-    look_at = loop.ports.clock()
-    while leased:
-        yield
-        now = loop.ports.clock()
-        if now >= look_at:
-            look_at = now + LOOK_EVERY
-            leased.intersection_update(loop.pool.progress())
-    core = loop.core
-    while core.commits.in_flight:  # one at a time
-        yield
-    if loop.commits_stopped:
-        raise OrderRefusedError("nothing is committed until the group has assigned partitions anew")
-    committable = loop.committable()
-    if not committable:
-        return {}
-    loop.commit(committable)
-    states = {each: core.partitions[each] for each in committable if each in core.snapshots.derived}
-    wanted = {each: core.snapshots.derived[each].position for each in states}
-    while True:
-        here = [each for each, state in states.items() if core.partitions.get(each) is state]
-        found = {each: core.commits.committed(each) for each in here}
-        known = {each: at for each, at in found.items() if at is not None and at >= wanted[each]}
-        if len(known) == len(here):
-            return known
-        yield
+
+    def __init__(self) -> None:
+        self.running: tuple[tuple[Record, float], ...] = ()
+        self._begun = self._committing = False
+
+    def waits_for(self) -> str:
+        """Return in words what it waits for; from any thread."""
+        if self._committing:
+            return "it waits for the broker to take the commit"
+        if not self._begun:
+            return "the owner has not come to it: it is inside a rebalance, or another order waits"
+        names = some(
+            (
+                f"{name_of(record)}, {named_key(record.key())}, {in_words(seconds)} so far"
+                for record, seconds in self.running
+            ),
+            NAMED_MAX,
+        )
+        records = counted(len(self.running), "running record")
+        return f"it waits for {records}" + (f" ({names})" if self.running else "")
+
+    def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
+        """Do it, round by round."""
+        self._begun = True
+        leased = set(loop.pool.progress())
+        look_at = loop.ports.clock()
+        while leased:
+            yield
+            now = loop.ports.clock()
+            if now >= look_at:
+                look_at = now + LOOK_EVERY
+                progress = loop.pool.progress()
+                leased.intersection_update(progress)
+                self.running = tuple(_running(loop, leased, progress, now))
+        self._committing = True
+        core = loop.core
+        while core.commits.in_flight:  # one at a time
+            yield
+        if loop.commits_stopped:
+            raise OrderRefusedError(
+                "nothing is committed until the group has assigned partitions anew"
+            )
+        committable = loop.committable()
+        if not committable:
+            return {}
+        loop.commit(committable)
+        derived = core.snapshots.derived
+        states = {each: core.partitions[each] for each in committable if each in derived}
+        wanted = {each: derived[each].position for each in states}
+        while True:
+            here = [each for each, state in states.items() if core.partitions.get(each) is state]
+            found = {each: core.commits.committed(each) for each in here}
+            known = {e: at for e, at in found.items() if at is not None and at >= wanted[e]}
+            if len(known) == len(here):
+                return known
+            yield

@@ -87,6 +87,7 @@ class Instance:
 
         ``stepped`` is called after each.
         """
+        self.loop.orders.belong()
         with forks.ends_here(forks.IN_OWNER) as in_child:
             while not (in_child() or self.halted or over()):
                 self.step()

@@ -161,10 +161,9 @@ class Loop(Actor):
             self.watchdog.beat(self.core.partitions, now)
             self.pause_and_resume()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
-            pool.expire_leases()
-            self.tell(
-                ev.Beat(pool.progress(), pool.dead(), self.ports.clock.wall(), pool.departed())
-            )
+            pool.beat()
+            progress, wall = pool.progress(), self.ports.clock.wall()
+            self.tell(ev.Beat(progress, pool.dead(), wall, pool.departed(), pool.late()))
 
     def _mail_alone(self) -> None:
         """Take the mail, and again as long as there is some, a few times in a row.

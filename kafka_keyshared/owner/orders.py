@@ -75,6 +75,7 @@ class Orders:
         self._lock = threading.Lock()
         self.line: deque[_Order[Any]] = deque()
         self._closed = ""
+        self._owner: int | None = None
 
     # --- anybody ---
 
@@ -98,8 +99,11 @@ class Orders:
         """Order it and wait for the answer, at most ``timeout`` seconds.
 
         Raises :class:`OrderRefusedError`, or :class:`TimeoutError` when the owner has not got to
-        it, or to its end: then it is not gone on with. Not from the owner's own thread.
+        it, or to its end: then it is not gone on with. Refused on the owner's own thread, as in a
+        callback of the client: it would wait for itself.
         """
+        if self._owner == threading.get_ident():
+            raise OrderRefusedError(f"{name}: not in a callback, which the owner would wait in")
         reply = self.post(name, work)
         try:
             return reply.result(timeout)
@@ -121,6 +125,10 @@ class Orders:
             order.refuse(self._closed)
 
     # --- the owner ---
+
+    def belong(self) -> None:
+        """Note that the calling thread is the owner's."""
+        self._owner = threading.get_ident()
 
     def serve(self) -> None:
         """Go on with the oldest order, and with those behind it as long as each is answered."""

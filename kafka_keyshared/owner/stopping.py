@@ -183,7 +183,7 @@ def _known(loop: Loop, now: float) -> dict[str, str]:
     found = {}
     for watch in loop.core.watches.values():
         for known in watch.running.values():
-            where = loop.ports.pool.where(*known.worker)
+            where = loop.ports.pool.where(*known.whose)
             words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
             found[name_of(known.record)] = words
     return found

@@ -44,10 +44,11 @@ class Actor(ABC):
             cmd.Lease: lambda command: self.pool.submit(command.slice),
             cmd.Fence: lambda c: self.pool.fence(c),  # noqa: PLW0108 - the pool may be another
             cmd.Recall: self._recall,
+            cmd.TimeOut: lambda c: self.pool.time_out(c),  # noqa: PLW0108 - the pool may be another
             cmd.Lapse: lambda c: self.pool.lapse(c),  # noqa: PLW0108 - the pool may be another
             cmd.StartWorker: lambda c: self.pool.add(c),  # noqa: PLW0108
             cmd.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
-            cmd.AbandonWorker: lambda c: self.pool.abandon(c.subscription, c.worker),
+            cmd.AbandonWorker: self._abandon,
             cmd.EndWorker: lambda c: self.pool.end(c.subscription, c.worker),
             cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
             cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another
@@ -100,6 +101,9 @@ class Actor(ABC):
         answer = self.pool.recall(recall)
         if answer is not None:  # else it is posted
             self._answers.append(answer)
+
+    def _abandon(self, worker: cmd.AbandonWorker) -> None:
+        self.pool.abandon(worker.subscription, worker.worker, settle=worker.settle)
 
     @abstractmethod
     def serve(self, timeout: float) -> bool:

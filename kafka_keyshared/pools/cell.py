@@ -24,7 +24,7 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes
 
 
 class LeaseTimeoutError(Exception):
-    """A member had a record for longer than the lease timeout."""
+    """A member had a record for longer than the ack timeout."""
 
 
 class MemberLeftError(Exception):
@@ -68,6 +68,7 @@ class Cell:
         # Those of the received ones whose leases are over, by the ids of their slices.
         self._lapsed: set[int] = set()
         self._late: list[Record] = []
+        self._refused = 0
         self._wakers: list[Callable[[], None]] = []
 
     # --- the member's side ---
@@ -157,6 +158,7 @@ class Cell:
                 del self._received[slice_]
             if self._ascending and self._waiting:
                 self._wake()
+            self._refused += len(late)
         return late
 
     def note_late(self, late: Iterable[Slice]) -> None:
@@ -173,10 +175,10 @@ class Cell:
     def fail(self, slice_: Slice, failure: Failure) -> bool:
         """Report a received record as failed; False when its lease was over already."""
         with self._changed:
-            if slice_ not in self._received:
-                return False
-            late = self._is_late(slice_)
-            self._fail(slice_, failure)
+            late = slice_ not in self._received or self._is_late(slice_)
+            self._refused += late
+            if slice_ in self._received:
+                self._fail(slice_, failure)
             return not late
 
     def _is_late(self, slice_: Slice) -> bool:
@@ -272,14 +274,21 @@ class Cell:
             waiting = dict.fromkeys([slice_.id for slice_ in self._waiting], Serial(0))
             return waiting | dict.fromkeys([slice_.id for slice_ in self._received], Serial(1))
 
-    def expire(self, before: float) -> list[Slice]:
-        """Fail what was received before then; return that."""
-        failed = []
+    def end_leases(self, ids: Collection[int]) -> list[Slice]:
+        """Fail what of these slices is received, because its time is over; return that."""
+        failed: list[Slice] = []
         with self._changed:
-            while self._received and next(iter(self._received.values())) < before:
-                failed.append(next(iter(self._received)))
-                self._fail(failed[-1], describe(_timed_out(), self.clock))
+            for slice_ in [each for each in self._received if each.id in ids]:
+                if slice_ in self._received:  # else it was set aside behind one of the others
+                    failed.append(slice_)
+                    self._fail(slice_, replace(describe(_TIMED_OUT, self.clock), timed_out=True))
         return failed
+
+    def take_refused(self) -> int:
+        """Return how often something was settled or failed too late since this was last asked."""
+        with self._changed:
+            refused, self._refused = self._refused, 0
+            return refused
 
     def pass_fence(self, lanes: Collection[Lane]) -> None:
         """Take records of these lanes again: everything behind the failed one is handed back."""
@@ -313,5 +322,4 @@ def _place(slice_: Slice) -> tuple[TopicPartition, int]:
     return slice_.came.partition_of(0), slice_.records[0].offset()
 
 
-def _timed_out() -> LeaseTimeoutError:
-    return LeaseTimeoutError("the lease timeout passed before the record was settled")
+_TIMED_OUT = LeaseTimeoutError("the ack timeout passed before the record was settled")

@@ -24,7 +24,8 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.pools.actor import Actor, Mail
-from kafka_keyshared.pools.threads import ThreadPool, WorkerCell
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerCell
 
 log = log_of("kafka_keyshared.pool")
 

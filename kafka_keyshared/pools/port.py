@@ -8,9 +8,10 @@ what comes back are the reports of :mod:`kafka_keyshared.core.events`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.model import Record
@@ -75,6 +76,10 @@ class Handover:
         self._back += count
         return range(end - count, end)
 
+    def drop_rest(self) -> None:
+        """Count what has not started as dropped: its worker has gone."""
+        self.dropped += self.take_back()
+
 
 class Pool(Protocol):
     """The port through which the loop uses workers. Every call comes from the owner thread.
@@ -110,6 +115,21 @@ class Pool(Protocol):
         :meth:`replace` it at the latest, or the worker never leaves.
         """
 
+    def time_out(self, past: TimeOut) -> None:
+        """End these running records, as far as that can be.
+
+        A worker that can be killed is, and another goes on in its place; a task is cancelled; a
+        member's lease ends. Each is a failed attempt, posted as any other. What cannot be ended,
+        and runs all the same, is named in the answer as stuck (:class:`~.events.Stuck`): what its
+        worker has not started comes back then, and if somebody else can do its work, the worker
+        goes on, while whatever becomes of the record is reported as ever. Who goes on so takes
+        nothing of lanes that have failed until their fence, either.
+
+        Each time-out has one answer, posted behind all that was reported before it. Until then
+        nothing is handed to the worker. It may be asked again: what a task makes of being cancelled
+        shows later, and for a worker that waits somebody may be free by then.
+        """
+
     def lapse(self, lapse: Lapse) -> None:
         """Take note that leases are over although their records may still run.
 
@@ -134,11 +154,20 @@ class Pool(Protocol):
         What they had received they have reported; what they had not is there to be recalled.
         """
 
-    def where(self, subscription: str, worker: int) -> str:
-        """Return where in the user's program a worker stands; nothing where that is not known."""
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return where in the user's program a worker stands with what it runs of a slice.
 
-    def expire_leases(self) -> None:
-        """Do what is due, at every heartbeat: leases that have lasted too long end."""
+        Nothing where that is not known.
+        """
+
+    def beat(self) -> None:
+        """Do what is due, at every heartbeat, before anything else is asked for it."""
+
+    def late(self) -> Mapping[str, int]:
+        """Return, by subscription, how often members have settled what was theirs no more.
+
+        Since this was last asked.
+        """
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread or process under the same name, if that can be.
@@ -146,10 +175,12 @@ class Pool(Protocol):
         What the dead one was running is reported as failed, once, however often this is tried.
         """
 
-    def abandon(self, subscription: str, worker: int) -> None:
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Report what a dead worker was running as failed, and its slices as ended.
 
-        What was reported before is not reported again.
+        With ``settle`` what it has not started is reported as dropped, as its slice ends. What
+        was reported before is not reported again. A stuck record that it went on beside still runs,
+        and is reported when it ends.
         """
 
     def release(self, release: Release) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
@@ -29,8 +29,7 @@ LATE_EVERY = 10.0
 class PullPool:
     """Hands records to members that ask for them. See :class:`~.port.Pool`.
 
-    ``lease_timeout`` is how long a member may have a record before it counts as a failed attempt,
-    in seconds; None for ever. ``ascending`` is for members that settle by offsets (:class:`Cell`).
+    ``ascending`` is for members that settle by offsets (:class:`Cell`).
     """
 
     def __init__(
@@ -39,7 +38,6 @@ class PullPool:
         clock: Clock,
         *,
         subscription: str = "default",
-        lease_timeout: float | None = None,
         ascending: bool = False,
     ) -> None:
         self.mailbox = mailbox
@@ -47,7 +45,6 @@ class PullPool:
         self._ascending = ascending
         self._lanes: Lanes = own_lanes
         self._subscription = subscription
-        self._lease_timeout = lease_timeout
         self.cells: dict[tuple[str, int], Cell] = {}
         # Whose thread was said to have ended.
         self._orphaned: dict[Cell, str] = {}
@@ -89,6 +86,11 @@ class PullPool:
         back = self.cells[recall.subscription, recall.worker].recall(recall.only)
         return Recalled(recall.subscription, recall.worker, back)
 
+    def time_out(self, past: TimeOut) -> None:
+        """End these leases, each a failed attempt."""
+        self.cells[past.subscription, past.worker].end_leases([id_ for id_, _ in past.running])
+        self.mailbox.put(Recalled(past.subscription, past.worker))
+
     def lapse(self, lapse: Lapse) -> None:
         """Let the member know, when it settles these, that it is too late."""
         self.cells[lapse.subscription, lapse.worker].lapse(lapse.slices)
@@ -114,20 +116,21 @@ class PullPool:
         """Return the members that have left others behind; who was dismissed leaves with all."""
         return [whose for whose, cell in self.cells.items() if cell.left and not cell.dismissed]
 
-    def where(self, subscription: str, worker: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return nothing: what a member's code does with a record is not seen from here."""
-        del subscription, worker
+        del subscription, worker, slice_
         return ""
 
-    def expire_leases(self) -> None:
-        """End the leases that have lasted too long, each a failed attempt; name lost members."""
+    def beat(self) -> None:
+        """Name members that nobody sees to any more, and what was settled too late."""
         for cell in self.cells.values():
             self._tell_orphaned(cell)
         if (now := self._clock()) >= self._tell_late_at and tell_late(self.cells.values()):
             self._tell_late_at = now + LATE_EVERY
-        if self._lease_timeout is not None:
-            for cell in self.cells.values():
-                cell.expire(self._clock() - self._lease_timeout)
+
+    def late(self) -> dict[str, int]:
+        """Return how many words of members came too late since this was last asked."""
+        return {self._subscription: sum(cell.take_refused() for cell in self.cells.values())}
 
     def _tell_orphaned(self, cell: Cell) -> None:
         """Say, once for each thread, that nobody is there any more to settle what it received."""
@@ -145,7 +148,7 @@ class PullPool:
     def replace(self, subscription: str, worker: int) -> None:
         """Nobody takes the place of a member that has left under its name."""
 
-    def abandon(self, subscription: str, worker: int) -> None:
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Nothing to do: a member that leaves hands back what it had."""
 
     def release(self, release: Release) -> None:

@@ -2,6 +2,10 @@
 
 On the common path a record costs the worker one ``popleft``, the handler call and two identity
 tests. Everything else is paid per slice, or where something failed.
+
+A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
+a *replacement thread* does the worker's work from there on; when the record ends at last, its
+thread reports that and ends too. There are no more of these than there are workers.
 """
 
 from __future__ import annotations
@@ -9,90 +13,49 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.events import (
     Ended,
     Failed,
     FencePassed,
     Recalled,
-    Released,
-    Report,
     SetAside,
+    Stuck,
 )
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop, counted
+from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import STOP, Handover
+from kafka_keyshared.pools.state import hand_over
+from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.program import forks
 from kafka_keyshared.program.importing import handling
 from kafka_keyshared.program.whose import standing
 
 log = log_of("kafka_keyshared.pool")
 
-Handle: TypeAlias = Callable[[Any], Any]
-
-Item: TypeAlias = Handover | Fence | Release | Adopt
-"""What a worker takes from its inbox, one after the other."""
-
-
-@dataclass(frozen=True)
-class WorkerSpec:
-    """How one worker is made. ``make`` is called in the worker's own thread."""
-
-    subscription: str
-    index: int
-    name: str
-    make: Callable[[], Made]
-    dead_letter_on: tuple[type[BaseException], ...] = ()
-
-
-@dataclass
-class WorkerCell:
-    """One worker: its inbox, what it was given and has not reported, and its thread.
-
-    None in the inbox ends it.
-    """
-
-    spec: WorkerSpec
-    inbox: SimpleQueue[Item | None] = field(default_factory=SimpleQueue)
-    given: dict[int, Handover] = field(default_factory=dict)
-    # What a thread leaves to its successor: the slice it is in, the lanes it sets aside, and which
-    # record of the slice was the last to be reported.
-    current: Handover | None = None
-    failed: FailedLanes = field(default_factory=FailedLanes)
-    reported: Any = None
-    thread: threading.Thread | None = None
-    made: threading.Event = field(default_factory=threading.Event)
-    broken: BaseException | None = None
-    # Whether it is to end because its worker is gone.
-    sent_home: bool = False
-
-    def over(self) -> bool:
-        """Say whether its thread has ended."""
-        return self.thread is not None and not self.thread.is_alive()
-
 
 class ThreadPool:
     """Runs plain functions and handler classes on threads. See :class:`~.port.Pool`."""
 
-    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Report], clock: Clock) -> None:
+    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
         self._mailbox = mailbox
         self._clock = clock
         self._pid = os.getpid()
         self._lanes: Lanes = own_lanes
         self._specs = specs
         self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
+        # Those whose threads are left with a stuck record, while others do their workers' work.
+        self.beside: list[WorkerCell] = []
 
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start one thread per worker and wait until each has made its handler.
@@ -134,6 +97,27 @@ class ThreadPool:
         ]
         return Recalled(recall.subscription, recall.worker, back)
 
+    def time_out(self, past: TimeOut) -> None:
+        """Take back what has not started, and have another thread go on where that is allowed."""
+        ((id_, index),) = past.running
+        cell = self.cells[past.subscription, past.worker]
+        with cell.changing:
+            back = [(each, of.take_back()) for each, of in cell.given.copy().items()]
+            stuck: list[Stuck] = []
+            following = None
+            # Else it has ended meanwhile, or its thread has and is replaced at this beat.
+            if cell.current is not None and cell.lives() and cell.runs(id_, index):
+                following = self._following(cell)
+                dropped = tuple(cell.current.dropped)
+                stuck = [Stuck(id_, index, following is not None, dropped)]
+            self._mailbox.put(Recalled(past.subscription, past.worker, back, stuck))
+            if following is not None:
+                cell.hand_over(following)
+                self.beside.append(cell)
+                self.cells[past.subscription, past.worker] = following
+        if following is not None:
+            self.start_worker(following)
+
     def lapse(self, lapse: Lapse) -> None:
         """Nothing to do: a thread goes on with what it runs, and what it says settles nothing."""
 
@@ -167,13 +151,22 @@ class ThreadPool:
         """Return nothing: a thread that has ended is replaced."""
         return []
 
-    def expire_leases(self) -> None:
-        """Nothing is due: a thread cannot be told to end."""
+    def beat(self) -> None:
+        """See to threads that have ended in the record with which they were left."""
+        for cell in [each for each in self.beside if not each.lives()]:
+            self.beside.remove(cell)
+            self._abandon(cell, [cell.current] if cell.current is not None else [])
 
-    def where(self, subscription: str, worker: int) -> str:
-        """Return where in the user's program the worker's thread is now."""
-        thread = self.cells[subscription, worker].thread
-        return "" if thread is None or thread.ident is None else standing(thread.ident)
+    def late(self) -> dict[str, int]:
+        """Return nothing: a thread says what becomes of a record once."""
+        return {}
+
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return where in the user's program the thread is now that has the slice."""
+        for cell in (self.cells[subscription, worker], *self.beside):
+            if cell.is_in(slice_) and cell.thread is not None and cell.thread.ident is not None:
+                return standing(cell.thread.ident)
+        return ""
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.
@@ -185,11 +178,22 @@ class ThreadPool:
         self._fail_running(cell)
         self.start_worker(cell)
 
-    def abandon(self, subscription: str, worker: int) -> None:
-        """Report what the dead worker was running as failed, and all its slices as ended."""
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Report what the dead worker was running as failed, and its slices as ended."""
         cell = self.cells[subscription, worker]
+        handovers = [
+            each
+            for each in cell.given.copy().values()
+            if not any(other.is_in(each.slice.id) for other in self.beside)
+        ]
+        if settle:
+            for each in handovers:
+                each.drop_rest()
+        self._abandon(cell, handovers)
+
+    def _abandon(self, cell: WorkerCell, handovers: list[Handover]) -> None:
         self._fail_running(cell)
-        for handover in list(cell.given.values()):
+        for handover in handovers:
             self._end(cell, handover, 0.0)
         cell.inbox = SimpleQueue()
         cell.current = cell.thread = None
@@ -222,11 +226,11 @@ class ThreadPool:
                 handover.take_back()
             cell.inbox.put(None)
         running = []
-        for cell in self.cells.values():
-            if cell.thread is not None:
+        for cell in [*self.cells.values(), *self.beside]:
+            if cell.thread is not None and cell.lives():
                 cell.thread.join(max(0.0, deadline - time.monotonic()))
-                if cell.thread.is_alive():
-                    running.append(cell.spec.name)
+                if cell.lives():
+                    running.append(cell.spec.name + (" (stuck)" if cell in self.beside else ""))
         return running
 
     def forked(self) -> None:
@@ -240,18 +244,19 @@ class ThreadPool:
 
     def start_worker(self, cell: WorkerCell) -> None:
         """Give a worker a thread."""
+        thread = threading.Thread(
+            target=self.live,
+            args=(cell,),
+            name=f"keyshared-{cell.spec.subscription}-{cell.spec.name}",
+            daemon=True,  # a handler that never returns must not keep the process from exiting
+        )
         try:
-            thread = threading.Thread(
-                target=self.live,
-                args=(cell,),
-                name=f"keyshared-{cell.spec.subscription}-{cell.spec.name}",
-                daemon=True,  # a handler that never returns must not keep the process from exiting
-            )
             thread.start()
         except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
             log.exception("%s could not be started", cell.spec.name)
             cell.broken = error
             cell.made.set()
+            cell.thread = cell.thread or thread  # which counts as one that has ended
             return
         cell.thread = thread
 
@@ -279,8 +284,10 @@ class ThreadPool:
                 cell.failed.passed(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             elif isinstance(item, Release | Adopt):
-                self._hand_over(cell, made, item)
+                answer = hand_over(cell.spec.name, made, item, self._in_child)
                 goes_on = not self._in_child()
+                if goes_on and answer is not None:
+                    self._mailbox.put(answer)
             else:
                 goes_on = self._run_slice(cell, item, handle)
         if close is not None and goes_on:
@@ -290,28 +297,6 @@ class ThreadPool:
                 if self._in_child():
                     raise
                 log.exception("%s: close() of the handler failed", cell.spec.name)
-
-    def _hand_over(self, cell: WorkerCell, made: Made, item: Release | Adopt) -> None:
-        """Have the handler give up or take over the state of slots; what it raises is told."""
-        error = state = None
-        try:
-            if isinstance(item, Release):
-                state = None if made.release is None else made.release(item.slots)
-            elif made.adopt is not None:
-                made.adopt(item.slots, item.state)
-        except BaseException as raised:
-            if self._in_child():
-                raise
-            what = "release" if isinstance(item, Release) else "adopt"
-            log.exception(
-                "%s: %s() of the handler failed, for %s; keys there begin without their state",
-                cell.spec.name,
-                what,
-                counted(len(item.slots), "slot"),
-            )
-            error = f"{type(raised).__name__}: {raised}"
-        if isinstance(item, Release) and not self._in_child():
-            self._mailbox.put(Released(item.subscription, item.worker, item.number, state, error))
 
     def _in_child(self) -> bool:
         return os.getpid() != self._pid
@@ -329,9 +314,10 @@ class ThreadPool:
         return True
 
     def _end(self, cell: WorkerCell, handover: Handover, seconds: float) -> None:
-        # In this order: a slice that is neither given nor reported would look unstarted.
-        self._mailbox.put(Ended(handover.slice.id, seconds, handover.dropped))
-        del cell.given[handover.slice.id]
+        with cell.changing:
+            # In this order: a slice that is neither given nor reported would look unstarted.
+            self._mailbox.put(Ended(handover.slice.id, seconds, handover.dropped))
+            del cell.given[handover.slice.id]
 
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
@@ -369,18 +355,29 @@ class ThreadPool:
                 self._mailbox.put(Failed(slice_.id, index, failure))
                 cell.reported = record
 
+    def _following(self, cell: WorkerCell) -> WorkerCell | None:
+        """Return the cell of a thread that may go on in the place of this one, if one may.
+
+        Of lanes that have failed it knows nothing, and needs not: what the worker had of them has
+        been taken back, and it gets nothing of them until their fences have passed.
+        """
+        self.beside = [each for each in self.beside if each.lives() or each.current is not None]
+        if cell.spec.one_thread or len(self.beside) >= len(self.cells):
+            return None
+        failed = FailedLanes(self._lanes(cell.spec.subscription))
+        return WorkerCell(cell.spec, given=cell.given, failed=failed)
+
     def _fail_running(self, cell: WorkerCell) -> None:
         """Report what a dead thread was running as failed, once, and close its lane here too."""
         handover = cell.current
         if handover is None or handover.slice.id not in cell.given:
             cell.current = None
             return
-        slice_, started = handover.slice, handover.progress().started
-        record = slice_.records[started - 1] if started > 0 else None
-        if record is None or record is cell.reported:
+        index = cell.unreported()
+        if index is None:
             return
-        cell.reported = record
+        cell.reported = handover.slice.records[index]
         ended = RuntimeError("the worker's thread ended while it was running")
         failure = describe(ended, self._clock)
-        cell.failed.fail(slice_, started - 1)
-        self._mailbox.put(Failed(slice_.id, started - 1, failure))
+        cell.failed.fail(handover.slice, index)
+        self._mailbox.put(Failed(handover.slice.id, index, failure))

@@ -224,6 +224,17 @@ class Began(NamedTuple):
     assignment: int
 
 
+class WentOn(NamedTuple):
+    """The worker goes on with others beside this record, which still runs."""
+
+    member: int
+    subscription: str
+    worker: int
+    partition: TopicPartition
+    offset: int
+    assignment: int
+
+
 class Ended(NamedTuple):
     """The handler is out of the record, with an outcome of :data:`OUTCOMES`."""
 

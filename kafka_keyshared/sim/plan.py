@@ -20,6 +20,7 @@ from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.publisher import LetterFaults
+from kafka_keyshared.sim.stepped import PoolKind
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
     *("partition", "subscription"),
 )
 COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0.2))
+KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
 
 FAVOURED = 0.3
@@ -109,7 +111,7 @@ def plan_of(chance: Chance) -> Plan:
             revoke_deadline=one("revoke_deadline", (0.1, 1.0, 5.0)),
             stop_timeout=one("stop_timeout", (0.5, 5.0, 30.0)),
             set_budget=one("set_budget", (SET_BUDGET, SET_BUDGET, 300)),
-            pool=PoolHabits(later=one("later", (0.0, 0.3))),
+            pool=PoolHabits(later=one("later", (0.0, 0.3)), kind=one("kind", KINDS)),
             rests=one("rests", (0.0, 0.02, 0.1)),
         ),
         habits=Habits(
@@ -149,4 +151,5 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
         lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
         individually=draw.happens(f"individually of {name}", 0.25),
+        ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
     )

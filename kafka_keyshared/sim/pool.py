@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import cast
 
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
@@ -18,7 +18,8 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
-from kafka_keyshared.sim.stepped import SteppedPool, SteppedWorker
+from kafka_keyshared.sim.stepped import PoolKind, SteppedWorker
+from kafka_keyshared.sim.stepped_pool import SteppedPool
 
 AT_ONCE_MOST = 20
 """So many records whose handlers take no time run in a row before others have a turn."""
@@ -27,10 +28,11 @@ AT_ONCE_MOST = 20
 @dataclass(frozen=True, slots=True)
 class PoolHabits:
     """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
-    that it answers itself, when it gets to it."""
+    that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long."""
 
     wakes: float = 0.0001
     later: float = 0.2
+    kind: PoolKind = "thread"
 
 
 class SimPool(SteppedPool):
@@ -52,12 +54,15 @@ class SimPool(SteppedPool):
         self._habits = habits
         self._scheduled: set[tuple[str, int]] = set()
         self._slices: dict[int, Slice] = {}
+        self._died_in: dict[tuple[str, int], Record] = {}
         self.ended = False
         """The process goes, and nothing of it is told any more."""
         super().__init__(core, self._tell)
         self._mail = post
         self.answers_later = lambda: chance.random() < habits.later
         self.hesitates = lambda: chance.random() < 0.5
+        self.kind = habits.kind
+        self.heeds = lambda: chance.random() < 0.7
         self.on_start = self._began
         self.on_end = self._ended
 
@@ -98,6 +103,18 @@ class SimPool(SteppedPool):
         super().adopt(adopt)
         self._wake(adopt.subscription, adopt.worker)
 
+    def time_out(self, past: TimeOut) -> None:
+        """Do with what a worker runs what this kind of pool does."""
+        place = past.subscription, past.worker
+        worker = self.workers[place]
+        before = len(worker.apart)
+        self._history.tell(was.Recalling(self._member, *place))
+        super().time_out(past)
+        for apart in worker.apart[before:]:
+            where = where_from(apart.record)
+            self._history.tell(was.WentOn(self._member, past.subscription, past.worker, *where))
+        self._wake(*place)
+
     def replace(self, subscription: str, worker: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""
         super().replace(subscription, worker)
@@ -112,6 +129,7 @@ class SimPool(SteppedPool):
         found = self.workers[subscription, worker]
         found.die()
         if found.running is not None:
+            self._died_in[subscription, worker] = found.running
             self._tell_end(subscription, worker, found.running, "died")
         self._history.tell(was.WorkerDied(self._member, subscription, worker))
 
@@ -139,20 +157,28 @@ class SimPool(SteppedPool):
                 return
             seconds = self._handlers.seconds()
             if seconds:
-                self._process.timeline.after(seconds, partial(self._finish, place, record))
+                ended = partial(self._finish, place, record, worker.run)
+                self._process.timeline.after(seconds, ended)
                 return
             self._end(worker, record)
         self._wake(*place)
 
-    def _finish(self, place: tuple[str, int], record: Record) -> None:
+    def _finish(self, place: tuple[str, int], record: Record, run: int) -> None:
         worker = self.workers[place]
-        # Another one of that name may have taken over.
-        if self._process.alive and not self.ended and worker.alive and worker.running is record:
+        if self.ended or not self._process.alive:
+            return
+        if any(each.run == run for each in worker.apart):
+            worker.finish_apart(record, self._ending(record))
+        # Another one may have taken over, or that run be over.
+        elif worker.alive and worker.running is record and worker.run == run:
             self._end(worker, record)
             self._turn(place)
 
     def _end(self, worker: SteppedWorker, record: Record) -> None:
-        worker.finish(self._handlers.ending(record.partition(), record.offset()))
+        worker.finish(self._ending(record))
+
+    def _ending(self, record: Record) -> Ending:
+        return self._handlers.ending(record.partition(), record.offset())
 
     # --- what is told ---
 
@@ -186,7 +212,7 @@ class SimPool(SteppedPool):
         self._history.tell(was.Began(self._member, subscription, worker, *where_from(record)))
 
     def _ended(self, subscription: str, worker: int, record: Record, ending: Ending) -> None:
-        if self.workers[subscription, worker].alive:  # else that was told when it died
+        if self._died_in.pop((subscription, worker), None) is not record:  # told when it died
             self._tell_end(subscription, worker, record, outcome_of(ending))
 
     def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:

@@ -5,15 +5,17 @@ record is made what it was, then posted before the next one is taken; what follo
 is set aside until the fence; unstarted records are taken back at once, whatever the worker is doing
 (with the real hand-over). A test steps it by hand, a simulation by its timeline
 (:mod:`kafka_keyshared.sim.pool`).
+
+What an ack timeout means it plays for every kind of pool (:data:`PoolKind`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker
-from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import (
     Ended,
@@ -21,20 +23,33 @@ from kafka_keyshared.core.events import (
     FencePassed,
     Recalled,
     Released,
-    Report,
     SetAside,
+    Stuck,
 )
-from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
-from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover, Stop
 from kafka_keyshared.sim.handlers import Ending
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.stepped_pool import SteppedPool
 
 DIED = Failure(
     Disposition.ERROR, "RuntimeError", "the worker's thread ended while it was running", "", 0
 )
 """How an attempt ends whose worker has died in it."""
+
+TIMED_OUT = Failure(
+    Disposition.ERROR, "TimeoutError", "it ran past the ack timeout", "", 0, timed_out=True
+)
+"""How an attempt ends that could be ended when its time was over."""
+
+PoolKind: TypeAlias = Literal["thread", "instance", "process", "task", "lease"]
+"""Who runs records: threads with a function, of which another may go on beside a stuck one, or with
+an instance of a class each, where none may; processes, which are killed and replaced; tasks, which
+are cancelled, and may not heed that; members, whose leases end."""
 
 
 def ignore(_sub: str, _worker: int, _record: Record) -> None:
@@ -57,6 +72,14 @@ def ignore_state(_sub: str, _worker: int, _slots: Sequence[int], _state: object)
     """Adopt nothing."""
 
 
+class Apart(NamedTuple):
+    """A stuck record beside which a worker has gone on, and the number of its run."""
+
+    handover: Handover
+    record: Record
+    run: int
+
+
 class SteppedWorker:
     """One worker, stepped by hand."""
 
@@ -69,8 +92,13 @@ class SteppedWorker:
         self.given: dict[int, Handover] = {}
         self.current: Handover | None = None
         self.running: Record | None = None
+        self.run = 0
+        """The number of the run that it is in, or was in last."""
         self.failed = FailedLanes(pool.lanes(sub))
         self.asked: deque[Recall] = deque()
+        # The stuck records beside which it goes on; and the slice of one that was cancelled.
+        self.apart: list[Apart] = []
+        self.cancelled: int | None = None
         self.alive = True
         self.left = False
         self.abandoned = False
@@ -112,6 +140,7 @@ class SteppedWorker:
             self.pool.post(SetAside(self.current.slice.id, self.current.index_of(item)))
         else:
             self.running = item
+            self.run += 1
             self.pool.on_start(self.sub, self.index, item)
             self.pool.write_into(item)
             return item
@@ -132,6 +161,11 @@ class SteppedWorker:
         if item is None or handover is None:
             raise InvariantError(f"{self.name} is to end what it runs, and runs nothing")
         self.running = None
+        self._finish(handover, item, verdict, self.failed)
+
+    def _finish(
+        self, handover: Handover, item: Record, verdict: Ending, failed: FailedLanes
+    ) -> None:
         self.pool.on_end(self.sub, self.index, item, verdict)
         if verdict is None:
             return
@@ -140,8 +174,52 @@ class SteppedWorker:
             handover.slice.came.restore(index)
             handover.dropped.append(index)
         else:
-            self.failed.fail(handover.slice, index)
+            failed.fail(handover.slice, index)
             self.pool.post(Failed(handover.slice.id, index, verdict))
+
+    # --- past the ack timeout ---
+
+    def runs(self, id_: int, index: int) -> bool:
+        """Say whether it runs that record of the slice."""
+        handover = self.current
+        if not self.alive or self.running is None or handover is None:
+            return False
+        return handover.slice.id == id_ and handover.progress().started == index + 1
+
+    def time_out(self, past: TimeOut) -> None:
+        """Do with what it runs what its kind of pool does, and answer."""
+        ((id_, index),) = past.running
+        runs, kind = self.runs(id_, index), self.pool.kind
+        stuck: tuple[Stuck, ...] = ()
+        back: list[tuple[int, range]] = []
+        if kind in ("thread", "instance") or (kind == "task" and self.cancelled == id_):
+            back = [(each, given.take_back()) for each, given in self.given.items()]
+            if runs and self.current is not None:
+                goes_on = self.pool.may_go_on()
+                stuck = (Stuck(id_, index, goes_on, tuple(self.current.dropped)),)
+        elif runs and kind == "task" and not self.pool.heeds():
+            self.cancelled = id_
+        elif runs:
+            self.finish(TIMED_OUT)
+        self.pool.post(Recalled(self.sub, self.index, back, stuck))
+        if any(each.goes_on for each in stuck):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Leave what runs to itself, and go on with the rest."""
+        if self.running is None or self.current is None:
+            raise InvariantError(f"{self.name} is to go on beside what it runs, and runs nothing")
+        self.apart.append(Apart(self.current, self.running, self.run))
+        self.current = self.running = None
+        self.failed = FailedLanes(self.pool.lanes(self.sub))
+
+    def finish_apart(self, record: Record, verdict: Ending = None) -> None:
+        """End a record beside which it has gone on."""
+        found = next(each for each in self.apart if each.record is record)
+        self.apart.remove(found)
+        no_lanes = FailedLanes(self.pool.lanes(self.sub))
+        self._finish(found.handover, record, verdict, no_lanes)
+        self._end(found.handover)
 
     def answer(self) -> None:
         """Answer what it was asked back first, whatever it is doing."""
@@ -192,129 +270,15 @@ class SteppedWorker:
         self.abandoned = True
         self.alive = False
 
-    def abandon(self) -> None:
-        """Report everything that the dead worker was given as over."""
+    def abandon(self, *, settle: bool = False) -> None:
+        """Report everything that the dead worker was given as over, or as dropped."""
+        if settle:
+            for handover in self.given.values():
+                handover.drop_rest()
         self.fail_running()
         self.abandoned = True
         self.current = None
         self.inbox.clear()
         for handover in list(self.given.values()):
-            self._end(handover)
-
-
-class SteppedPool:
-    """All workers of a dispatcher, and the mailbox that they post to."""
-
-    def __init__(self, core: Dispatcher, post: Callable[[Report | Recalled], None]) -> None:
-        self.post = post
-        self.lanes = core.lanes
-        # Whether the next recall is answered by the worker, when it gets to it.
-        self.answers_later: Callable[[], bool] = lambda: False
-        # And whether a worker that is asked goes on first, and may start what it is to give back.
-        self.hesitates: Callable[[], bool] = lambda: False
-        self.on_start: Callable[[str, int, Record], None] = ignore
-        self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
-        self.on_release: Callable[[str, int, Sequence[int]], object] = no_state
-        self.on_adopt: Callable[[str, int, Sequence[int], object], None] = ignore_state
-        self.write_into: Callable[[Record], None] = leave_alone
-        self.seconds = 0.001
-        self.replaceable = True
-        self.workers = {
-            (name, worker.id): SteppedWorker(self, name, worker.id, worker.name)
-            for name, sub in core.subscriptions.items()
-            for worker in sub.workers.values()
-        }
-
-    def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start nothing: the test is every worker's thread."""
-
-    def submit(self, slice_: Slice) -> None:
-        """Hand a slice to its worker."""
-        worker = self.workers[slice_.subscription, slice_.worker]
-        handover = Handover(slice_)
-        if worker.asked:
-            raise InvariantError(f"{worker.name} is being recalled and gets more")
-        worker.given[slice_.id] = handover
-        worker.inbox.append(handover)
-
-    def fence(self, fence: Fence) -> None:
-        """Put a fence behind everything the worker has."""
-        self.workers[fence.subscription, fence.worker].inbox.append(fence)
-
-    def recall(self, recall: Recall) -> Recalled | None:
-        """Take back every unstarted record of the worker, or have the worker do it."""
-        worker = self.workers[recall.subscription, recall.worker]
-        if worker.asked or (worker.alive and not worker.gone and self.answers_later()):
-            worker.asked.append(recall)
-            return None
-        return worker.take_back(recall)
-
-    def lapse(self, lapse: Lapse) -> None:
-        """Nothing to do."""
-
-    def add(self, worker: StartWorker) -> None:
-        """Start one more worker."""
-        place = worker.subscription, worker.worker
-        self.workers[place] = SteppedWorker(self, *place, worker.name)
-
-    def progress(self) -> Progress:
-        """Return how far each outstanding slice has got."""
-        return {
-            id_: handover.progress()
-            for worker in self.workers.values()
-            for id_, handover in worker.given.items()
-        }
-
-    def dead(self) -> list[tuple[str, int]]:
-        """Return the workers whose thread has ended and that were not given up."""
-        return [
-            place
-            for place, worker in self.workers.items()
-            if not (worker.alive or worker.abandoned)
-        ]
-
-    def departed(self) -> list[tuple[str, int]]:
-        """Return the workers that have gone for good, by their own will."""
-        return [
-            place for place, worker in self.workers.items() if worker.gone and not worker.abandoned
-        ]
-
-    def where(self, subscription: str, worker: int) -> str:
-        """Return nothing: no thread stands anywhere."""
-        del subscription, worker
-        return ""
-
-    def expire_leases(self) -> None:
-        """Nothing is due."""
-
-    def replace(self, subscription: str, worker: int) -> None:
-        """Go on where the dead thread ended; the record that it ran counts as failed."""
-        found = self.workers[subscription, worker]
-        while found.asked:
-            found.answer()
-        found.fail_running()
-        found.alive = self.replaceable
-
-    def abandon(self, subscription: str, worker: int) -> None:
-        """Report what the dead worker was running as failed, and all its slices as ended."""
-        self.workers[subscription, worker].abandon()
-
-    def release(self, release: Release) -> None:
-        """Have the worker give up the state of slots, when it gets to it."""
-        self.workers[release.subscription, release.worker].inbox.append(release)
-
-    def adopt(self, adopt: Adopt) -> None:
-        """Have the worker take over the state of slots, when it gets to it."""
-        self.workers[adopt.subscription, adopt.worker].inbox.append(adopt)
-
-    def end(self, subscription: str, worker: int) -> None:
-        """End a worker that has nothing left."""
-        self.workers[subscription, worker].end()
-
-    def stop(self, timeout: float) -> list[str]:
-        """Let nothing start any more; return the names of those still running."""
-        del timeout
-        for worker in self.workers.values():
-            for handover in worker.given.values():
-                handover.take_back()
-        return [worker.name for worker in self.workers.values() if worker.running is not None]
+            if not any(handover is each.handover for each in self.apart):
+                self._end(handover)

@@ -6,24 +6,23 @@ gauges only and can be left out.
 
 from __future__ import annotations
 
+from kafka_keyshared.web.client_families import CLIENT
 from kafka_keyshared.web.draining_families import DRAINING
 from kafka_keyshared.web.family import (
+    PARTITION,
     Family,
     by_topic,
     by_worker,
-    client_lag,
     counts,
     lane_states,
     merged,
     of_member,
     of_partitions,
     one,
-    round_trips,
     summed,
     worker_states,
 )
 
-PARTITION = ("topic", "partition")
 WORKER = ("worker",)
 
 FLOW = (
@@ -276,9 +275,37 @@ WORK = (
     Family(
         "keyshared_stuck_records_total",
         "counter",
-        "Records that ran past the ack timeout.",
+        "Records that ran past the ack timeout and could not be ended.",
         (),
         summed(lambda sub: sub.stuck),
+    ),
+    Family(
+        "keyshared_stuck_records",
+        "gauge",
+        "Records that run past the ack timeout and cannot be ended; their keys wait.",
+        (),
+        summed(lambda sub: sum(worker.stuck for worker in sub.workers)),
+    ),
+    Family(
+        "keyshared_timed_out_attempts_total",
+        "counter",
+        "Attempts that were ended because the ack timeout was over; each has failed.",
+        (),
+        summed(lambda sub: sub.timed_out),
+    ),
+    Family(
+        "keyshared_late_settlements_total",
+        "counter",
+        "What members settled that was theirs no more: timed out, or of a partition that had gone.",
+        (),
+        summed(lambda sub: sub.late),
+    ),
+    Family(
+        "keyshared_written_off_records_total",
+        "counter",
+        "Records that evicted workers had not started and that count as done (on_evict=ack): lost.",
+        (),
+        summed(lambda sub: sub.written_off),
     ),
 )
 
@@ -353,37 +380,6 @@ GROUP = (
         "When the instance was started.",
         (),
         one(lambda status: status.started_at),
-    ),
-)
-
-CLIENT = (
-    Family(
-        "keyshared_rdkafka_consumer_lag_records",
-        "gauge",
-        "The Kafka client's own idea of the lag, from its statistics.",
-        PARTITION,
-        client_lag,
-    ),
-    Family(
-        "keyshared_rdkafka_fetchq_records",
-        "gauge",
-        "Records that the Kafka client has fetched and not handed out.",
-        (),
-        one(lambda status: status.client.fetch_queue if status.client else None),
-    ),
-    Family(
-        "keyshared_rdkafka_rtt_seconds",
-        "gauge",
-        "Mean round trip to a broker, from the Kafka client's statistics.",
-        ("broker",),
-        round_trips,
-    ),
-    Family(
-        "keyshared_rdkafka_rebalances_total",
-        "counter",
-        "Rebalances that the Kafka client counted.",
-        (),
-        one(lambda status: status.client.rebalances if status.client else None),
     ),
 )
 

@@ -20,6 +20,8 @@ Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Sample: TypeAlias = tuple[tuple[str, ...], "float | Distribution"]
 Reader: TypeAlias = Callable[[Status], Iterable[Sample]]
 
+PARTITION = ("topic", "partition")
+
 
 @dataclass(frozen=True, slots=True)
 class Family:

@@ -234,9 +234,9 @@ def test_where_a_worker_stands_is_said_in_words_and_nothing_of_one_that_runs_not
     side: Side,
 ) -> None:
     """The text goes behind a line of the log; what a member does with a record nobody sees."""
-    side.submit(record(1))
+    (given,) = side.submit(record(1))
     side.start()
-    where = side.pool.where(*WORKER)
+    where = side.pool.where(*WORKER, given.id)
     assert where.startswith("at ") if isinstance(side, Threads) else where == ""
     side.end()
     side.work()
@@ -516,24 +516,6 @@ def test_a_word_after_the_end_is_refused_and_posts_nothing(members: Members) -> 
     assert not members.cell.fail(slice_, ERROR)
     members.hear()
     assert len(members.rules.reports) == heard
-
-
-def test_past_the_lease_timeout_an_attempt_has_failed_and_what_has_time_goes_on() -> None:
-    members = Members(lease_timeout=10.0)
-    members.submit(record(1, "a"), record(2, "b"))
-    one = members.start()
-    members.now += 10.0
-    two = members.start()
-    members.pool.expire_leases()
-    members.hear()
-    assert members.rules.running() == [one, two], "not before the time is over"
-    members.now += 0.1
-    members.rules.ended(one, failed=True)
-    members.pool.expire_leases()
-    members.hear()
-    assert members.rules.at(At.FAILED) == [1]
-    assert members.rules.running() == [two]
-    members.close()
 
 
 @pytest.mark.parametrize("end", ["leave", "stop", "dismiss"])

@@ -25,13 +25,19 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.port import Pool
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.ports import FakeClient
 from tests.support.records import P0, P1, FakeRecord
 
 WAIT = 30.0
 RECORDS = 3_000
 KEYS = 40
+
+FASTER = 50.0
+"""How much faster made-up time passes where handlers hang, so that there are enough heartbeats."""
+
+HANGS = 0.2
 
 
 class InstanceOf:
@@ -41,7 +47,10 @@ class InstanceOf:
         self,
         make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
         mailbox: SimpleQueue[Any] | None = None,
+        clock: Clock = Clock(),  # noqa: B008 - an immutable value
+        ack_timeout: float | None = None,
     ) -> None:
+        self._hangs = ack_timeout is not None
         self._chance = random.Random(4)
         self._lock = threading.Lock()
         self.ledger = MemoryLedger("consumer")
@@ -51,13 +60,14 @@ class InstanceOf:
             workers=tuple(f"worker-{index}" for index in range(4)),
             retry=retry,
             window_records=400,
+            ack_timeout=ack_timeout,
         )
         core = Dispatcher([settings])
         mailbox = mailbox or SimpleQueue()
-        self.client = FakeClient(time.monotonic, cooperative=True)
+        self.client = FakeClient(clock.monotonic, cooperative=True)
         self.client.answer = self._accept
         self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
-        ports = Ports(self.client, self.pool, mailbox, Clock())
+        ports = Ports(self.client, self.pool, mailbox, clock)
         self.instance = Instance(core, ports, revoke_deadline=10.0)
         self.instance.rebalancer.observer = self._observe
         self.instance.start()
@@ -75,6 +85,10 @@ class InstanceOf:
             raise ValueError
         if roll < 0.05:
             threading.Event().wait(0.002)
+        if self._hangs and roll > 0.995:
+            threading.Event().wait(HANGS)
+            if roll > 0.998:
+                raise ValueError
 
     def _accept(self, commit: Commit) -> CommitAnswered:
         for partition, entry in commit.entries.items():
@@ -166,5 +180,76 @@ def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
     assert made.pool.stop(WAIT) == []
     assert report.clean
     assert mailbox.deaths == 3
+    verdict = judge([made.written, made.ledger])
+    assert verdict.clean, "\n".join(verdict.lines())
+
+
+def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order() -> None:
+    """With revokes that are in time meanwhile; and no thread is left over."""
+    before = threading.active_count()
+    clock = Clock(monotonic=lambda: time.monotonic() * FASTER)
+    made = InstanceOf(thread_pool, clock=clock, ack_timeout=1.0)
+    made.fill()
+    made.client.callbacks["assign"]([P0, P1])
+    deadline = time.monotonic() + 60
+    moves = most = 0
+    counts = made.instance.core.subscriptions["default"].counts
+    while made.settled() < RECORDS:
+        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
+        made.instance.step()
+        made.instance.core.check()
+        most = max(most, threading.active_count())
+        if made.settled() > (moves + 1) * RECORDS // 5 and moves < 3:
+            moves += 1
+            made.client.callbacks["revoke"]([P0])
+            made.client.callbacks["assign"]([P0])
+    report = made.instance.stop(10.0 * FASTER, lambda: False)
+    assert made.pool.stop(WAIT) == []
+    assert report.clean
+    assert moves == 3
+    assert counts.stuck > 2
+    assert most > before + 4, "others have gone on beside them"
+    verdict = judge([made.written, made.ledger])
+    assert verdict.clean, "\n".join(verdict.lines())
+    assert threading.active_count() == before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_worker_that_comes_back_within_six_heartbeats_keeps_its_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For three heartbeats no thread can be started; then it goes on where it was."""
+    mailbox = Deadly()
+    mailbox.deaths = 2  # there is one more to come
+    clock = Clock(monotonic=lambda: time.monotonic() * FASTER)
+    made = InstanceOf(thread_pool, mailbox, clock)
+    made.fill()
+    made.client.callbacks["assign"]([P0, P1])
+    sub = made.instance.core.subscriptions["default"]
+    owners = list(sub.table.owners)
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def seldom(thread: threading.Thread) -> None:
+        if thread.name.startswith("keyshared-") and len(refused) < 3:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", seldom)
+    deadline = time.monotonic() + 60
+    while made.settled() < RECORDS:
+        assert time.monotonic() < deadline, f"{made.settled()} of {RECORDS} settled"
+        made.instance.step()
+        made.instance.core.check()
+    monkeypatch.undo()
+    report = made.instance.stop(10.0 * FASTER, lambda: False)
+    assert made.pool.stop(WAIT) == []
+    assert report.clean
+    assert mailbox.deaths == 3
+    assert len(refused) == 3
+    assert len(set(refused)) == 1, "it was the same worker each time"
+    assert list(sub.table.owners) == owners, "nobody was evicted"
+    assert not sub.gone
     verdict = judge([made.written, made.ledger])
     assert verdict.clean, "\n".join(verdict.lines())

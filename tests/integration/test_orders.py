@@ -9,7 +9,7 @@ import pytest
 
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.owner.flush import flush
+from kafka_keyshared.owner.flush import Flush, flush
 from kafka_keyshared.owner.orders import OrderRefusedError
 from tests.conftest import Eventually
 from tests.support.live import (
@@ -46,7 +46,7 @@ def test_a_flush_commits_what_runs_once_it_has_ended_and_says_what_the_broker_ha
     instance = member.app.instance
     assert instance is not None
     eventually(lambda: instance.core.unsettled_count() == 50, WAIT)
-    reply = instance.loop.orders.post("flush", lambda: flush(instance.loop))
+    reply = instance.loop.orders.post("flush", lambda: Flush()(instance.loop))
     with pytest.raises(TimeoutError):
         reply.result(0.3)
     goes_on.set()
@@ -56,5 +56,5 @@ def test_a_flush_commits_what_runs_once_it_has_ended_and_says_what_the_broker_ha
         assert committed(embedded_cluster, group, topic, number)[0] == position
     assert member.stop() == 0
     with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
-        instance.ask("flush", flush, WAIT)
+        flush(instance, WAIT)
     assert_clean(written, member.ledger)

@@ -54,9 +54,7 @@ class World:
         self.split = split
         self.harness = Harness(settings)
         self.mailbox: Mailbox[Any] = Mailbox()
-        self.pool = PullPool(
-            self.mailbox, Clock(lambda: self.harness.now), lease_timeout=None, ascending=split
-        )
+        self.pool = PullPool(self.mailbox, Clock(lambda: self.harness.now), ascending=split)
         for name in settings.workers:
             self.pool.join(name)
         self.harness.pool = self.pool  # type: ignore[assignment]
@@ -145,7 +143,8 @@ class World:
     def expire(self) -> None:
         """Some member has had everything for too long."""
         index = self.chance.randrange(MEMBERS)
-        for slice_ in self.cell(index).expire(float("inf")):
+        cell = self.cell(index)
+        for slice_ in cell.end_leases([each.id for each in cell.held()]):
             self.held[index].remove(slice_)
 
     def leave(self) -> None:
@@ -184,7 +183,7 @@ class World:
             self.settled -= {at for at in mine if at[1] not in known}
 
     def beat(self) -> None:
-        self.pool.expire_leases()
+        self.pool.beat()
         self.harness.now += 0.5
         self.harness.tell(
             ev.Beat(self.pool.progress(), self.pool.dead(), None, self.pool.departed())

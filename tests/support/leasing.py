@@ -152,7 +152,6 @@ class Leasing:
             self.pool = PullPool(
                 self._mailbox,
                 Clock(lambda: self.harness.now),
-                lease_timeout=None,
                 ascending=mode.several,
             )
             for name in settings.workers:

@@ -23,9 +23,10 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
-from kafka_keyshared.sim.stepped import SteppedPool
+from kafka_keyshared.sim.stepped_pool import SteppedPool
 from tests.support.pool_rules import Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of
@@ -362,7 +363,7 @@ class Members(Side):
 
     serial = False
 
-    def __init__(self, *, lease_timeout: float | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
         self._mailbox: SimpleQueue[Any] = SimpleQueue()
@@ -370,7 +371,6 @@ class Members(Side):
         self.pool = PullPool(
             mailbox,
             Clock(lambda: self.now),
-            lease_timeout=lease_timeout,
             ascending=not self.in_order,
         )
         self.pool.join("worker-0")

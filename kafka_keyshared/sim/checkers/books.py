@@ -28,7 +28,8 @@ ATTEMPTS = ("failed", "retry", "died", "given_back", "dead_letter")
 class Books(Group):
     """Every record in every subscription, and every commit.
 
-    What the happening of this moment is about: ``delivery`` (begun, ended, its letter),
+    What the happening of this moment is about: ``delivery`` (begun, ended, its letter; ``beside``
+    says of one that has ended whether its worker had gone on beside it),
     ``deliveries`` (delivered, handed over, taken back), ``doubled`` (what was handed over although
     a worker had it), ``heads`` (what came to stand first in its lane by it), ``ahead`` (what is not
     settled before the one that begins in its lane), ``sent`` (the parts of a commit, with the
@@ -40,6 +41,8 @@ class Books(Group):
         # By a commit's number, its parts.
         self.commits: dict[int, dict[TopicPartition, Part]] = {}
         self.delivery: Delivery | None = None
+        self.beside = False
+        self._apart: set[Delivery] = set()
         self.deliveries: Sequence[Delivery] = ()
         self.doubled: list[tuple[Delivery, int]] = []
         self.heads: list[Delivery] = []
@@ -52,6 +55,7 @@ class Books(Group):
             happened.Recalled: self._recalled,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
+            happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             happened.LetterSent: self._letter_sent,
             happened.LetterStored: self._letter_stored,
@@ -206,8 +210,14 @@ class Books(Group):
         assignment.running += 1
         self.member(told.member).running[each] = None
 
+    def _went_on(self, told: happened.WentOn) -> None:
+        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        self._apart.add(each)
+
     def _ended(self, told: happened.Ended) -> None:
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
+        self.beside = each in self._apart
+        self._apart.discard(each)
         self.heads = []
         if not each.running:
             raise HistoryError(f"{told}: it does not run")

@@ -36,13 +36,14 @@ class Much(NamedTuple):
 class Bounded(Checker):
     """I10, bounded: leases and windows are kept.
 
-    A worker has no more in hand than ``leases_per_worker``, with ``max_leases_per_key`` no more of
-    one lane, and with ``lease_bytes_per_worker`` no more bytes, or one record. A member has
-    received no more of what is not settled than ``window_records``, or than ``window_bytes`` has of
-    the smallest records, and what the polls of a full window may bring: a twentieth of it. One that
-    stops polls on, and uses nothing of what it gets. Nor does one whose client has lost its place,
-    until it is told where to read on: what comes meanwhile counts once a worker has it, or it turns
-    out not to come again. What comes too much may be given back in the same round, and read again.
+    A worker has no more in hand than ``leases_per_worker``, beside what is stuck, with
+    ``max_leases_per_key`` no more of one lane, and with ``lease_bytes_per_worker`` no more bytes,
+    or one record. A member has received no more of what is not settled than ``window_records``, or
+    than ``window_bytes`` has of the smallest records, and what the polls of a full window may
+    bring: a twentieth of it. One that stops polls on, and uses nothing of what it gets. Nor does
+    one whose client has lost its place, until it is told where to read on: what comes meanwhile
+    counts once a worker has it, or it turns out not to come again. What comes too much may be given
+    back in the same round, and read again.
     """
 
     invariant = "I10 bounded"
@@ -78,6 +79,7 @@ class Bounded(Checker):
             happened.Finished: self._finished,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
+            happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             happened.Gone: self._gone,
         }
@@ -172,7 +174,8 @@ class Bounded(Checker):
                 if each.lane.slot is None:
                     continue  # nothing waits for it, nor does it for itself of another assignment
                 of_lane[each.lane] += 1
-                if of_lane[each.lane] > 1:
+                # One without a key may still run from before its partition went.
+                if of_lane[each.lane] > 1 and each.lane.slot is not None:
                     self.violated(
                         told.member, f"{each} was given out while another one of its lane is"
                     )
@@ -180,7 +183,19 @@ class Bounded(Checker):
     def _taken_back(self, told: happened.TakenBack) -> None:
         self._back(told.member, told.subscription, told.worker, self.books.deliveries)
 
+    def _went_on(self, told: happened.WentOn) -> None:
+        self._beside(told, -1)
+
+    def _beside(self, told: happened.WentOn | happened.Ended, times: int) -> None:
+        """What a worker has gone on beside is not in its hands, until it has ended."""
+        if self.books.delivery is not None:
+            self._leases[told.member][told.subscription, told.worker] += times
+            size = times * _size(self.books.delivery)
+            self._bytes[told.member][told.subscription, told.worker] += size
+
     def _ended(self, told: happened.Ended) -> None:
+        if self.books.beside:
+            self._beside(told, 1)
         if self.books.delivery is not None:
             self._back(told.member, told.subscription, told.worker, (self.books.delivery,))
 

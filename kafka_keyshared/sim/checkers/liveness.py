@@ -106,6 +106,7 @@ class Liveness(Checker):
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
+            happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             happened.WorkerDied: self._died,
             happened.Released: self._released,
@@ -161,10 +162,15 @@ class Liveness(Checker):
         crew.of(told.worker).runs += 1
         crew.dead.discard(told.worker)
 
+    def _went_on(self, told: happened.WentOn) -> None:
+        hands = self._crews[told.member][told.subscription].of(told.worker)
+        hands.runs -= 1
+        hands.idle_since = self.books.now
+
     def _ended(self, told: happened.Ended) -> None:
         crew = self._crews[told.member][told.subscription]
         hands = crew.of(told.worker)
-        hands.runs -= 1
+        hands.runs -= not self.books.beside
         now = hands.idle_since = self.books.now
         each = self.books.delivery
         if each is not None:

@@ -17,7 +17,8 @@ from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.view import InstanceView
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 

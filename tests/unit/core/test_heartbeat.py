@@ -52,7 +52,7 @@ def test_one_that_does_not_end_is_named_again_and_again_ever_more_seldom() -> No
     harness.beat(2 * 45 * 60)
     said = [each.text.partition(" for ")[2].partition(";")[0] for each in harness.notices]
     assert said == ["30 s", "60 s", "2 min", "5 min", "10 min", "20 min", "30 min", "40 min"]
-    assert all(each.running == ("default", 0) for each in harness.notices), "where it stands"
+    assert all(each.running == ("default", 0, 0) for each in harness.notices), "where it stands"
 
 
 def test_a_member_is_not_said_to_run_what_it_has_not_settled() -> None:
@@ -89,26 +89,6 @@ def test_a_recall_does_not_make_the_running_record_look_young_again() -> None:
     harness.revoke(P1)  # takes back all that has not started
     harness.beat(25)
     assert harness.said("orders-0@0 (key b'k') has been running on worker-0 for 30 s")
-
-
-def test_past_the_ack_timeout_a_record_is_stuck_once_and_its_late_result_counts_once() -> None:
-    harness = running(SubscriptionSettings(ack_timeout=5.0), 0, 1)
-    harness.beat(30)
-    assert harness.sub().counts.stuck == 1
-    assert harness.sub().counts.failed == 0
-    assert harness.said("past the ack timeout of 5 s")
-    assert harness.halted == []
-    harness.worker().finish()
-    assert harness.work() == [1]
-    assert harness.sub().counts.ok == 2
-    assert harness.committed() == (2, [])
-
-
-def test_stuck_can_end_the_instance() -> None:
-    harness = running(SubscriptionSettings(ack_timeout=5.0, exit_when_stuck=True))
-    harness.beat(30)
-    assert len(harness.halted) == 1
-    assert "orders-0@0" in harness.halted[0]
 
 
 # --- 2 and 3: poison and retries ---

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
@@ -78,14 +79,22 @@ def test_a_worker_shows_what_it_runs_for_how_long_and_what_it_owns() -> None:
     assert first.leased + second.leased == 10
 
 
-def test_a_stuck_worker_is_called_stuck() -> None:
+@pytest.mark.parametrize(("kind", "state"), [("instance", "stuck"), ("thread", "running")])
+def test_a_worker_that_waits_for_a_stuck_record_is_called_stuck(kind: PoolKind, state: str) -> None:
     harness = Harness(SubscriptionSettings(ack_timeout=1.0))
+    harness.pool.kind = kind
     harness.assign()
-    harness.fetch(record(0))
+    harness.fetch(record(0), record(1, "other"))
     harness.worker().start()
     harness.beat(5)
+    harness.deliver()
+    harness.worker().start()
     sub = status_of(harness).subscriptions[0]
-    assert (sub.workers[0].state, sub.stuck) == ("stuck", 1)
+    (worker,) = sub.workers
+    assert (worker.state, worker.stuck, sub.stuck, sub.lanes["stuck"]) == (state, 1, 1, 1)
+    assert worker.running is not None
+    assert worker.running.offset == 0, "the one that has been running for longest"
+    assert worker.runs == (2 if kind == "thread" else 1)
 
 
 def test_closed_lanes_and_the_hottest_key_are_shown() -> None:
@@ -93,7 +102,7 @@ def test_closed_lanes_and_the_hottest_key_are_shown() -> None:
     harness.fetch(*(record(offset, "key-2") for offset in range(10, 14)))
     harness.work()
     sub = status_of(harness).subscriptions[0]
-    others = ("waiting", "running", "dead_lettering", "opening")
+    others = ("waiting", "running", "stuck", "dead_lettering", "opening")
     assert sub.lanes == {"blocked": 1, **dict.fromkeys(others, 0)}
     assert (sub.lane_records, sub.records) == (5, 5)
     assert (sub.keys, sub.hottest) == (1, 5)

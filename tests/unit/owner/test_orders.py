@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.flush import flush
+from kafka_keyshared.owner.flush import Flush, flush
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, Orders
 from tests.support.ports import Stage
@@ -44,7 +47,7 @@ def test_an_order_of_another_thread_is_answered(stage: Stage) -> None:
     stage.accept()
     stage.step()
     with ThreadPoolExecutor(1) as other:
-        asked = other.submit(stage.instance.ask, "flush", flush, WAIT)
+        asked = other.submit(flush, stage.instance, WAIT)
         while not stage.loop.orders.line:
             assert not asked.done()
         while not asked.done():
@@ -109,10 +112,10 @@ def test_who_waits_too_long_gives_the_order_up(stage: Stage) -> None:
 def test_after_the_end_it_is_refused_with_the_reason(stage: Stage) -> None:
     stage.instance.stop(1.0, lambda: False)
     with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
-        stage.instance.ask("flush", flush, 0.0)
+        flush(stage.instance, 0.0)
     stage.instance.close()
     with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
-        stage.instance.ask("flush", flush, 0.0)
+        flush(stage.instance, 0.0)
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -182,7 +185,7 @@ def test_a_flush_waits_for_what_is_leased_and_commits_it(stage: Stage) -> None:
     stage.accept()
     stage.step()
     worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.step(5)
     assert not flushed.done(), "a record still runs"
     worker.finish()
@@ -196,7 +199,7 @@ def test_a_flush_waits_for_what_is_leased_and_commits_it(stage: Stage) -> None:
 def test_a_flush_does_not_wait_for_what_is_leased_later(stage: Stage) -> None:
     stage.accept()
     stage.step()
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.step()
     stage.work()
     stage.fill(record(3, "d"))
@@ -211,7 +214,7 @@ def test_a_flush_is_answered_when_the_broker_has_it_and_not_before(stage: Stage)
     stage.step()
     stage.work()
     no_answer(stage)
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.now += 0.02
     stage.step(3)
     assert stage.sent() == [0, 3]
@@ -235,7 +238,7 @@ def test_a_flush_says_nothing_of_a_partition_that_goes_meanwhile() -> None:
     stage.work()
     no_answer(stage)
     stage.now += 0.02
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.step(2)
     sent = stage.client.commits[-1]
     assert set(sent.entries) == {P0, P1}
@@ -252,14 +255,102 @@ def test_a_flush_says_nothing_of_a_partition_that_goes_meanwhile() -> None:
 
 def test_a_flush_of_nothing_is_answered_at_once() -> None:
     stage = Stage()
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.step()
     assert flushed.result(0) == {}
 
 
 def test_a_flush_is_refused_while_nothing_may_be_committed(stage: Stage) -> None:
     stage.loop.commits_stopped = True
-    flushed = post(stage, flush)
+    flushed = post(stage, Flush())
     stage.step()
     with pytest.raises(OrderRefusedError, match="until the group has assigned partitions anew"):
         flushed.result(0)
+
+
+def test_a_flush_that_takes_too_long_says_what_still_runs_and_for_how_long(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
+    order = Flush()
+    reply = post(stage, order)
+    assert "has not come to it" in order.waits_for()
+    for _ in range(30):
+        stage.now += 0.5
+        stage.step()
+    assert not reply.done()
+    running = worker.running
+    assert running is not None
+    assert re.fullmatch(
+        rf"it waits for 1 running record \({running.topic()}-0@{running.offset()}, "
+        rf"key b'\w+', 1\d s so far\)",
+        order.waits_for(),
+    )
+    worker.finish()
+    stage.work()
+    no_answer(stage)
+    stage.now += 0.02
+    stage.step(2)
+    assert order.waits_for() == "it waits for the broker to take the commit"
+
+
+def test_a_flush_waits_for_a_stuck_record_too_and_names_it() -> None:
+    stage = Stage(SubscriptionSettings(ack_timeout=1.0))
+    stage.accept()
+    stage.assign(P0)
+    stage.fill(record(0, "slow"), record(1, "a"))
+    stage.step(2)
+    (worker,) = stage.pool.workers.values()
+    hanging = worker.start()
+    assert hanging is not None
+    for _ in range(5):
+        stage.now += 0.5
+        stage.step(2)
+    stage.work()
+    order = Flush()
+    reply = post(stage, order)
+    for _ in range(4):
+        stage.now += 0.5
+        stage.step()
+    assert not reply.done()
+    assert f"orders-0@{hanging.offset()}, key b'slow'" in order.waits_for()
+    worker.finish_apart(hanging)
+    for _ in range(4):
+        stage.now += 0.5
+        stage.step()
+    assert reply.result(0) == {P0: 2}
+
+
+def test_a_flush_of_a_paused_partition_is_one_like_any_other(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    stage.loop.core.holds.hold_all_back(Reason.WINDOW)
+    flushed = post(stage, Flush())
+    stage.work()
+    for _ in range(4):
+        stage.now += 0.02
+        stage.step()
+    assert flushed.result(0) == {P0: 3}
+
+
+def test_a_flush_is_refused_while_it_stops_and_before_it_runs(stage: Stage) -> None:
+    flushed = post(stage, Flush())
+    stage.instance.stop(1.0, lambda: True)
+    with pytest.raises(OrderRefusedError, match="the instance is stopping"):
+        flushed.result(0)
+    with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
+        flush(stage.instance, 1.0)
+    with pytest.raises(OrderRefusedError, match="does not run yet"):
+        flush(None, 1.0)
+
+
+def test_what_the_owner_asks_of_itself_is_refused_at_once(stage: Stage) -> None:
+    """As in a callback of the client: it would wait for its own answer."""
+    stage.loop.orders.belong()
+    with pytest.raises(OrderRefusedError, match="not in a callback"):
+        flush(stage.instance, WAIT)
+
+
+def test_a_flush_that_times_out_says_so_with_what_it_waits_for(stage: Stage) -> None:
+    with pytest.raises(TimeoutError, match=r"flush: not done within 0\.01 s.*has not come to it"):
+        flush(stage.instance, 0.01)

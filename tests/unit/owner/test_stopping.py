@@ -60,7 +60,7 @@ def test_a_stop_that_waits_says_where_the_record_stands(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     running_for(stage, 12.0)
-    stage.pool.where = lambda subscription, worker: "at app.py:14"  # type: ignore[method-assign]
+    stage.pool.where = lambda *whose: "at app.py:14"  # type: ignore[method-assign]
     with caplog.at_level(logging.INFO):
         stop(stage.loop, 5.0, lambda: False)
     assert "(orders-0@0, key b'slow', 13 s so far, now at app.py:14); Ctrl-C" in said(caplog)[0]
@@ -69,7 +69,7 @@ def test_a_stop_that_waits_says_where_the_record_stands(
 def test_what_runs_for_long_is_named_with_the_line_that_it_is_in(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.pool.where = lambda subscription, worker: "at app.py:14"  # type: ignore[method-assign]
+    stage.pool.where = lambda *whose: "at app.py:14"  # type: ignore[method-assign]
     running_for(stage, 40.0)
     (line,) = [each for each in caplog.messages if "has been running" in each]
     assert line == (

@@ -17,7 +17,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
-from kafka_keyshared.core.slices import Serial, Slice
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
@@ -149,19 +149,22 @@ def test_a_second_word_about_a_record_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("late", ["ack", "nack", "dead_letter"])
-def test_past_the_lease_timeout_the_attempt_has_failed_and_a_late_word_is_refused(
+def test_past_the_ack_timeout_the_attempt_has_failed_and_a_late_word_is_refused_and_counted(
     bench: Bench, late: str
 ) -> None:
     bench.put(record(1))
     pulled = PullMember(bench.cell).receive(1)
     assert pulled is not None
-    assert [each.records[0].offset() for each in bench.cell.expire(float("inf"))] == [1]
+    (slice_,) = bench.cell.held()
+    assert bench.cell.end_leases([slice_.id]) == [slice_]
     failed, _ = bench.said()
     assert isinstance(failed, Failed)
-    assert failed.failure.error_type == "LeaseTimeoutError"
+    assert (failed.failure.error_type, failed.failure.timed_out) == ("LeaseTimeoutError", True)
     with pytest.raises(LeaseOverError):
         getattr(pulled, late)()
     assert bench.said() == []
+    assert bench.cell.take_refused() == 1
+    assert bench.cell.take_refused() == 0
 
 
 def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(bench: Bench) -> None:
@@ -533,59 +536,14 @@ def test_members_decode_for_themselves() -> None:
 
 
 def test_members_lease_one_record_of_a_key_for_30_s() -> None:
-    app = pull_app()
-    assert app.options.lease_timeout == 30.0
-    assert app.options.subscription().max_leases_per_key == 1
-    assert pull_app(ack_timeout=2.0).options.lease_timeout == 2.0
-    split = KeyShared(CONF, ["orders"], workers="split:3").options
-    assert split.lease_timeout is None
-    # The core calls a thread's record stuck; what a member has for too long is taken from it.
-    assert app.options.subscription().ack_timeout is None
-    assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout is None
-    threads = KeyShared(CONF, ["orders"], workers=3, ack_timeout=2.0).options
-    assert threads.subscription().ack_timeout == 2.0
-    assert split.subscription().max_leases_per_key is None
-    assert split.subscription().individually
-
-
-@pytest.mark.parametrize(
-    ("workers", "given", "seconds"),
-    [
-        ("pull", {}, 30.0),
-        ("pull", {"ack_timeout": 4.0}, 4.0),
-        ("split:1", {"ack_timeout": 4.0}, 4.0),
-    ],
-)
-def test_a_member_of_an_app_has_a_record_for_its_ack_timeout(
-    monkeypatch: pytest.MonkeyPatch, workers: str, given: dict[str, Any], seconds: float
-) -> None:
-    now = [1_000.0]
-    monkeypatch.setattr("kafka_keyshared.app.service.CLOCK", Clock(lambda: now[0]))
-    app = KeyShared(CONF, ["orders"], workers=workers, **given)
-    pool = app._pull
-    assert pool is not None
-    cell = app.join_cell("a")
-    pool.submit(slice_of(record(1)))
-    held = cell.take(1, 0)
-    now[0] += seconds - 0.1
-    pool.expire_leases()
-    assert cell.held() == held
-    now[0] += 0.2
-    pool.expire_leases()
-    assert cell.held() == []
-
-
-def test_the_pool_ends_old_leases_at_the_heartbeat_only() -> None:
-    mailbox: Mailbox[Any] = Mailbox()
-    pool = PullPool(mailbox, Clock(), lease_timeout=0.0)
-    cell = pool.join("a")
-    pool.submit(slice_of(record(1)))
-    (slice_,) = cell.take(1, 1)
-    assert pool.progress() == {slice_.id: Serial(1)}
-    assert mailbox.empty()
-    pool.expire_leases()
-    assert isinstance(mailbox.get(timeout=1), Failed)
-    assert pool.progress() == {}
+    pulled = pull_app().options.subscription()
+    assert (pulled.ack_timeout, pulled.max_leases_per_key) == (30.0, 1)
+    assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout == 2.0
+    split = KeyShared(CONF, ["orders"], workers="split:3").options.subscription()
+    assert split.ack_timeout is None, "a loop has as long as it had with one consumer"
+    assert split.max_leases_per_key is None
+    assert split.individually
+    assert KeyShared(CONF, ["orders"], workers=3).options.subscription().ack_timeout is None
 
 
 def test_the_pool_names_the_members_that_have_left() -> None:

@@ -24,7 +24,8 @@ from kafka_keyshared.handling import verdicts
 from kafka_keyshared.handling.handlers import Made, maker
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry, Verdict
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.conftest import Eventually
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
@@ -592,20 +593,20 @@ def test_where_a_worker_stands_is_a_line_of_the_users_program(
         assert gate.wait(WAIT)
 
     made = bench(handle)
-    made.submit(record(0))
+    given = made.submit(record(0)).id
     assert reached.wait(WAIT)
     line = handle.__code__.co_firstlineno + 2
-    eventually(lambda: "in wait" in made.pool.where("default", 0), WAIT)
-    place = made.pool.where("default", 0)
+    eventually(lambda: "in wait" in made.pool.where("default", 0, given), WAIT)
+    place = made.pool.where("default", 0, given)
     gate.set()
     made.reports()
     assert re.fullmatch(rf"at \S*test_threads\.py:{line}, in wait \(threading\.py:\d+\)", place)
-    eventually(lambda: made.pool.where("default", 0) == "", WAIT)
+    eventually(lambda: made.pool.where("default", 0, given) == "", WAIT)
 
 
 def test_a_worker_without_a_thread_stands_nowhere() -> None:
     spec = WorkerSpec("default", 0, "worker-0", maker(lambda record: None))
-    assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0) == ""
+    assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0, 7) == ""
 
 
 def test_a_worker_that_is_gone_closes_its_handler_and_is_nobodys_any_more(

@@ -18,7 +18,8 @@ from queue import SimpleQueue
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.events import Ended, Failed
 from kafka_keyshared.handling.handlers import maker
-from kafka_keyshared.pools.threads import ThreadPool, WorkerSpec
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.testing import record
 from tests.support.slices import slice_of
 

@@ -1,0 +1,41 @@
+"""Where an app's dead letters go, and that they do not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kafka_keyshared.client.patterns import topics_meant
+from kafka_keyshared.config import Options
+from kafka_keyshared.core.events import DeadLettered
+from kafka_keyshared.dlq.publish import DeadLetterPublisher
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError
+
+CREATE_TIMEOUT = 8.0
+
+
+def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = ()) -> None:
+    """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
+    for topic in topics_meant(topics, there):
+        dlq = options.dlq_topic(topic)
+        if dlq in topics_meant(topics, [dlq]):
+            raise ConfigError(
+                f"dlq: the dead letters of {topic!r} would go to {dlq!r}, which is consumed "
+                "here too, and come back without end; name another topic"
+            )
+
+
+def publisher(
+    conf: Mapping[str, Any],
+    options: Options,
+    sources: Sequence[str],
+    post: Callable[[DeadLettered], None],
+) -> DeadLetterPublisher:
+    """Return what writes the dead letters of these topics, and posts the answers.
+
+    Raises :class:`ConfigError` where there is no topic for them.
+    """
+    wanted = sorted({options.dlq_topic(topic) for topic in sources})
+    require_topics(conf, wanted, create=options.dlq_create, timeout=CREATE_TIMEOUT)
+    return DeadLetterPublisher(conf, options.dlq_topic, post, form=options.dlq_format)

@@ -1,0 +1,131 @@
+"""Records that run on past the ack timeout because nothing can end them.
+
+Such a record is not a failed attempt: what becomes of it counts, once, however late. Until then its
+lane is closed, and only its lane. What is left of its slice is that record alone, *apart* from what
+its worker goes on with; or the worker waits, where nobody else may do its work meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafka_keyshared.core import draining, failures, returns
+from kafka_keyshared.core.burst import Line
+from kafka_keyshared.core.commands import Command, Halt, TimeOut
+from kafka_keyshared.core.events import Ended, Recalled, Stuck
+from kafka_keyshared.core.lanes import LaneEvent, LaneState, is_keyless
+from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import About, name_of, named_key
+
+
+def time_out(sub: Subscription, worker: Worker, past: list[tuple[int, int]]) -> TimeOut:
+    """Return the command to end these records of a worker, each by its slice and index there."""
+    worker.recalls += 1
+    return TimeOut(sub.name, worker.id, tuple(past))
+
+
+def recalled(sub: Subscription, event: Recalled, now: float) -> tuple[Worker, list[Command]]:
+    """Take an answer to a recall or a time-out; return whose it is, and what is to be said of it.
+
+    The lane of a stuck record is closed before anything of it comes back.
+    """
+    if not event.stuck:
+        return returns.recalled(sub, event), []
+    worker = returns.believed(sub, event)
+    found = [(_stuck_at(sub, worker, each), each) for each in event.stuck]
+    new = [(leased, each) for leased, each in found if leased.slice.id not in worker.apart]
+    for leased, each in new:
+        _close(sub, leased, each.index)
+    returns.recalled(sub, event)
+    for leased, each in found:
+        _set_apart(sub, worker, leased, each)
+    if worker.waits:  # what has no key can run again elsewhere
+        heads = list(worker.row.retries)
+        worker.row.retries.clear()
+        sub.ready(heads)
+    return worker, [said for leased, each in new for said in _said(sub, worker, leased, each, now)]
+
+
+def _stuck_at(sub: Subscription, worker: Worker, stuck: Stuck) -> Leased:
+    """Return what is noted of the slice; raise :class:`InvariantError` where that cannot be."""
+    leased = sub.book.find(stuck.slice)
+    gone = not 0 <= stuck.index < len(leased.slice.records) or stuck.index in leased.back
+    if gone or leased.slice.id not in worker.slices:
+        raise InvariantError(
+            f"{worker.name} says that record {stuck.index} of slice {stuck.slice} is stuck, and "
+            "does not have it"
+        )
+    return leased
+
+
+def _close(sub: Subscription, leased: Leased, index: int) -> None:
+    """Close the lane, unless the record has come back failed just before this."""
+    if not leased.has(index):
+        return
+    record = leased.slice.came[index]  # of one that runs this is what it was
+    lane = sub.keys.lane(record)
+    over = failures.is_over(sub, leased, index)
+    closed = sub.closed.get(lane)
+    if closed is None:
+        # A later record of the same place is not in the lane of one that has no key.
+        if not (over and is_keyless(lane)):
+            closed = failures.close_lane(sub, lane, record, LaneState.STUCK, over=over)
+            closed.head = None if over else leased.slice.records[index]
+            closed.attempt = leased.slice.id
+    elif closed.attempt == leased.slice.id:
+        closed.on(LaneEvent.STUCK)
+    elif not over:
+        raise InvariantError(f"{name_of(record)} is stuck and its lane {lane} is closed by another")
+
+
+def _set_apart(sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck) -> None:
+    """End the leases of all else that there was in the slice: it has returned."""
+    index, lane = stuck.index, sub.keys.lane(leased.slice.came[stuck.index])
+    rest = frozenset(leased.indices()) - {index}
+    if rest:
+        done = replace(
+            leased,
+            back=leased.back | {index},
+            unsettled=frozenset(leased.unsettled) - {index},
+            retries=tuple(each for each in leased.retries if each != lane),
+        )
+        dropped = [each for each in stuck.dropped if each in rest]
+        failures.ended(sub, done, Ended(leased.slice.id, 0.0, dropped))
+        if draining.is_waited_for(sub, done):
+            draining.ended(sub, [(done, None)])
+        leased.back |= rest
+        leased.unsettled = frozenset(leased.unsettled) & {index}
+        leased.let_go &= {index}
+        leased.aside = 0
+        leased.first = (leased.slice.records[index],)
+        sub.book.enter(leased)
+    leased.retries = (lane,)
+    worker.set_apart(leased, goes_on=stuck.goes_on)
+
+
+def _said(
+    sub: Subscription, worker: Worker, leased: Leased, stuck: Stuck, now: float
+) -> list[Command]:
+    """Count a record that has become stuck, and say so; or end the instance for it."""
+    if not leased.has(stuck.index):
+        return []
+    sub.counts.stuck += 1
+    record = leased.slice.came[stuck.index]
+    partition, offset = leased.slice.came.coordinates_of(stuck.index)
+    text = (
+        f"{name_of(record)} ({named_key(sub.keys.key(record))}) is stuck: it has been running on "
+        f"{worker.name} for longer than the ack timeout of {sub.settings.ack_timeout:g} s, and "
+        "nothing can end it from outside"
+    )
+    if sub.settings.exit_when_stuck:
+        return [Halt(text)]
+    text += (
+        "; its key waits until it ends, the others go on"
+        if stuck.goes_on
+        else f"; all keys of {worker.name} wait until it ends"
+    )
+    line = Line(text, About(partition, offset, sub.keys.key(record)))
+    return [*sub.bursts.stuck.add(line, now)]

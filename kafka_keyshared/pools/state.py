@@ -1,0 +1,42 @@
+"""A handler's own state of slots, given up and taken over in its worker's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_keyshared.core.commands import Adopt, Release
+from kafka_keyshared.core.events import Released
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import counted
+
+log = log_of("kafka_keyshared.pool")
+
+
+def hand_over(
+    name: str, made: Made, item: Release | Adopt, in_child: Callable[[], bool]
+) -> Released | None:
+    """Have a worker's handler give up or take over the state of slots; return what to answer.
+
+    What the handler raises is told, but in a child that it has forked: there it goes on.
+    """
+    error = state = None
+    try:
+        if isinstance(item, Release):
+            state = None if made.release is None else made.release(item.slots)
+        elif made.adopt is not None:
+            made.adopt(item.slots, item.state)
+    except BaseException as raised:
+        if in_child():
+            raise
+        what = "release" if isinstance(item, Release) else "adopt"
+        log.exception(
+            "%s: %s() of the handler failed, for %s; keys there begin without their state",
+            name,
+            what,
+            counted(len(item.slots), "slot"),
+        )
+        error = f"{type(raised).__name__}: {raised}"
+    if isinstance(item, Adopt):
+        return None
+    return Released(item.subscription, item.worker, item.number, state, error)
