@@ -2,9 +2,9 @@
 
 Kafka stores with each committed offset a string of the consumer's choice. Ours says, for each
 subscription, which offsets at and after the position are settled already, so that the next owner
-of the partition runs none of them again. It is a hint, trusted no further than that: whatever
-:func:`decode` is given, it returns, and in doubt it returns nothing, which makes records run
-again and loses none.
+of the partition runs none of them again, and a few notes on lanes and records
+(:mod:`.lane_notes`). It is a hint, trusted no further than that: whatever :func:`decode` is given,
+it returns, and in doubt it returns nothing, which makes records run again and loses none.
 
 Version 1::
 
@@ -17,6 +17,8 @@ Version 1::
     section = kind(1 byte) size payload       a reader passes over the kinds it does not know
     kind 1  = base (gap length)*              a settled set as runs
     kind 2  = base skip bits                  a settled set as a bitmap, low bit first
+    kind 3  = base hash*                      diverted lanes
+    kind 4  = base (gap number)*              attempts of records that are not settled
 
 Sizes and numbers are varints of 7 bits a byte, low end first. The first gap counts from the base;
 the other gaps and all lengths are less 1. Each section has its own base, so that a block can be
@@ -30,11 +32,22 @@ metadata whose writer stored no final NUL; what comes behind the length is ignor
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from kafka_keyshared.core.envelope import ENVELOPE_CHARS, TEXT_LIMIT, bytes_in, chars, seal, unseal
+from kafka_keyshared.core.lane_notes import (
+    KIND_LANES,
+    KIND_TRIED,
+    LANES_MOST,
+    LaneNotes,
+    Tried,
+    lanes_fit,
+    pack_lanes,
+    pack_tried,
+    unpack_lanes,
+    unpack_tried,
+)
 from kafka_keyshared.core.runs import (
     KIND_BITMAP,
     KIND_RUNS,
@@ -55,38 +68,33 @@ from kafka_keyshared.errors import InvariantError
 
 __all__ = [
     "DEFAULT_SUBSCRIPTION",
+    "LANES_BUDGET",
     "SET_BUDGET",
     "TEXT_LIMIT",
+    "TRIED_BUDGET",
     "Decoded",
     "Encoded",
     "Runs",
     "clip",
     "decode",
     "encode",
+    "lane_rooms",
     "set_rooms",
     "settled_runs",
     "size_bound",
 ]
 
-TEXT_LIMIT = 4095
-"""Most characters of the whole text: the broker's default limit less the binding's NUL.
-
-It is also the largest length that the three digits of the text can say.
-"""
-
 SET_BUDGET = 2800
-"""Most characters of the settled sets of all subscriptions, their block headers included.
+"""Most characters of the settled sets of all subscriptions, their block headers included."""
 
-It leaves room for what version 1 may grow: 750 characters of lanes, 300 of attempts and flags.
-"""
+LANES_BUDGET = 750
+"""Most characters of their diverted lanes."""
+
+TRIED_BUDGET = 300
+"""Most characters of the attempts of their records, and of what is archived."""
 
 DEFAULT_SUBSCRIPTION = "default"
 """The id of the subscription that is there when the user makes none."""
-
-_MAGIC = "KS1"
-_HEAD_CHARS = 6  # magic and length
-_ENVELOPE_CHARS = 11  # and the checksum
-_HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +117,14 @@ class Decoded:
     """What a committed text says.
 
     ``sections`` has the settled runs of every subscription that has some, all at or after the
-    position asked for. ``unknown`` has the blocks of unknown subscriptions, to be handed to
-    :func:`encode` again. ``skipped`` counts the sections of later kinds in known subscriptions.
-    When ``problem`` is not None it says in one line why the text was ignored, and all else is
-    empty.
+    position asked for, ``notes`` what else is said of its lanes and records. ``unknown`` has the
+    blocks of unknown subscriptions, to be handed to :func:`encode` again. ``skipped`` counts the
+    sections of later kinds in known subscriptions. When ``problem`` is not None it says in one line
+    why the text was ignored, and all else is empty.
     """
 
     sections: Mapping[str, Runs] = field(default_factory=dict)
+    notes: Mapping[str, LaneNotes] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)
     skipped: int = 0
     problem: str | None = None
@@ -131,7 +140,7 @@ def size_bound(span: int, runs: int, subscription: str = DEFAULT_SUBSCRIPTION) -
     if runs <= 0 or span <= 0:
         return 0
     payload = payload_bound(span, runs)
-    return _chars(_block_overhead(subscription, payload) + payload)
+    return chars(_block_overhead(subscription, payload) + payload)
 
 
 def set_rooms(names: Collection[str], set_budget: int = SET_BUDGET) -> dict[str, int]:
@@ -140,14 +149,22 @@ def set_rooms(names: Collection[str], set_budget: int = SET_BUDGET) -> dict[str,
     Each has an even share of the budget (in characters); what it takes of it besides the set
     itself is left out.
     """
-    share = _bytes_in(set_budget) // max(1, len(names))
+    share = bytes_in(set_budget) // max(1, len(names))
     return {name: _payload_room(name, share) for name in names}
+
+
+def lane_rooms(names: Collection[str]) -> dict[str, int]:
+    """Return how many lanes of a partition each subscription may divert: they are all written."""
+    share = bytes_in(LANES_BUDGET) // max(1, len(names))
+    most = LANES_MOST // max(1, len(names))
+    return {name: min(most, lanes_fit(share - _block_overhead(name, share))) for name in names}
 
 
 def encode(
     position: int,
     sections: Mapping[str, Runs],
     unknown: Mapping[str, bytes] | None = None,
+    notes: Mapping[str, LaneNotes] | None = None,
     *,
     set_budget: int = SET_BUDGET,
     limit: int = TEXT_LIMIT,
@@ -161,8 +178,10 @@ def encode(
 
     A set that does not fit its share of the budget is cut to its longest prefix that does. The
     share is max-min fair: whoever needs less than an even share gets all it needs, and what it
-    leaves is split evenly among the others. Unknown blocks get what is left of the limit, the
-    smallest first, so that as few as possible are dropped.
+    leaves is split evenly among the others. ``notes`` have budgets of their own, from which they
+    are cut as :func:`~.lane_notes.pack_lanes` and :func:`~.lane_notes.pack_tried` say. Unknown
+    blocks get what is left of the limit, the smallest first, so that as few as possible are
+    dropped.
 
     Raises :class:`~kafka_keyshared.errors.InvariantError` when runs are out of order, overlap or
     touch, lie below ``position`` or beyond Kafka's largest offset, or the position is negative.
@@ -171,10 +190,17 @@ def encode(
         raise InvariantError(f"position {position} is not an offset: there is nothing to commit")
     for name, runs in sections.items():
         check_runs(name, position, runs)
-    room = _bytes_in(min(limit, TEXT_LIMIT) - _ENVELOPE_CHARS)
-    blocks, truncated = _known_blocks(position, sections, min(room, _bytes_in(set_budget)))
-    set_bytes = sum(map(len, blocks.values()))
+    room = bytes_in(min(limit, TEXT_LIMIT) - ENVELOPE_CHARS)
+    noted = _noted(position, notes or {}, room)
+    # A section more may make the size of its block a byte longer.
+    room -= sum(len(each) + 1 + _block_overhead(name, 0) for name, each in noted.items())
+    bodies, truncated = _known_bodies(position, sections, min(room, bytes_in(set_budget)))
+    set_bytes = sum(len(_block(name, body)) for name, body in bodies.items())
     room -= set_bytes
+    blocks = {
+        name: _block(name, bodies.get(name, b"") + noted.get(name, b""))
+        for name in bodies.keys() | noted.keys()
+    }
     # A subscription that is known again speaks for itself, even when it has nothing to say.
     foreign = {n: _block(n, body) for n, body in (unknown or {}).items() if n not in sections}
     dropped = 0
@@ -184,8 +210,8 @@ def encode(
         else:
             blocks[name] = foreign[name]
             room -= len(foreign[name])
-    text = _envelope(b"".join(blocks[name] for name in sorted(blocks)))
-    return Encoded(text, truncated, dropped, _chars(set_bytes))
+    text = seal(b"".join(blocks[name] for name in sorted(blocks)))
+    return Encoded(text, truncated, dropped, chars(set_bytes))
 
 
 def decode(text: str | None, position: int, known: Collection[str] | None = None) -> Decoded:
@@ -201,19 +227,38 @@ def decode(text: str | None, position: int, known: Collection[str] | None = None
     if not text:
         return Decoded()
     try:
-        return _parse_body(_open_envelope(text), position, known)
+        return _parse_body(unseal(text), position, known)
     except MalformedError as error:
         return Decoded(problem=f"commit metadata ignored, going on from offset {position}: {error}")
 
 
-def _known_blocks(
+def _noted(position: int, notes: Mapping[str, LaneNotes], room: int) -> dict[str, bytes]:
+    """Return the sections of the notes of each subscription, within their budgets."""
+    lanes, tried = bytes_in(LANES_BUDGET), bytes_in(TRIED_BUDGET)
+    found: dict[str, bytes] = {}
+    for name in sorted(name for name, each in notes.items() if each):
+        header = _block_overhead(name, 0) + 1
+        diverted = pack_lanes(position, notes[name].diverted, min(lanes, room) - header)
+        lanes -= len(diverted) + (header if diverted else 0)
+        room -= len(diverted) + header
+        attempts = pack_tried(position, notes[name].tried, min(tried, room) - header)
+        tried -= len(attempts) + (header if attempts else 0)
+        room -= len(attempts)
+        if diverted or attempts:
+            found[name] = diverted + attempts
+        else:
+            room += header
+    return found
+
+
+def _known_bodies(
     position: int, sections: Mapping[str, Runs], budget: int
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the blocks of the known subscriptions within ``budget`` bytes, and who was cut."""
+    """Return the sections of the known sets within ``budget`` bytes, and who was cut."""
     room = {name: _payload_room(name, budget) for name in sections}
     packed = {name: pack(position, runs, room[name]) for name, runs in sections.items() if runs}
     needs = {name: _need(name, whole, budget) for name, whole in packed.items()}
-    blocks: dict[str, bytes] = {}
+    bodies: dict[str, bytes] = {}
     truncated = []
     # Serving the smallest need first and splitting anew what is left is what makes it max-min fair.
     order = sorted(packed, key=lambda name: (needs[name], name))
@@ -225,9 +270,9 @@ def _known_blocks(
         if not section.complete:
             truncated.append(name)
         if section.payload:
-            blocks[name] = _block(name, _section(section))
-            budget -= len(blocks[name])
-    return blocks, tuple(sorted(truncated))
+            bodies[name] = _section(section)
+            budget -= len(_block(name, bodies[name]))
+    return bodies, tuple(sorted(truncated))
 
 
 def _need(name: str, section: Packed, budget: int) -> int:
@@ -272,53 +317,9 @@ def _payload_room(name: str, budget: int) -> int:
     return room
 
 
-def _envelope(body: bytes) -> str:
-    if not body:
-        return ""
-    coded = base64.b85encode(body).decode("ascii")
-    head = f"{_MAGIC}{_ENVELOPE_CHARS + len(coded):03x}"
-    return head + _checksum(head, coded) + coded
-
-
-def _checksum(head: str, coded: str) -> str:
-    crc = zlib.crc32((head + coded).encode("ascii"))
-    return base64.b85encode(crc.to_bytes(4, "big")).decode("ascii")
-
-
-def _chars(size: int) -> int:
-    """Return the characters that ``size`` bytes take in base 85."""
-    return (size * 5 + 3) // 4
-
-
-def _bytes_in(chars: int) -> int:
-    """Return the most bytes that fit in ``chars`` characters of base 85."""
-    return max(chars, 0) * 4 // 5
-
-
-def _open_envelope(text: str) -> bytes:
-    """Return the body of a text, or say what is wrong with the text."""
-    head = text[:_HEAD_CHARS]
-    digits = head[len(_MAGIC) :]
-    if not head.startswith(_MAGIC[:2]):
-        raise MalformedError(f"another program wrote it (it starts with {head!a})")
-    if not head.startswith(_MAGIC):
-        raise MalformedError(f"it is of version {head[2:3]!a}, this release reads version '1'")
-    if len(digits) < 3 or not _HEX.issuperset(digits):
-        raise MalformedError(f"its length is not a number ({digits!a})")
-    length = int(digits, 16)
-    if not _ENVELOPE_CHARS <= length <= len(text):
-        raise MalformedError(f"it has {len(text)} characters and says that it has {length}")
-    coded = text[_ENVELOPE_CHARS:length]
-    if not coded.isascii() or text[_HEAD_CHARS:_ENVELOPE_CHARS] != _checksum(head, coded):
-        raise MalformedError("its checksum is wrong")
-    try:
-        return base64.b85decode(coded)
-    except ValueError:
-        raise MalformedError("its body is not base 85") from None
-
-
 def _parse_body(body: bytes, position: int, known: Collection[str] | None) -> Decoded:
     sections: dict[str, Runs] = {}
+    notes: dict[str, LaneNotes] = {}
     unknown: dict[str, bytes] = {}
     skipped = 0
     reader = Reader(body)
@@ -331,26 +332,37 @@ def _parse_body(body: bytes, position: int, known: Collection[str] | None) -> De
         if name in sections or name in unknown:
             raise MalformedError(f"subscription {name[:40]!a} is in it twice")
         if known is None or name in known:
-            sections[name], others = _parse_block(block, position)
+            sections[name], notes[name], others = _parse_block(block, position)
             skipped += others
         else:
             unknown[name] = block
     settled = {name: runs for name, runs in sections.items() if runs}
-    return Decoded(settled, unknown, skipped)
+    noted = {name: each for name, each in notes.items() if each}
+    return Decoded(settled, noted, unknown, skipped)
 
 
-def _parse_block(block: bytes, position: int) -> tuple[Runs, int]:
-    """Return the settled runs of a block, and how many sections of later kinds it has."""
-    runs: Runs | None = None
+def _parse_block(block: bytes, position: int) -> tuple[Runs, LaneNotes, int]:
+    """Return settled runs and notes of a block, and how many sections of later kinds it has."""
+    runs: Runs = ()
+    diverted: frozenset[bytes] = frozenset()
+    tried: dict[int, Tried] = {}
+    seen: set[int] = set()
     others = 0
     reader = Reader(block)
     while reader.more():
         kind = reader.take(1)[0]
         payload = reader.take(reader.varint())
-        if kind not in {KIND_RUNS, KIND_BITMAP}:
+        what = KIND_RUNS if kind == KIND_BITMAP else kind
+        if what not in {KIND_RUNS, KIND_LANES, KIND_TRIED}:
             others += 1
-        elif runs is None:
-            runs = unpack(kind, payload, position)
+            continue
+        if what in seen:
+            raise MalformedError("a subscription in it says twice what it may say once")
+        seen.add(what)
+        if what == KIND_LANES:
+            diverted = unpack_lanes(payload, position)
+        elif what == KIND_TRIED:
+            tried = unpack_tried(payload, position)
         else:
-            raise MalformedError("a subscription in it has two settled sets")
-    return runs or (), others
+            runs = unpack(kind, payload, position)
+    return runs, LaneNotes(diverted, tried), others

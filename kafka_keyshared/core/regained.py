@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Command, CommitEntry, Level, Notice
 from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.lane_notes import LaneNotes, merged
 from kafka_keyshared.core.runs import union
 from kafka_keyshared.model import TopicPartition, some
 
@@ -108,5 +109,6 @@ def _both(stored: CommitEntry, left: CommitEntry, known: Collection[str]) -> Com
     parts = [metadata.decode(each.metadata, position, known) for each in (stored, left)]
     sections = {name: union(*(part.sections.get(name, ()) for part in parts)) for name in known}
     unknown = {**parts[0].unknown, **parts[1].unknown}
-    text = metadata.encode(position, sections, unknown, set_budget=metadata.TEXT_LIMIT)
+    notes = {name: merged(*(part.notes.get(name, LaneNotes()) for part in parts)) for name in known}
+    text = metadata.encode(position, sections, unknown, notes, set_budget=metadata.TEXT_LIMIT)
     return CommitEntry(position, text.text)

@@ -10,14 +10,29 @@ import re
 from base64 import b85decode
 from binascii import crc32
 from collections.abc import Iterator
+from typing import NamedTuple
 
 Sections = dict[str, set[int]]
 """By subscription the offsets that a text calls settled."""
 
+
+class Notes(NamedTuple):
+    """What a text says of a subscription's lanes and records besides.
+
+    ``lanes`` are the hashes of diverted ones; ``tried`` has for the offset of a record that is not
+    settled how often it was tried, and whether its copy is archived.
+    """
+
+    lanes: set[bytes]
+    tried: dict[int, tuple[int, bool]]
+
+
+NOTHING = Notes(set(), {})
+
 TEXT = re.compile(
     r"KS1(?P<length>[0-9a-f]{3})(?P<sum>.{5})(?P<body>[\x21-\x7e]*)", re.DOTALL | re.ASCII
 )
-RUNS, BITMAP = 1, 2
+RUNS, BITMAP, LANES, TRIED = 1, 2, 3, 4
 BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
@@ -30,8 +45,20 @@ def read_commit(text: str, position: int) -> Sections:
 
     Raises :class:`CommitTextError` for a text that is not exactly as described.
     """
+    return {name: _settled(block, position) for name, block in _blocks(text)}
+
+
+def read_notes(text: str, position: int) -> dict[str, Notes]:
+    """Return what a text says besides about lanes, and about records at and after the position.
+
+    Raises :class:`CommitTextError` as :func:`read_commit` does.
+    """
+    return {name: _notes(block, position) for name, block in _blocks(text)}
+
+
+def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
     if not text:
-        return {}
+        return
     found = TEXT.fullmatch(text)
     if found is None:
         raise CommitTextError(f"no commit metadata: {text!r}")
@@ -39,14 +66,14 @@ def read_commit(text: str, position: int) -> Sections:
     told = int.from_bytes(_bytes_of(found["sum"]), "big")
     summed = f"KS1{found['length']}{found['body']}"
     _require(told == crc32(summed.encode()), "the checksum of {!r} is wrong", text)
-    sections: Sections = {}
+    seen = set()
     rest = _bytes_of(found["body"])
     while rest:
         name, rest = _sized(rest)
         block, rest = _sized(rest)
-        _require(name.decode() not in sections, "{!r} is in {!r} twice", name, text)
-        sections[name.decode()] = _settled(block, position)
-    return sections
+        _require(name not in seen, "{!r} is in {!r} twice", name, text)
+        seen.add(name)
+        yield name.decode(), block
 
 
 def _require(right: bool, words: str, *what: object) -> None:
@@ -78,20 +105,51 @@ def _sized(data: bytes) -> tuple[bytes, bytes]:
     return rest[:size], rest[size:]
 
 
-def _settled(block: bytes, position: int) -> set[int]:
-    found: set[int] = set()
+def _sections(block: bytes, position: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield kind, base and what follows of each section of a block."""
+    seen = set()
     while block:
         kind, (payload, block) = block[0], _sized(block[1:])
-        _require(kind in (RUNS, BITMAP), "a section of kind {}", kind)
+        _require(kind in (RUNS, BITMAP, LANES, TRIED), "a section of kind {}", kind)
+        what = RUNS if kind == BITMAP else kind
+        _require(what not in seen, "two sections of kind {}", kind)
+        seen.add(what)
         base, payload = _number(payload)
-        _require(base <= position, "a set from {} beside the position {}", base, position)
+        _require(base <= position, "a section from {} beside the position {}", base, position)
+        yield kind, base, payload
+
+
+def _settled(block: bytes, position: int) -> set[int]:
+    found: set[int] = set()
+    for kind, base, payload in _sections(block, position):
         if kind == RUNS:
             found.update(*_runs(base, payload))
-        else:
+        elif kind == BITMAP:
             found.update(_bits(base, payload))
         if base < position:
             found = {offset for offset in found if offset >= position}
     return found
+
+
+def _notes(block: bytes, position: int) -> Notes:
+    lanes: set[bytes] = set()
+    tried: dict[int, tuple[int, bool]] = {}
+    for kind, base, payload in _sections(block, position):
+        if kind == LANES:
+            _require(len(payload) % 16 == 0, "{} bytes of lanes", len(payload))
+            lanes = {payload[at : at + 16] for at in range(0, len(payload), 16)}
+        elif kind == TRIED:
+            every = _tried(base, payload)
+            tried = {offset: each for offset, each in every if offset >= position}
+    return Notes(lanes, tried)
+
+
+def _tried(at: int, numbers: bytes) -> Iterator[tuple[int, tuple[int, bool]]]:
+    while numbers:
+        gap, numbers = _number(numbers)
+        number, numbers = _number(numbers)
+        yield at + gap, (number // 2, number % 2 == 1)
+        at += gap + 1
 
 
 def _runs(at: int, numbers: bytes) -> Iterator[range]:

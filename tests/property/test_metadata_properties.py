@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import (
     SET_BUDGET,
     TEXT_LIMIT,
@@ -16,10 +17,12 @@ from kafka_keyshared.core.metadata import (
     clip,
     decode,
     encode,
+    lane_rooms,
     settled_runs,
     size_bound,
 )
 from kafka_keyshared.core.runs import pack, payload_bound, union, unpack
+from kafka_keyshared.sim.commit_text import NOTHING, read_notes
 
 RULES = settings(derandomize=True, deadline=None, max_examples=200)
 HEAVY = settings(RULES, max_examples=80)  # thousands of runs in each example
@@ -96,6 +99,53 @@ def test_several_subscriptions_come_back_each_with_its_own(
         got = decoded.sections.get(name, ())
         assert got == offsets_before(runs, size(got))
         assert (got == runs) is (name not in encoded.truncated)
+
+
+hashes = st.binary(min_size=16, max_size=16)
+some_notes = st.builds(
+    LaneNotes,
+    st.frozensets(hashes, max_size=16),
+    st.dictionaries(
+        st.integers(0, 2000), st.builds(Tried, st.integers(0, 40), st.booleans()), max_size=40
+    ),
+)
+
+
+@RULES
+@given(some_runs, some_notes, some_notes)
+def test_notes_come_back_lanes_whole_and_attempts_as_far_as_they_fit(
+    case: tuple[int, Runs], one: LaneNotes, other: LaneNotes
+) -> None:
+    position, runs = case
+    notes = {
+        name: LaneNotes(
+            frozenset(sorted(each.diverted)[: lane_rooms(["one", "other"])[name]]),
+            {position + offset: tried for offset, tried in each.tried.items()},
+        )
+        for name, each in {"one": one, "other": other}.items()
+    }
+    encoded = encode(position, {"one": runs}, notes=notes)
+    decoded = decode(encoded.text, position)
+    assert decoded.problem is None
+    assert decoded.sections == ({"one": runs} if runs else {})
+    for name, each in notes.items():
+        got = decoded.notes.get(name, LaneNotes())
+        assert got.diverted == each.diverted
+        assert got.tried.items() <= each.tried.items()
+        assert len(got.tried) >= min(len(each.tried), 8)
+        checked = read_notes(encoded.text, position).get(name, NOTHING)
+        assert checked.lanes == got.diverted
+        assert checked.tried == got.tried
+
+
+@HEAVY
+@given(large_runs, some_notes, st.integers(0, TEXT_LIMIT))
+def test_notes_keep_every_text_within_its_limit(runs: Runs, notes: LaneNotes, limit: int) -> None:
+    moved = LaneNotes(notes.diverted, {1000 + at: tried for at, tried in notes.tried.items()})
+    encoded = encode(1000, {"one": runs}, {"x": b"y" * 200}, {"one": moved}, limit=limit)
+    assert len(encoded.text) <= limit
+    assert encoded.set_chars <= SET_BUDGET
+    assert decode(encoded.text, 1000, known=["one"]).problem is None
 
 
 @HEAVY

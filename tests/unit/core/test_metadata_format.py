@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, Tried
 from kafka_keyshared.core.metadata import Decoded, Runs, clip, decode, encode
 from kafka_keyshared.sim.commit_text import read_commit
 
@@ -98,7 +99,7 @@ def test_the_oracles_reader_and_the_writer_agree_without_sharing_code(seed: int)
 
 
 def test_sections_of_a_later_kind_are_passed_over() -> None:
-    text = sealed(block("s", (3, b"lanes"), (1, numbers(5, 2, 0)), (200, b""), (9, b"x" * 300)))
+    text = sealed(block("s", (5, b"later"), (1, numbers(5, 2, 0)), (200, b""), (9, b"x" * 300)))
     assert decode(text, 5) == Decoded({"s": ((7, 8),)}, skipped=3)
 
 
@@ -172,8 +173,8 @@ RUN = numbers(5, 2, 0)
         (sized(b"s") + varint(50), "claims more"),
         (sized(b"\xff\xfe") + sized(b""), "not UTF-8"),
         (block("s") + block("s"), "twice"),
-        (block("s", (1, RUN), (1, RUN)), "two settled sets"),
-        (block("s", (1, RUN), (2, RUN)), "two settled sets"),
+        (block("s", (1, RUN), (1, RUN)), "says twice"),
+        (block("s", (1, RUN), (2, RUN)), "says twice"),
         (block("s", (1, b"")), "cut off"),
         (block("s", (1, numbers(5, 2))), "cut off"),
         (block("s", (1, numbers(5, 2, 0, 3))), "cut off"),
@@ -254,8 +255,7 @@ def mutated(rng: random.Random, bodies: list[bytes]) -> str:
     return sealed(bytes(body))
 
 
-MUTATIONS = 20_000
-"""Five times as many reach no other branch of the parser."""
+MUTATIONS = 100_000
 
 
 def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
@@ -265,8 +265,14 @@ def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
     for count in (1, 2, 4, 7):
         dense = every_second(position, count * 3)
         sparse = every_second(position + 200, count, step=rng.randint(2, 400))
-        for sections in ({"default": dense}, {"default": sparse, "b": dense}):
-            text = encode(position, sections).text
+        lanes = frozenset(rng.randbytes(16) for _ in range(count))
+        notes = LaneNotes(lanes, {position + rng.randrange(500): Tried(count) for _ in range(9)})
+        for sections, noted in (
+            ({"default": dense}, {}),
+            ({"default": sparse, "b": dense}, {}),
+            ({"default": sparse}, {"default": notes, "b": notes}),
+        ):
+            text = encode(position, sections, notes=noted).text
             bodies.append(base64.b85decode(text[11:]))
     understood = 0
     for _ in range(MUTATIONS):
@@ -281,5 +287,9 @@ def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
             assert runs[0][0] >= at
             assert all(start < end < 2**63 for start, end in runs)
             assert all(before[1] < after[0] for before, after in pairwise(runs))
+        for notes in decoded.notes.values():
+            assert all(at <= offset < 2**63 for offset in notes.tried)
+            assert all(len(lane) == 16 for lane in notes.diverted)
+            assert len(notes.diverted) <= LANES_MOST
     # Both sides of the parser were reached: texts that still make sense, and texts that do not.
     assert MUTATIONS / 10 < understood < MUTATIONS * 9 / 10
