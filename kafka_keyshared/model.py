@@ -117,14 +117,18 @@ class Retry(Verdict):
     """The attempt failed; run the record again, its lane closed meanwhile.
 
     ``after`` is the delay in seconds, from 0 to a year, as any real number (``Decimal`` too); None
-    takes the subscription's back-off. Raises :class:`ValueError` for anything else.
+    takes the subscription's back-off. With ``attempt=False`` it is only put off, which counts as no
+    attempt, however often; then ``after`` has to be given. Raises :class:`ValueError` for anything
+    else.
     """
 
     after: float | None = None  # also of a subclass that does not call this class's __init__
+    attempt: bool = True
 
-    def __init__(self, after: float | None = None) -> None:
+    def __init__(self, after: float | None = None, *, attempt: bool = True) -> None:
         super().__init__(after)
         self.after = after
+        self.attempt = attempt
         self.delay()
 
     def delay(self) -> float | None:
@@ -134,6 +138,10 @@ class Retry(Verdict):
         """
         after = self.after
         if after is None:
+            if not self.attempt:
+                raise ValueError(
+                    "Retry(attempt=False): say for how long the record is put off: after=SECONDS"
+                )
             return None
         try:
             seconds = float(after) if hasattr(type(after), "__float__") else -1.0

@@ -132,6 +132,26 @@ class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A closed lane: its key, what it waits for, its head, and how many records are behind that.
+
+    ``key`` is as that of a :class:`BlockedKey`. ``offset`` is -1 where it has no head just now;
+    ``due_seconds`` is the time until its head is tried again, or its letter, where that is known.
+    """
+
+    subscription: str
+    key: str | None
+    state: str
+    topic: str
+    partition: int
+    offset: int
+    attempts: int
+    archived: bool
+    waiting: int
+    due_seconds: float | None
+    error: str
+
+
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.dead_letters import publisher, refuse_own
+from kafka_keyshared.app.lanes import LaneCommands
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
@@ -75,7 +76,7 @@ class Hooks:
     stepped: Callable[[InstanceView], None] | None = None
 
 
-class KeyShared:
+class KeyShared(LaneCommands):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of

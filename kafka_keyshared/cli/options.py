@@ -61,7 +61,10 @@ Attempts = Annotated[
 ]
 Poison = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="What becomes of it then: block, drop or dead_letter."),
+    typer.Option(
+        metavar="TEXT",
+        help="What becomes of it then: block, drop, dead_letter, block_and_dlq or divert.",
+    ),
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafka_keyshared.cli.live import Live
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY, LaneState
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import counted
 from kafka_keyshared.owner.view import InstanceView
@@ -204,7 +204,7 @@ class StatusLine:
             held=max(0, _held(view) - early),
             running=sum(len(each.running()) for each in progress.values()),
             retrying=states[LaneState.WAITING],
-            writing=states[LaneState.DEAD_LETTERING],
+            writing=sum(states[each] for each in LETTERS_ON_THEIR_WAY),
             blocked=states[LaneState.BLOCKED],
             partitions=len(view.partitions),
             lag=self._lag(view),

@@ -21,7 +21,8 @@ from kafka_keyshared.config.layers import (
     merge,
     sources,
 )
-from kafka_keyshared.config.options import POOLS, FileConfig, Options, RetryOptions
+from kafka_keyshared.config.options import POOLS, FileConfig, Options
+from kafka_keyshared.config.retrying import RetryOptions
 
 __all__ = [
     "DEFAULTS",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
-from kafka_keyshared.config.options import RetryOptions
+from kafka_keyshared.config.retrying import RetryOptions
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy
 from kafka_keyshared.core.settings import OnEvict
@@ -22,6 +22,10 @@ class HandlingOptions(TypedDict, total=False):
     dlq: bool | str
     dlq_create: bool
     dlq_format: Literal["headers", "avro"]
+    dlq_limit: bool
+    dlq_limit_share: float
+    dlq_limit_records: int
+    dlq_limit_in_a_row: int
     poison: PoisonPolicy | None
     retry: RetryOptions | Mapping[str, float]
     order_scope: Literal["topic", "partition", "subscription"]

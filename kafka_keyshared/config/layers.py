@@ -23,6 +23,7 @@ from kafka_keyshared.config.fields import accepted, fields, flattened, from_text
 from kafka_keyshared.config.options import FileConfig, Options
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
+from kafka_keyshared.core.retry_policy import NEED_DLQ
 from kafka_keyshared.errors import ConfigError
 
 KAFKA = "kafka"
@@ -230,9 +231,12 @@ def _without_topic(options: Options) -> Iterator[Fault]:
     if options.dlq is not False:
         return
     cure = "give dlq=True or dlq='name'"
-    if options.poison == "dead_letter":
-        text = f"poison='dead_letter' needs a dead-letter topic, dlq is not set: {cure}"
+    if options.poison in NEED_DLQ:
+        text = f"poison={options.poison!r} needs a dead-letter topic, dlq is not set: {cure}"
         yield Fault(("poison", "dlq"), text)
+    if options.dlq_limit:
+        text = f"dlq_limit=True limits what goes to a dead-letter topic, dlq is not set: {cure}"
+        yield Fault(("dlq_limit", "dlq"), text)
     if options.dlq_create:
         text = f"dlq_create=True makes a dead-letter topic, dlq is not set: {cure}"
         yield Fault(("dlq_create", "dlq"), text)

@@ -15,8 +15,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
@@ -33,7 +35,6 @@ _WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 # What a broker takes for a topic's name.
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
-_WEEK = 7 * 86_400
 
 AUTO = "auto"
 """As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
@@ -48,34 +49,6 @@ _MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
     ("no", "off", "false"), _TO_NONE
 )
 """What stands for yes and no elsewhere would be a topic of that name, and nobody would notice."""
-
-
-class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often and how soon a failed record runs again."""
-
-    attempts: Annotated[
-        Annotated[int, Meta(ge=1)],
-        Meta(
-            description="How often a record is tried, the first time included.",
-            extra={"flag": "--attempts"},
-        ),
-    ] = 5
-    backoff: Annotated[
-        Annotated[float, Meta(ge=0, le=_WEEK)],
-        Meta(description="How long a record waits after its first failure.", extra={"unit": "s"}),
-    ] = 0.1
-    factor: Annotated[
-        Annotated[float, Meta(ge=1, le=1e9)],
-        Meta(description="By what the wait grows with each further failure."),
-    ] = 2.0
-    backoff_max: Annotated[
-        Annotated[float, Meta(ge=0, le=_WEEK)],
-        Meta(description="The longest wait.", extra={"unit": "s"}),
-    ] = 30.0
-    jitter: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)],
-        Meta(description="By which share of itself each wait is made longer or shorter by chance."),
-    ] = 0.2
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,11 +92,35 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "in an Avro envelope around it."
         ),
     ] = "headers"
+    dlq_limit: Annotated[
+        bool,
+        Meta(
+            description="Whether a partition is stopped when too many of its records go to the "
+            "dead-letter topic, until `app.lift_dlq_limit()` or a restart."
+        ),
+    ] = False
+    dlq_limit_share: Annotated[
+        Annotated[float, Meta(gt=0, le=1)],
+        Meta(description="More than this share of a partition's last records is too many."),
+    ] = 0.5
+    dlq_limit_records: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(description="Of so many last records.", extra={"unit": "records"}),
+    ] = 5_000
+    dlq_limit_in_a_row: Annotated[
+        Annotated[int, Meta(ge=1)],
+        Meta(
+            description="So many in a row are too many, whatever their share.",
+            extra={"unit": "records"},
+        ),
+    ] = 1_000
     poison: Annotated[
         PoisonPolicy | None,
         Meta(
-            description="What becomes of a record whose attempts are used up. Not set: "
-            "dead_letter with a dead-letter topic, block without.",
+            description="What becomes of a record whose attempts are used up: it is dropped, dead-"
+            "lettered, or blocks its key (block); block_and_dlq writes a dead letter too, divert "
+            "sends all that follow of its key there. Not set: dead_letter with a dead-letter "
+            "topic, block without.",
             extra={"flag": "--poison"},
         ),
     ] = None
@@ -209,11 +206,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = None
     commit_interval: Annotated[
-        Annotated[float, Meta(gt=0, le=_WEEK)],
+        Annotated[float, Meta(gt=0, le=WEEK)],
         Meta(description="How often is committed while there is work.", extra={"unit": "s"}),
     ] = 1.0
     stop_timeout: Annotated[
-        Annotated[float, Meta(gt=0, le=_WEEK)],
+        Annotated[float, Meta(gt=0, le=WEEK)],
         Meta(
             description="How long a stop waits for running records; those left are named and run "
             "again.",
@@ -221,7 +218,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = 25.0
     revoke_deadline: Annotated[
-        Annotated[float, Meta(ge=0, le=_WEEK)],
+        Annotated[float, Meta(ge=0, le=WEEK)],
         Meta(
             description="How long a rebalance waits for running records of partitions that go. At "
             "most half of `max.poll.interval.ms`, less 0.5 s.",
@@ -229,7 +226,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = 5.0
     ack_timeout: Annotated[
-        Annotated[float, Meta(gt=0, le=_WEEK)] | None,
+        Annotated[float, Meta(gt=0, le=WEEK)] | None,
         Meta(
             description="How long a record may run: on a thread it is stuck then, from a member it "
             "is taken, a failed attempt. Not set: 30 s for `pull`, else for ever; a warning names "
@@ -322,6 +319,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
             poison=self.poison or ("dead_letter" if has_dlq else "block"),
             dlq=has_dlq,
+            dlq_limit=self._dlq_limit() if self.dlq_limit else None,
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             leases_per_worker=self.leases_per_worker,
@@ -335,6 +333,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         settings.check()
         return settings
+
+    def _dlq_limit(self) -> DlqLimit:
+        return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_in_a_row)
 
     def _key_of(self) -> KeyOf | None:
         if self.key == "record" and self.key_schema is None:

@@ -13,8 +13,10 @@ from operator import itemgetter
 from kafka_keyshared.core import failures, metadata
 from kafka_keyshared.core.commands import AssignAt, Command, CommitEntry, Lapse, Level, Notice
 from kafka_keyshared.core.events import StartPoint
-from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.lanes import LETTERS_ON_THEIR_WAY
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.runs import MAX_OFFSET
 from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
@@ -54,24 +56,45 @@ def start(
         for name, section in decoded.sections.items()
         if (runs := metadata.clip(section, position, log_end))
     }
-    state = PartitionState(position, restored, decoded.unknown)
+    notes = {
+        name: LaneNotes(each.diverted, _within(each.tried, position, log_end))
+        for name, each in decoded.notes.items()
+    }
+    state = PartitionState(position, restored, decoded.unknown, notes)
     return state, position, commands
+
+
+def _within(tried: Mapping[int, Tried], low: int, high: int) -> dict[int, Tried]:
+    """Return what is said of records that the log can hold; others have not been tried."""
+    return {offset: each for offset, each in tried.items() if low <= offset < high}
 
 
 def assign(
     partitions: dict[TopicPartition, PartitionState],
     starts: Mapping[TopicPartition, StartPoint],
-    known: list[str],
+    subscriptions: Mapping[str, Subscription],
 ) -> list[Command]:
     """Take over partitions."""
     commands: list[Command] = []
     positions: dict[TopicPartition, int | None] = {}
     for partition, point in starts.items():
-        partitions[partition], position, notices = start(partition, point, known)
+        state, position, notices = start(partition, point, subscriptions)
+        partitions[partition] = state
+        for name, notes in state.notes.items():
+            sub = subscriptions[name]
+            sub.diverted.begin(partition, notes.diverted)
+            if notes.tried:
+                sub.carried[partition] = dict(notes.tried)
         positions[partition] = position
         commands += notices
     commands.append(AssignAt(positions))
     return commands
+
+
+def only_topic(partitions: Iterable[TopicPartition]) -> str | None:
+    """Return the only topic that there is; None where there are several, or none."""
+    topics = {partition.topic for partition in partitions}
+    return topics.pop() if len(topics) == 1 else None
 
 
 def stored(
@@ -159,7 +182,7 @@ def running(sub: Subscription, partitions: set[TopicPartition], progress: Progre
 def dead_lettering(sub: Subscription, partitions: set[TopicPartition]) -> int:
     """Return how many records of the partitions wait for the dead-letter topic's answer."""
     return sum(
-        closed.state is LaneState.DEAD_LETTERING
+        closed.state in LETTERS_ON_THEIR_WAY
         and closed.head is not None
         and closed.partition in partitions
         for closed in sub.closed.lanes.values()
@@ -190,6 +213,9 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
             commands.append(Lapse(sub.name, worker.id, lapsed))
     for place in sub.places:
         place.forget(partitions)
+    for partition in partitions:
+        sub.carried.pop(partition, None)
+    sub.diverted.forget(partitions, sub.closed)
     _open_without_head(sub)
     dropped = before - sum(1 for _ in sub.waiting())
     sub.window.free(dropped)
@@ -217,4 +243,4 @@ def _open_without_head(sub: Subscription) -> None:
         if closed.head is None:
             for row in sub.rows():
                 row.retries.pop(closed, None)
-            failures.advance(sub, closed)
+            advance(sub, closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
-from kafka_keyshared.core.originals import Chunk
+from kafka_keyshared.core.originals import Chunk, Originals, kept_from
 from kafka_keyshared.core.places import without
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, TopicPartition
@@ -137,3 +137,11 @@ class Backlog:
             at += count
         if not at == self._counted == len(self.records):
             raise InvariantError(f"{len(self.records)} records wait, and {at} came in chunks")
+
+
+def let_go(keepers: Sequence[Backlog | Originals], spare: int) -> None:
+    """Let go of chunks of which little is held, but for ``spare`` records of them in all."""
+    young = kept_from((of for each in keepers for of in each.chunks()), spare)
+    if young:
+        for each in keepers:
+            each.let_go(young)

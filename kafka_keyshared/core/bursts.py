@@ -27,6 +27,14 @@ class Bursts:
     dead_letters: Burst[Line] = field(
         default_factory=lambda: _lines(Level.WARNING, "records went to the dead-letter topic")
     )
+    diversions: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.ERROR, "keys are diverted")
+    )
+    diverted: Burst[Line] = field(
+        default_factory=lambda: _lines(
+            Level.WARNING, "records of diverted keys went to the dead-letter topic"
+        )
+    )
     refusals: Burst[Line] = field(
         default_factory=lambda: _lines(Level.ERROR, "dead letters were not written")
     )
@@ -60,6 +68,8 @@ class Bursts:
             self.attempts,
             self.asked,
             self.dead_letters,
+            self.diversions,
+            self.diverted,
             self.refusals,
             self.undecodable,
             self.unread,

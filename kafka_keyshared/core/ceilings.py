@@ -52,11 +52,11 @@ class Ceilings:
         set_budget: int = SET_BUDGET,
     ) -> None:
         self.set_budget = set_budget
-        self._subs = {name: sub for name, sub in subs.items() if sub.settings.reliable}
-        self.tracks = bool(self._subs)
-        self._parkings = [sub.parking for sub in self._subs.values()]
+        self.subs = {name: sub for name, sub in subs.items() if sub.settings.reliable}
+        self.tracks = bool(self.subs)
+        self._parkings = [sub.parking for sub in self.subs.values()]
         self._states = states
-        self._rooms = set_rooms(self._subs, set_budget)
+        self._rooms = set_rooms(self.subs, set_budget)
         # The received ends after each chunk since the last look; None while none can be trusted.
         self._marks: list[Mapping[TopicPartition, int]] | None = None
         # Whether anything has ended since the last look: if not, another one would show nothing.
@@ -67,7 +67,7 @@ class Ceilings:
         """Return the ceilings of a partition, by subscription."""
         return {
             name: ceiling
-            for name, sub in self._subs.items()
+            for name, sub in self.subs.items()
             if (ceiling := sub.parking.ceilings.get(partition)) is not None
         }
 
@@ -76,7 +76,7 @@ class Ceilings:
     def begin(self, partition: TopicPartition, start: int | None) -> None:
         """Set the first ceilings of a partition, if it is known where it starts."""
         if start is not None:
-            for sub in self._subs.values():
+            for sub in self.subs.values():
                 if partition not in sub.parking.ceilings:
                     self._raise(sub, partition, start, start, ())
         self.forget_marks()
@@ -84,7 +84,7 @@ class Ceilings:
     def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
         """Set the first ceilings of partitions that start where their first records are."""
         for partition, end in ends.items():
-            if all(partition in sub.parking.ceilings for sub in self._subs.values()):
+            if all(partition in sub.parking.ceilings for sub in self.subs.values()):
                 continue
             offsets = [
                 record.offset()
@@ -103,7 +103,7 @@ class Ceilings:
         """Say whether anything is received beyond its ceiling."""
         if self.parked():
             return True
-        for sub in self._subs.values():
+        for sub in self.subs.values():
             ceilings = sub.parking.ceilings
             for partition, end in ends.items():
                 if end > ceilings.get(partition, -1):
@@ -124,7 +124,7 @@ class Ceilings:
         self._raise_by_marks()
         if self.stirred and now >= self._next() and self.passed(ends or {}):
             self.look({}, now)
-        for sub in self._subs.values():
+        for sub in self.subs.values():
             if sub.parking:
                 sub.unpark()
 
@@ -137,7 +137,7 @@ class Ceilings:
 
         What closed lanes wait for takes its time, and each retry would raise them by little.
         """
-        for sub in self._subs.values():
+        for sub in self.subs.values():
             if sub.leased or sub.closed.lanes or sub.startable():
                 return self._look_at
         return self._look_soon
@@ -155,7 +155,7 @@ class Ceilings:
         if settled is not None:
             for partition, position in settled.items():
                 if partition in self._states:
-                    for sub in self._subs.values():
+                    for sub in self.subs.values():
                         self._raise_span(sub, partition, position)
 
     def _settled_mark(self) -> Mapping[TopicPartition, int] | None:
@@ -164,7 +164,7 @@ class Ceilings:
         if not marks:
             return None
         first = len(marks)
-        for sub in self._subs.values():
+        for sub in self.subs.values():
             if not sub.in_arrival_order():
                 return None
             for partition, offset in sub.oldest():
@@ -184,7 +184,7 @@ class Ceilings:
         than is. The windows get their exact sums at the same time.
         """
         found: dict[str, Unsettled] = {}
-        for name, sub in self._subs.items():
+        for name, sub in self.subs.items():
             found[name] = held = collect(sub.unsettled(progress))
             sub.window.correct(each for kept in held.values() for each in kept.values())
             sub.mixed = False
@@ -195,7 +195,7 @@ class Ceilings:
                 continue
             held_of = {name: every.get(partition, {}) for name, every in found.items()}
             position = min((min(each) for each in held_of.values() if each), default=end)
-            for name, sub in self._subs.items():
+            for name, sub in self.subs.items():
                 self._raise(sub, partition, position, end, held_of[name])
         count = sum(len(each) for held in found.values() for each in held.values())
         self.stirred = False

@@ -74,7 +74,10 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLettered`."""
+    """Send the record to the dead-letter topic and answer with :class:`~.events.DeadLettered`.
+
+    With ``copy`` it is not settled by that: it goes on to block its lane.
+    """
 
     subscription: str
     lane: Lane
@@ -82,6 +85,7 @@ class Publish:
     attempts: int
     first: Failure
     last: Failure
+    copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,14 @@ class AbandonWorker:
     subscription: str
     worker: int
     settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAnswer:
+    """What was ``done`` for a :class:`~.events.LaneOrder`, or why it is ``refused``."""
+
+    done: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +238,7 @@ Command: TypeAlias = (
     | StartWorker
     | ReplaceWorker
     | AbandonWorker
+    | LaneAnswer
     | EndWorker
     | Release
     | Adopt

@@ -55,9 +55,9 @@ def encode(
     """Return what is to be committed for each partition, and how its settled sets were written."""
     entries: dict[TopicPartition, CommitEntry] = {}
     encoded: dict[TopicPartition, Encoded] = {}
-    for partition, (position, runs, leader_epoch) in snapshots.items():
+    for partition, (position, runs, leader_epoch, notes) in snapshots.items():
         unknown = states[partition].unknown
-        text = metadata.encode(position, runs, unknown, set_budget=set_budget)
+        text = metadata.encode(position, runs, unknown, notes, set_budget=set_budget)
         encoded[partition] = text
         entries[partition] = CommitEntry(position, text.text, leader_epoch)
     return entries, encoded

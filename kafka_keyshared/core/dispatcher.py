@@ -13,14 +13,14 @@ from typing import Any
 from kafka_keyshared.core import (
     admission,
     assignment,
+    dead_letters,
     draining,
-    failures,
-    hand_over,
     heartbeat,
+    lane_orders,
     metadata,
+    pressure,
     reports,
     returns,
-    shedding,
     stuck,
     worker_lifecycle,
 )
@@ -30,13 +30,13 @@ from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.commit import CommitPolicy, Commits
 from kafka_keyshared.core.events import Event
+from kafka_keyshared.core.handing_out import go_on, hand_out
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.invariants import check_subscription
 from kafka_keyshared.core.lanes import Lane
 from kafka_keyshared.core.meters import Meters
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.partitions import PartitionEvent, refuse_impossible
-from kafka_keyshared.core.pressure import look_at_closed, weigh_closed, weigh_parked
 from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
@@ -79,6 +79,8 @@ class Dispatcher:
         self.meters = Meters()
         self._check_invariants = check_invariants
         self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
+        for name, most in metadata.lane_rooms(names).items():
+            self.subscriptions[name].diverted.most = most
         self._topic: str | None = None
         self.watches = {name: heartbeat.Watch() for name in names}
         self._changed = self._restored = self._stopping = False
@@ -99,6 +101,8 @@ class Dispatcher:
             ev.Beat: self._beat,
             ev.Join: self._join,
             ev.Resize: self._resize,
+            ev.LaneOrder: self._lane_order,
+            ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
         }
 
@@ -210,11 +214,7 @@ class Dispatcher:
 
     def _go_on(self, sub: Subscription, now: float) -> list[Command]:
         """Deal with what routing has left over, weigh what is parked, lease what may start."""
-        weigh = sub.parking or self.holds.held_back(Reason.SET_FULL)
-        commands = weigh_parked(self.holds, sub, now) if weigh else []
-        if sub.keys.refused or sub.keys.unread:
-            commands += admission.routed(sub, self.holds, now, self.meters.wall_offset)
-        return commands + self._flush_one(sub, now)
+        return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
         """Ready what has waited for its time: retries, and keys that could not be read."""
@@ -226,15 +226,7 @@ class Dispatcher:
         return commands
 
     def _flush_one(self, sub: Subscription, now: float) -> list[Command]:
-        if sub.draining.cleared:
-            draining.open_cleared(sub, now)
-        commands: list[Command] = []
-        if sub.hand_overs is not None and sub.hand_overs.waiting:
-            commands += hand_over.ask(sub, sub.hand_overs)
-        commands += [*shedding.shed(sub, now), *sub.flush()]
-        if sub.closed.lanes and sub.look_ahead.due(now):
-            commands += weigh_closed(self.holds, sub, len(self.partitions), now)
-        return commands
+        return hand_out(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     # --- reports ---
 
@@ -267,9 +259,19 @@ class Dispatcher:
         commands = worker_lifecycle.resize(sub, event.names, self.partitions)
         return commands + self._flush_one(sub, now)
 
+    def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
+        sub = self.subscriptions[event.subscription]
+        self._changed = self.ceilings.stirred = True
+        commands = lane_orders.obey(sub, event, now, self.meters.wall_offset)
+        return commands + self._flush_one(sub, now)
+
+    def _dlq_limit_lifted(self, event: ev.DlqLimitLifted, now: float) -> list[Command]:
+        pressure.lift_dlq_limit(self.holds, self.subscriptions.values(), event.partitions)
+        return self._flush(ev.Flush(), now)
+
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
-        commands = failures.dead_lettered(sub, event, now)
+        commands = dead_letters.dead_lettered(sub, event, now)
         self._changed = self.ceilings.stirred = True
         return commands + self._flush_one(sub, now)
 
@@ -278,11 +280,10 @@ class Dispatcher:
     def _assigned(self, event: ev.Assigned, now: float) -> list[Command]:
         self._check(PartitionEvent.ASSIGNED, event.starts)
         self.meters.assigned(event.starts)
-        known = list(self.subscriptions)
         stored = assignment.stored(event.starts)
-        starts, said = self.regained.starts(event.starts, stored, known, now)
+        starts, said = self.regained.starts(event.starts, stored, self.subscriptions, now)
         self._epochs.come(event.starts)
-        commands = said + assignment.assign(self.partitions, starts, known)
+        commands = said + assignment.assign(self.partitions, starts, self.subscriptions)
         self.commits.restart(stored)
         self._changed = self._changed or any(not point.stored for point in starts.values())
         self._restored = any(state.restored for state in self.partitions.values())
@@ -324,8 +325,7 @@ class Dispatcher:
 
     def _note_topics(self) -> None:
         """Remember the only topic: with one there is nothing to ask each record for."""
-        topics = {partition.topic for partition in self.partitions}
-        self._topic = topics.pop() if len(topics) == 1 else None
+        self._topic = assignment.only_topic(self.partitions)
         for sub in self.subscriptions.values():
             sub.counts.topic = self._topic
         self.snapshots.keep(self.partitions)
@@ -355,7 +355,7 @@ class Dispatcher:
             for sub in self.subscriptions.values():
                 draining.looked_at(sub, event.progress)
                 sub.commit_at_once = False
-                commands += look_at_closed(self.holds, sub, len(self.partitions), now)
+                commands += pressure.look_at_closed(self.holds, sub, len(self.partitions), now)
                 if (sub.parking and sub.unpark()) or sub.draining.cleared:
                     commands += self._go_on(sub, now)
         return commands
@@ -382,7 +382,7 @@ class Dispatcher:
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)
             commands += self._flush_one(sub, now)
-            commands += look_at_closed(self.holds, sub, len(self.partitions), now)
+            commands += pressure.look_at_closed(self.holds, sub, len(self.partitions), now)
         if self._check_invariants:
             self.check()
         return commands

@@ -24,9 +24,19 @@ class Disposition(enum.Enum):
     DROP = "drop"
     """It is settled without having been done."""
     BLOCK = "block"
-    """It keeps its lane closed until the process is started anew."""
+    """It keeps its lane closed until somebody releases it, or the process is started anew."""
     GIVEN_BACK = "given_back"
     """That was no attempt at all: whoever had the record has not tried."""
+    PUT_OFF = "put_off"
+    """It runs again later, and that was no attempt: its handler has asked for both."""
+    ARCHIVE = "archive"
+    """A copy of it goes to the dead-letter topic, once, and it keeps its lane closed."""
+    DIVERT = "divert"
+    """It and all that follows in its lane go to the dead-letter topic."""
+
+
+NO_ATTEMPT = frozenset({Disposition.GIVEN_BACK, Disposition.PUT_OFF})
+"""What is said of a record that has not been tried."""
 
 
 @dataclass(frozen=True, slots=True)

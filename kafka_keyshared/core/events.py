@@ -246,6 +246,35 @@ class Join:
     name: str
 
 
+class LaneAction(enum.StrEnum):
+    """What may be ordered of a closed lane."""
+
+    RELEASE = "release"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOrder:
+    """Somebody wants this done with a closed lane; the answer is a :class:`~.commands.LaneAnswer`.
+
+    The lane is that of the ``key``, or the one whose head stands at ``partition`` and ``offset``.
+    """
+
+    subscription: str
+    action: LaneAction
+    key: bytes | None = None
+    partition: TopicPartition | None = None
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DlqLimitLifted:
+    """Somebody wants these partitions to go on that their dead-letter limit has stopped."""
+
+    partitions: Sequence[TopicPartition]
+
+
 @dataclass(frozen=True, slots=True)
 class Resize:
     """The subscription is to have exactly these workers: missing ones join, others leave.
@@ -275,6 +304,8 @@ Event: TypeAlias = (
     | CommitAnswered
     | Beat
     | Join
+    | LaneOrder
+    | DlqLimitLifted
     | Resize
     | Flush
 )

@@ -5,7 +5,8 @@
 2. When the worker has passed the fence, every record of the lane that was leased has come back, in
    order. Nothing of the lane, not even the retry, is leased before that.
 3. The head runs again alone when its delay is over, at whoever owns its slot then; or it goes to
-   the dead-letter topic, is dropped, or blocks the lane.
+   the dead-letter topic, is dropped, or blocks the lane (:mod:`.poison`), or the whole lane is
+   diverted (:mod:`.diverted`).
 4. In the same ``handle`` call in which the head settles, the lane opens and what waited goes first.
 
 PIP-379 leaves order under negative acknowledgement out of its scope; this is how it is kept here.
@@ -16,21 +17,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kafka_keyshared.core.burst import Line
-from kafka_keyshared.core.commands import Command, Fence, Publish
-from kafka_keyshared.core.dispositions import Disposition, Failure
-from kafka_keyshared.core.events import DeadLettered, Ended, Failed, FencePassed, SetAside
-from kafka_keyshared.core.failure_lines import Attempt, in_short
+from kafka_keyshared.core.commands import Command, Fence
+from kafka_keyshared.core.dispositions import NO_ATTEMPT, Disposition, Failure
+from kafka_keyshared.core.diverted import divert, join
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, SetAside
+from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
-from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState, is_keyless
-from kafka_keyshared.core.meters import LetterAnswer, Processed
+from kafka_keyshared.core.lanes import (
+    DIVERTS,
+    LETTERS_ON_THEIR_WAY,
+    ClosedLane,
+    Lane,
+    LaneEvent,
+    LaneState,
+    is_keyless,
+)
+from kafka_keyshared.core.meters import Processed
+from kafka_keyshared.core.opening import advance, settle_head
+from kafka_keyshared.core.poison import archive, block, letter_of
 from kafka_keyshared.core.retry_policy import decide
 from kafka_keyshared.core.slices import Leased, Slice
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, Record, counted, name_of, named_key, partition_of
-
-PUBLISH_BACKOFF = 1.0
-PUBLISH_BACKOFF_MAX = 30.0
+from kafka_keyshared.model import About, Record, name_of, partition_of
 
 FIRED_AT_ONCE = 1_000
 """So many lanes wake in one step of the owner, which has to poll and to commit in between."""
@@ -79,6 +88,8 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
         unsettled = late.union(unsettled)
         dropped = [index for index in dropped if index not in late]
     sub.counts.settled(leased, count, unsettled, dropped)
+    if sub.dlq_watch is not None:
+        sub.dlq_watch.settled(leased, unsettled)
 
 
 def is_over(sub: Subscription, leased: Leased, index: int) -> bool:
@@ -98,6 +109,9 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
         leased.came_back(report.index)
         return _failed_late(sub, slice_, record, lane)
     closed = sub.closed.get(lane)
+    if closed is not None and closed.state in DIVERTS:
+        leased.came_back(report.index)
+        return _failed_in_a_diverted_lane(sub, slice_, closed, record)
     if closed is not None and closed.head is not record:
         raise InvariantError(
             f"{name_of(record)} failed while its lane {lane} is closed by another record"
@@ -105,7 +119,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     leased.came_back(report.index)
     closed = closed or close_lane(sub, lane, record)
     closed.attempt = None
-    tried = failure.disposition is not Disposition.GIVEN_BACK
+    tried = failure.disposition not in NO_ATTEMPT
     if tried:
         closed.failures += 1
         closed.first = closed.first or failure
@@ -157,17 +171,22 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
         closed.on(LaneEvent.RETRY)
         sub.closed.wake_at(closed, now + decision.delay)
         return []
-    if decision.disposition is Disposition.DEAD_LETTER:
+    follows = decision.disposition
+    if follows is Disposition.DIVERT and not is_keyless(closed.lane):
+        return divert(sub, closed, now)
+    if follows in (Disposition.DEAD_LETTER, Disposition.DIVERT):
         closed.on(LaneEvent.DEAD_LETTER)
-        return [_publish(sub, closed)]
-    if decision.disposition is Disposition.BLOCK:
-        return _block(sub, closed, now)
-    if decision.disposition is not Disposition.DROP:  # or one that is new would settle, and be lost
-        raise InvariantError(f"nobody knows what to do for the disposition {decision.disposition}")
+        return [letter_of(sub, closed)]
+    if follows is Disposition.ARCHIVE:
+        return archive(sub, closed, now)
+    if follows is Disposition.BLOCK:
+        return block(sub, closed, now)
+    if follows is not Disposition.DROP:  # or one that is new would settle, and be lost
+        raise InvariantError(f"nobody knows what to do for the disposition {follows}")
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
-    _settle_head(sub, closed)
+    settle_head(sub, closed)
     return []
 
 
@@ -193,7 +212,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)
-        return [_publish(sub, closed)]
+        return [letter_of(sub, closed)]
     closed.on(LaneEvent.BLOCK)
     closed.blocked_at = now
     sub.reminder.blocked = True
@@ -229,59 +248,15 @@ def fence_passed(sub: Subscription, report: FencePassed) -> None:
             advance(sub, closed)
 
 
-def dead_lettered(sub: Subscription, event: DeadLettered, now: float) -> list[Command]:
-    """Settle a record whose dead letter the broker acknowledged; try again after a failed write."""
-    head, error = event.publish.record, event.error
-    closed = sub.closed.get(event.publish.lane)
-    if closed is None or closed.head is not head or closed.state is not LaneState.DEAD_LETTERING:
-        return []  # forgotten with its partition: the record runs again at its next owner
-    answer = LetterAnswer.ACKNOWLEDGED if error is None else LetterAnswer.FAILED
-    sub.counts.letters.add(head.topic(), answer)
-    where = f"{name_of(head)} ({named_key(closed.key)})"
-    about = About(closed.partition, head.offset(), closed.key)
-    if error is None:
-        sub.counts.dead_lettered += 1
-        sub.counts.processed.add(head.topic(), Processed.DEAD_LETTERED)
-        _settle_head(sub, closed)
-        burst = sub.bursts.dead_letters
-        if burst.only_counted(now):
-            return []
-        at = f" as {event.at}" if event.at else ""
-        text = f"{where} went to the dead-letter topic{at} ({_failures(closed)})"
-        return [*burst.add(Line(text, about), now)]
-    closed.publish_failures += 1
-    delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
-    sub.closed.wake_at(closed, now + delay)
-    text = f"dead letter of {where} was not written (try {closed.publish_failures}): {error}"
-    follows = f"; the record stays unsettled and its key waits, next try in {delay:.0f} s"
-    return [*sub.bursts.refusals.add(Line(text, about, follows), now)]
-
-
 def fire(sub: Subscription, now: float) -> list[Command]:
     """Wake lanes whose time has come; what is too much for one time stays due."""
     commands: list[Command] = []
     for closed in sub.closed.pop_due(now, FIRED_AT_ONCE):
-        if closed.state is LaneState.DEAD_LETTERING:
-            commands.append(_publish(sub, closed))
+        if closed.letter is not None and closed.state in LETTERS_ON_THEIR_WAY:
+            commands.append(closed.letter)
         else:
             advance(sub, closed)
     return commands
-
-
-def advance(sub: Subscription, closed: ClosedLane) -> None:
-    """Open the lane or ready its head, as far as fence and delay allow."""
-    if closed.fence_at is not None or closed.due is not None:
-        return
-    if closed.state is LaneState.OPENING:
-        open_lane(sub, closed)
-    elif closed.state is LaneState.WAITING:
-        sub.ready([closed])
-
-
-def open_lane(sub: Subscription, closed: ClosedLane) -> None:
-    """Open the lane; what waited in it goes before anything its key has in a backlog."""
-    sub.closed.open(closed)
-    sub.put_back(closed.waiting())
 
 
 def exhausted(sub: Subscription) -> Iterable[ClosedLane]:
@@ -302,58 +277,16 @@ def close_lane(
     over: bool = False,
 ) -> ClosedLane:
     """Close the lane of a record that has failed or is stuck; no head is one of an old epoch."""
-    head = None if over else record
-    closed = ClosedLane(lane, sub.keys.key(record), state, head, partition_of(record))
+    head, partition = None if over else record, partition_of(record)
+    closed = ClosedLane(lane, sub.keys.key(record), state, head, partition)
+    if sub.carried and not over:
+        known = sub.carried.get(partition, {}).pop(record.offset(), None)
+        closed.failures, closed.archived = known or (0, False)
     sub.closed.close(closed)
     if sub.one_lease is not None:
         closed.queue.extend(sub.one_lease.release(lane))
         sub.look_ahead.grown += len(closed.queue)
     return closed
-
-
-def _settle_head(sub: Subscription, closed: ClosedLane) -> None:
-    closed.on(LaneEvent.SETTLED)
-    closed.head = None
-    sub.window.free(1)
-    sub.closed.cancel(closed)
-    advance(sub, closed)
-
-
-def _publish(sub: Subscription, closed: ClosedLane) -> Publish:
-    if closed.head is None or closed.first is None or closed.last is None:
-        raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
-    return Publish(sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last)
-
-
-def _block(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
-    closed.on(LaneEvent.BLOCK)
-    closed.blocked_at = now
-    head, last = closed.head, closed.last
-    if head is None or last is None:
-        raise InvariantError(f"lane {closed.lane} is blocked by nothing")
-    sub.look_ahead.grown += 1
-    sub.reminder.blocked = True
-    why = (
-        "its handler asked for a dead letter"
-        if last.disposition is Disposition.DEAD_LETTER
-        else "it failed"
-    )
-    trace = sub.bursts.attempts.first_block(last, now)
-    text = (
-        f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
-        f"({_failures(closed)}); other keys go on. Mend the handler and restart, or give a "
-        f"dead-letter topic (dlq=True)"
-    )
-    line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
-    blocks = sub.bursts.blocks
-    return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
-
-
-def _failures(closed: ClosedLane) -> str:
-    """Return in words how often the lane's head failed, and how at last."""
-    last = closed.last
-    error = "" if last is None else f", last: {in_short(last)}"
-    return f"{counted(closed.failures, 'attempt')}{error}"
 
 
 def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -> list[Command]:
@@ -365,8 +298,17 @@ def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
         closed = close_lane(sub, lane, record, LaneState.OPENING, over=True)
-    elif closed.head is None:
+    elif closed.head is None and closed.state not in DIVERTS:
         closed.on(LaneEvent.FORGOTTEN)
         closed.attempt = None
     closed.fence_at = slice_.worker
     return [Fence(sub.name, slice_.worker, (lane,))]
+
+
+def _failed_in_a_diverted_lane(
+    sub: Subscription, slice_: Slice, closed: ClosedLane, record: Record
+) -> list[Command]:
+    """Send what ran when its lane was diverted, and has failed, the way of all that follow it."""
+    closed.fence_at = slice_.worker
+    join(sub, closed, record)
+    return [Fence(sub.name, slice_.worker, (closed.lane,))]

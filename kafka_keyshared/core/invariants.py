@@ -169,6 +169,7 @@ def _held_back_for_a_cause(
         Reason.SET_FULL: sub.parking.parked,
         Reason.UNREAD: sub.keys.unread,
         Reason.BLOCKED: partitions,  # let go of at the next heartbeat only
+        Reason.DLQ_LIMIT: () if sub.dlq_watch is None else sub.dlq_watch.stopped,
         Reason.WAITING: partitions,
     }
     for reason, cause in causes.items():

@@ -11,7 +11,7 @@ import enum
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -20,6 +20,9 @@ from kafka_keyshared.core.places import without
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
 from kafka_keyshared.model import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_keyshared.core.commands import Publish
 
 OrderScope: TypeAlias = Literal["topic", "partition", "subscription"]
 Lane: TypeAlias = tuple[str, int, bytes, int]
@@ -55,14 +58,27 @@ def lane_by(record: Record, key: bytes | None, scope: OrderScope) -> Lane:
     """
     if key is None:
         return (record.topic(), record.partition(), b"", record.offset())
-    if type(key) is NullKey:
-        identity = _NULL
-    else:
-        identity = key if len(key) <= LANE_KEY_BYTES else _HASHED + lane_hash(key)
+    identity = _identity(key)
     if scope == "topic":
         return (record.topic(), -1, identity, -1)
     if scope == "partition":
         return (record.topic(), record.partition(), identity, -1)
+    return ("", -1, identity, -1)
+
+
+def _identity(key: bytes) -> bytes:
+    if type(key) is NullKey:
+        return _NULL
+    return key if len(key) <= LANE_KEY_BYTES else _HASHED + lane_hash(key)
+
+
+def lane_named(partition: TopicPartition, key: bytes, scope: OrderScope) -> Lane:
+    """Return the identity of the lane of a key's records in a partition."""
+    identity = _identity(key)
+    if scope == "topic":
+        return (partition.topic, -1, identity, -1)
+    if scope == "partition":
+        return (partition.topic, partition.partition, identity, -1)
     return ("", -1, identity, -1)
 
 
@@ -82,8 +98,14 @@ class LaneState(enum.Enum):
     """Its head runs past the ack timeout, and nothing can end it."""
     DEAD_LETTERING = "dead_lettering"
     """Its head waits for the broker to acknowledge the dead letter."""
+    ARCHIVING = "archiving"
+    """Its head waits for the broker to acknowledge its copy, and will block it."""
     BLOCKED = "blocked"
     """Its head is poison and the policy is Block."""
+    DIVERTING = "diverting"
+    """Its head waits for the broker to acknowledge the dead letter, and all that follow will."""
+    DIVERTED = "diverted"
+    """Whatever comes in it goes to the dead-letter topic; it has no head just now."""
     OPENING = "opening"
     """It has no head any more; only the fence is missing."""
 
@@ -96,8 +118,14 @@ class LaneEvent(enum.Enum):
     RECALLED = "it is taken back before the attempt has started"
     STUCK = "it runs past the ack timeout, and nothing can end it"
     DEAD_LETTER = "it is to go to the dead-letter topic"
+    ARCHIVE = "a copy of it is to go there, and it is to block the lane"
+    ARCHIVED = "its copy is acknowledged"
     BLOCK = "it is to block the lane"
+    DIVERT = "it and all that follow are to go to the dead-letter topic"
     SETTLED = "it is settled: done, dropped, or its dead letter is acknowledged"
+    RELEASED = "somebody orders that the lane goes on with it"
+    DROPPED = "somebody orders that it is dropped"
+    SENT = "somebody orders that it goes to the dead-letter topic"
     FORGOTTEN = "it goes with its partition"
 
 
@@ -108,8 +136,13 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
         _E.RETRY: _S.WAITING,
         _E.LEASED: _S.RUNNING,
         _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.ARCHIVE: _S.ARCHIVING,
         _E.BLOCK: _S.BLOCKED,
+        _E.DIVERT: _S.DIVERTING,
         _E.SETTLED: _S.OPENING,
+        _E.RELEASED: _S.WAITING,
+        _E.DROPPED: _S.OPENING,
+        _E.SENT: _S.DEAD_LETTERING,
         _E.FORGOTTEN: _S.OPENING,
     },
     _S.RUNNING: {
@@ -117,31 +150,66 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
         _E.RECALLED: _S.WAITING,
         _E.STUCK: _S.STUCK,
         _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.ARCHIVE: _S.ARCHIVING,
         _E.BLOCK: _S.BLOCKED,
+        _E.DIVERT: _S.DIVERTING,
         _E.SETTLED: _S.OPENING,
         _E.FORGOTTEN: _S.OPENING,
     },
     _S.STUCK: {
         _E.RETRY: _S.WAITING,
         _E.DEAD_LETTER: _S.DEAD_LETTERING,
+        _E.ARCHIVE: _S.ARCHIVING,
         _E.BLOCK: _S.BLOCKED,
+        _E.DIVERT: _S.DIVERTING,
         _E.SETTLED: _S.OPENING,
         _E.FORGOTTEN: _S.OPENING,
     },
-    _S.DEAD_LETTERING: {_E.SETTLED: _S.OPENING, _E.FORGOTTEN: _S.OPENING},
-    _S.BLOCKED: {_E.FORGOTTEN: _S.OPENING},
+    _S.DEAD_LETTERING: {
+        _E.SETTLED: _S.OPENING,
+        _E.DROPPED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.ARCHIVING: {
+        _E.ARCHIVED: _S.BLOCKED,
+        _E.DROPPED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.BLOCKED: {
+        _E.RELEASED: _S.WAITING,
+        _E.DROPPED: _S.OPENING,
+        _E.SENT: _S.DEAD_LETTERING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
+    _S.DIVERTING: {
+        _E.SETTLED: _S.DIVERTED,
+        _E.RELEASED: _S.DEAD_LETTERING,
+        _E.FORGOTTEN: _S.DIVERTED,
+    },
+    _S.DIVERTED: {
+        _E.DIVERT: _S.DIVERTING,
+        _E.RELEASED: _S.OPENING,
+        _E.FORGOTTEN: _S.OPENING,
+    },
     _S.OPENING: {_E.FORGOTTEN: _S.OPENING},
 }
 """The state that follows; what is not here cannot happen.
 
-A lane that closes waits, or is stuck.
+A lane that closes waits, or is stuck; one that was diverted when its partition came is so from its
+first record.
 """
 
 HEAD_LEASED = (LaneState.RUNNING, LaneState.STUCK)
 """The head has a lease, and is held by its slice."""
 
-HEAD_HELD_UP = (LaneState.BLOCKED, LaneState.STUCK)
-"""There is no saying when the lane opens, so what waits in it is bounded."""
+LETTERS_ON_THEIR_WAY = frozenset({_S.DEAD_LETTERING, _S.ARCHIVING, _S.DIVERTING})
+"""In these the head waits for the dead-letter topic's answer."""
+
+DIVERTS = frozenset({_S.DIVERTING, _S.DIVERTED})
+
+HEAD_HELD_UP = DIVERTS | {_S.BLOCKED, _S.STUCK}
+"""There is no saying when the lane opens, so what waits in it is bounded. It waits for a person, a
+handler, or for a dead-letter topic for as long as that is down, and sends it a letter at a time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -151,7 +219,8 @@ class ClosedLane:
     Order inside: ``head``, then ``aside`` (what the worker handed back), then ``queue`` (what never
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
     whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
-    is stuck, and ``blocked_at`` since when it is blocked.
+    is stuck, and ``blocked_at`` since when it is blocked or diverted. ``letter`` is what was last
+    published of the head, ``archived`` says that the dead-letter topic has a copy of it.
     """
 
     lane: Lane
@@ -166,6 +235,8 @@ class ClosedLane:
     first: Failure | None = None
     last: Failure | None = None
     publish_failures: int = 0
+    archived: bool = False
+    letter: Publish | None = None
     blocked_at: float = 0.0
     aside: list[Record] = field(default_factory=list)
     queue: deque[Record] = field(default_factory=deque)

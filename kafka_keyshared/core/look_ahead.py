@@ -64,7 +64,7 @@ class Behind:
 
 @dataclass(slots=True)
 class Found:
-    """What closed lanes hold by partition: those that are blocked or stuck, and all of them."""
+    """What closed lanes hold by partition: those blocked, stuck or diverted, and all of them."""
 
     blocked: dict[TopicPartition, Behind] = field(default_factory=dict)
     every: dict[TopicPartition, Behind] = field(default_factory=dict)

@@ -56,6 +56,7 @@ class Processed(enum.StrEnum):
     OK = "ok"
     DROPPED = "dropped"
     DEAD_LETTERED = "dead_lettered"
+    DIVERTED = "diverted"  # to the dead-letter topic, unrun, because its key is diverted
     SKIPPED = "skipped"  # settled before this assignment
     FAILED = "failed"
     UNDECODABLE = "undecodable"  # whatever became of it

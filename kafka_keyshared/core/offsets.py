@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
+from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.metadata import Runs, clip, settled_runs
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -25,12 +27,14 @@ class PartitionState:
 
     ``received_end`` is the next offset yet to be received, None until something is known.
     ``restored`` holds, per subscription, the settled runs that came with the assignment and have
-    not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on.
+    not been passed yet; ``unknown`` what other subscriptions left in the metadata, to be handed on,
+    and ``notes`` what it said of lanes and records when the partition came.
     """
 
     received_end: int | None
     restored: dict[str, Runs] = field(default_factory=dict)
     unknown: Mapping[str, bytes] = field(default_factory=dict)
+    notes: Mapping[str, LaneNotes] = field(default_factory=dict)
 
     def drop_passed(self, ceilings: Mapping[str, int]) -> None:
         """Forget restored runs that are derived from here on: what is received and not parked.
@@ -50,12 +54,14 @@ class PartitionState:
 class Snapshot(NamedTuple):
     """Position and settled sets of one partition, taken together.
 
-    ``leader_epoch`` is that of the record at the position, -1 when nothing is held there.
+    ``leader_epoch`` is that of the record at the position, -1 when nothing is held there;
+    ``notes`` are what else there is to say of the lanes and records of each subscription.
     """
 
     position: int
     runs: dict[str, Runs]
     leader_epoch: int = -1
+    notes: Mapping[str, LaneNotes] = MappingProxyType({})
 
 
 class Derived(NamedTuple):

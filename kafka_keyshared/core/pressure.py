@@ -6,12 +6,15 @@ Other partitions go on all the while. A key that cannot be read yet holds its pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Level, Notice
+from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.look_ahead import Behind
+from kafka_keyshared.core.opening import advance
+from kafka_keyshared.core.returns import of_partitions, recall
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import TopicPartition, counted, in_words, named_key
 
@@ -28,7 +31,7 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
     part = {each: parking.part(each, window, *most) for each in {*back, *parking.parked}}
     holds.let_go(Reason.SET_FULL, [each for each in back if part[each] * 2 < 1], sub.name)
     for partition in parking.parked:
-        if part[partition] < 1 or partition in back or partition in sub.closing:
+        if part[partition] < 1 or partition in back or partition in sub.standing():
             continue
         holds.hold_back(Reason.SET_FULL, [partition], sub.name)
         text = (
@@ -37,6 +40,39 @@ def weigh_parked(holds: Holds, sub: Subscription, now: float) -> list[Command]:
         )
         commands += sub.bursts.held_back.add(Line(text), now)
     return commands
+
+
+def stop_lettered(holds: Holds, sub: Subscription, watch: DlqWatch) -> list[Command]:
+    """Stop partitions that have come to their dead-letter limit: nothing more of them starts."""
+    reached, watch.reached = watch.reached, {}
+    commands: list[Command] = []
+    for partition, what in reached.items():
+        watch.stopped.add(partition)
+        holds.hold_back(Reason.DLQ_LIMIT, [partition], sub.name)
+        commands += recall(sub, sub.workers.values(), of_partitions({partition}))
+        text = (
+            f"{partition} is stopped: {Reason.DLQ_LIMIT} ({what}, dlq_limit). Nothing more of it "
+            "starts, what has settled stays committed, other partitions go on. Mend the cause, "
+            "then lift the limit (app.lift_dlq_limit()) or restart"
+        )
+        commands.append(Notice(Level.ERROR, text))
+    return commands
+
+
+def lift_dlq_limit(
+    holds: Holds, subs: Iterable[Subscription], partitions: Collection[TopicPartition]
+) -> None:
+    """Let these partitions go on whose dead-letter limit has stopped them."""
+    for sub in subs:
+        watch = sub.dlq_watch
+        if watch is None:
+            continue
+        these = watch.stopped.intersection(partitions)
+        sub.put_back(watch.lift(these))
+        holds.let_go(Reason.DLQ_LIMIT, these, sub.name)
+        for closed in list(sub.closed.lanes.values()):
+            if closed.partition in these:
+                advance(sub, closed)
 
 
 def look_at_closed(holds: Holds, sub: Subscription, assigned: int, now: float) -> list[Command]:
@@ -92,8 +128,8 @@ def _stop(
 def _in_words(partition: TopicPartition, behind: Behind) -> str:
     key = None if behind.lane is None else behind.lane.key
     return (
-        f"{partition} is stopped: records behind blocked or stuck keys fill a quarter of the "
-        f"window; the {named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other "
+        f"{partition} is stopped: records behind blocked, diverted or stuck keys fill a quarter of "
+        f"the window; the {named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other "
         "partitions go on"
     )
 

@@ -1,17 +1,50 @@
 """What becomes of a record whose attempt failed, and after which delay: one pure decision.
 
 Exhausted attempts are decided on when the failure arrives; the heartbeat's second phase is the
-backstop. The policies are those of Danube's Key-Shared dispatcher (Drop, DeadLetter, Block).
+backstop. The policies ``drop``, ``dead_letter`` and ``block`` are those of Danube's Key-Shared
+dispatcher, ``block_and_dlq`` is Celeriant's; ``divert`` is this package's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple, TypeAlias
 
-from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.dispositions import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.errors import ConfigError
 
-PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block"]
+__all__ = [
+    "NEED_DLQ",
+    "WHERE_ORDER_IS_REQUIRED",
+    "Decision",
+    "PoisonPolicy",
+    "RetryPolicy",
+    "decide",
+    "refuse_for_exclusive",
+]
+
+PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block", "block_and_dlq", "divert"]
+
+NEED_DLQ: Collection[PoisonPolicy] = ("dead_letter", "block_and_dlq", "divert")
+"""The policies that write into a dead-letter topic."""
+
+WHERE_ORDER_IS_REQUIRED: Collection[PoisonPolicy] = ("block", "block_and_dlq")
+"""The policies after which nothing runs that should have run behind the poison record."""
+
+
+def refuse_for_exclusive(poison: PoisonPolicy, where: str) -> None:
+    """Raise :class:`ConfigError` for a policy that cannot go with an exclusive routing.
+
+    Whoever asks for that requires order: the whole subscription is one lane, and what blocks it
+    stops it. To go on behind a record that was dropped or moved away would be to break that order
+    (Celeriant refuses these at start-up too). ``where`` begins the refusal.
+    """
+    if poison not in WHERE_ORDER_IS_REQUIRED:
+        raise ConfigError(
+            f"{where}: poison={poison!r} goes on behind a record that was not done, and the "
+            f"routing 'exclusive' requires order; give "
+            f"{' or '.join(map(repr, WHERE_ORDER_IS_REQUIRED))}"
+        )
 
 
 class RetryPolicy(NamedTuple):
@@ -60,6 +93,8 @@ _POISON = {
     "drop": Disposition.DROP,
     "dead_letter": Disposition.DEAD_LETTER,
     "block": Disposition.BLOCK,
+    "block_and_dlq": Disposition.ARCHIVE,
+    "divert": Disposition.DIVERT,
 }
 
 
@@ -76,16 +111,17 @@ def decide(
 
     A handler's own ``DeadLetter`` skips the attempts; without a dead-letter topic it blocks the
     lane, because the record must not be lost. ``Retry(after=...)`` sets the delay, not the number
-    of attempts. Without ``reliable`` whatever fails is dropped.
+    of attempts; with ``attempt=False`` it is none. Without ``reliable`` whatever fails is dropped.
     """
     if failure.disposition is Disposition.GIVEN_BACK:
         return Decision(Disposition.RETRY)
     if not reliable:
         return Decision(Disposition.DROP)
+    if failure.disposition in NO_ATTEMPT:
+        return Decision(Disposition.RETRY, failure.after or 0.0)
     if failure.disposition is Disposition.DEAD_LETTER:
         return Decision(Disposition.DEAD_LETTER if dlq else Disposition.BLOCK)
     if failures >= retry.attempts:
         return Decision(_POISON[poison])
-    if failure.after is not None:
-        return Decision(Disposition.RETRY, failure.after)
-    return Decision(Disposition.RETRY, retry.delay(failures, failure.jitter))
+    asked, own = failure.after, retry.delay(failures, failure.jitter)
+    return Decision(Disposition.RETRY, own if asked is None else asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.keying import (
     DerivedKeys,
     KeyOf,
@@ -14,7 +15,7 @@ from kafka_keyshared.core.keying import (
     of_length,
 )
 from kafka_keyshared.core.lanes import OrderScope
-from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SlotFunction
@@ -35,7 +36,8 @@ class SubscriptionSettings:
     """What a user may choose for one subscription. Times are in seconds.
 
     ``poison`` is what follows exhausted attempts; ``dlq`` says whether there is a dead-letter
-    topic. ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
+    topic, and ``dlq_limit`` after how many letters a partition is stopped (None: never).
+    ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
     do; otherwise a worker is serial.
 
@@ -64,6 +66,7 @@ class SubscriptionSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: PoisonPolicy = "block"
     dlq: bool = False
+    dlq_limit: DlqLimit | None = None
     window_records: int = 10_000
     window_bytes: int = 64 << 20
     leases_per_worker: int = 1_000
@@ -111,11 +114,18 @@ class SubscriptionSettings:
             )
         SLOT_FUNCTIONS[self.slot_function](b"")  # refuses one whose package is missing
         Window(self.window_records, self.window_bytes)  # refuses a window that holds nothing
-        if self.poison == "dead_letter" and not self.dlq:
+        if self.poison in NEED_DLQ and not self.dlq:
             raise ConfigError(
-                f"subscription {self.name!r}: poison='dead_letter' needs a dead-letter topic; "
+                f"subscription {self.name!r}: poison={self.poison!r} needs a dead-letter topic; "
                 "give dlq=True or dlq='name'"
             )
+        if self.dlq_limit is not None:
+            self.dlq_limit.check(f"subscription {self.name!r}")
+            if not self.dlq:
+                raise ConfigError(
+                    f"subscription {self.name!r}: dlq_limit without a dead-letter topic limits "
+                    "nothing; give dlq=True or dlq='name', or leave it out"
+                )
         if self.undecodable == "dead_letter" and not self.dlq:
             raise ConfigError(
                 f"subscription {self.name!r}: undecodable='dead_letter' needs a dead-letter topic; "

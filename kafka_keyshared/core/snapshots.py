@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 
+from kafka_keyshared.core.carried import notes
 from kafka_keyshared.core.ceilings import Ceilings
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.commit import encode
@@ -35,6 +36,7 @@ class Snapshots:
         None where no subscription is reliable: then there is no position that would be safe.
         """
         by_sub = self._ceilings.look(progress, now)
+        noted = notes(self._ceilings.subs, by_sub, self._states)
         snapshots: dict[TopicPartition, Snapshot] = {}
         if not by_sub:
             return snapshots  # nobody waits for anything, and there is no position
@@ -44,6 +46,8 @@ class Snapshots:
             held = {name: found.get(partition, {}) for name, found in by_sub.items()}
             ceilings = self._ceilings.of(partition)
             snapshot = derive(state.received_end, held, state.restored, ceilings)
+            if partition in noted:
+                snapshot = snapshot._replace(notes=noted[partition])
             snapshots[partition] = snapshot
             self.derived[partition] = look(snapshot, held, self.derived.get(partition), now)
             self._arrivals.settled(partition, snapshot.position)

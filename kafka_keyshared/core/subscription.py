@@ -11,18 +11,21 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from kafka_keyshared.core.backlog import Backlog
+from kafka_keyshared.core.backlog import Backlog, let_go
 from kafka_keyshared.core.blocked import Reminder
 from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
+from kafka_keyshared.core.diversions import Diversions
+from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.draining_slots import DrainingSlots
 from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.holdings import Holdings
-from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent
+from kafka_keyshared.core.lane_notes import Tried
+from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent, LaneState
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import Grant, OneLease
-from kafka_keyshared.core.originals import Chunk, Originals, kept_from
+from kafka_keyshared.core.originals import Chunk, Originals
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
@@ -71,10 +74,14 @@ class Subscription(Holdings):
         self.table = SlotTable(self.workers.values())
         self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
         self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
-        self.places += [self.one_lease] if self.one_lease is not None else []
+        self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
+        self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
         self.reminder = Reminder()
+        self.diverted = Diversions()
+        # Of records not settled, what the commit said with which their partition came.
+        self.carried: dict[TopicPartition, dict[int, Tried]] = {}
         self.look_ahead = LookAhead(self.window, self.closed)
         self.mixed = False
         self._tidy_at = 0
@@ -121,7 +128,7 @@ class Subscription(Holdings):
 
     def unpark(self) -> bool:
         """Route what is below its partition's ceiling by now; say whether there was any."""
-        freed = self.parking.free(self.closing)
+        freed = self.parking.free(self.standing())
         if freed:
             self.mixed = True
             self._route(Chunk(freed))
@@ -132,6 +139,8 @@ class Subscription(Holdings):
         if self.keys.crowded():
             self.keys.keep(self.held())
         events = self.keys.route(chunk.records, self.table.rows, self.keyless.records)
+        if self.diverted.unmet:
+            self.diverted.arrived.append(chunk.records)
         for worker in self.workers.values():
             worker.row.backlog.came_in(chunk)
         self.keyless.came_in(chunk)
@@ -141,16 +150,12 @@ class Subscription(Holdings):
 
     def _let_go(self) -> None:
         """See that chunks of which a slow worker holds a little do not keep all the rest alive."""
-        window = self.window
-        spare = window.spare()
-        self._tidy_at = window.received + (spare + 1) // 2
+        spare = self.window.spare()
+        self._tidy_at = self.window.received + (spare + 1) // 2
         keepers: list[Backlog | Originals] = [self.keyless, self.draining.row.backlog]
         for worker in self.workers.values():
             keepers += [worker.row.backlog, *(each.slice.came for each in worker.slices.values())]
-        young = kept_from((of for each in keepers for of in each.chunks()), spare)
-        if young:
-            for each in keepers:
-                each.let_go(young)
+        let_go(keepers, spare)
 
     def read_again(self, partition: TopicPartition) -> None:
         """Route what could not be routed because the key of its first record was not readable."""
@@ -229,7 +234,7 @@ class Subscription(Holdings):
 
     def _lease_heads(self, worker: Worker) -> Iterator[Command]:
         """Lease the heads of closed lanes for their next attempt, in slices like all others."""
-        closing = self.closing
+        closing = self.standing()
         while worker.row.retries and (ready := worker.take_ready(worker.room())):
             # The head of a partition on its way out is not retried: it is about to be forgotten.
             heads = [
@@ -267,7 +272,7 @@ class Subscription(Holdings):
     ) -> tuple[list[Record], list[Chunk], Sequence[Lane]]:
         """Take up to so many records that may start: these, what they came in, claimed lanes."""
         backlog, fitting = worker.row.backlog, worker.bytes.fitting
-        if not self.closed.keys and not self.closing and self.one_lease is None:
+        if not self.closed.keys and not self.standing() and self.one_lease is None:
             return (*backlog.take(fitting(backlog.records, room, beside)), ())
         has_granted = bool(worker.row.granted)
         taken, lanes = self._take_granted(worker, room, beside) if has_granted else ([], [])
@@ -287,7 +292,7 @@ class Subscription(Holdings):
 
         Behind them, where each lane may have one lease only, the lanes that they have claimed.
         """
-        if self.closing:
+        if self.standing():
             records = self._staying(records)
         if closed_keys := self.closed.keys:
             passed = []
@@ -295,6 +300,8 @@ class Subscription(Holdings):
             for record in records:
                 if key_of(record) in closed_keys and (closed := self.closed.get(lane_of(record))):
                     closed.queue.append(record)
+                    if closed.state is LaneState.DIVERTED:
+                        self.diverted.due[closed] = None
                 else:
                     passed.append(record)
             self.look_ahead.grown += len(records) - len(passed)
@@ -306,14 +313,22 @@ class Subscription(Holdings):
         return [record for _, record in grants], [lane for lane, _ in grants]
 
     def _staying(self, records: list[Record]) -> list[Record]:
-        """Return the records whose partitions stay; the others wait to be forgotten."""
-        passed = []
+        """Return the records that may start; others wait to be forgotten, or for a limit."""
+        passed, watch = [], self.dlq_watch
         for record in records:
-            if partition_of(record) in self.closing:
+            partition = partition_of(record)
+            if partition in self.closing:
                 self.parking.keep(record)
+            elif watch is not None and partition in watch.stopped:
+                watch.keep(record)
             else:
                 passed.append(record)
         return passed
+
+    def standing(self) -> AbstractSet[TopicPartition]:
+        """Return the partitions of which nothing is to start."""
+        stopped = self.dlq_watch and self.dlq_watch.stopped
+        return stopped | self.closing if stopped else self.closing
 
     def unclaim(self, leased: Leased, indices: Iterable[int]) -> None:
         """With one lease per key: these have ended, the next record of each lane is granted one."""
@@ -334,7 +349,7 @@ class Subscription(Holdings):
         room = worker.bytes.fitting([record for _, record in row.granted[:room]], room, beside)
         granted, row.granted = row.granted[:room], row.granted[room:]
         lanes, records = [lane for lane, _ in granted], [record for _, record in granted]
-        if not self.closing:
+        if not self.standing():
             return records, lanes
         passed = self._staying(records)
         for record in records:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafka_keyshared.core import draining, failures, hand_over, returns
+from kafka_keyshared.core import draining, hand_over, returns
 from kafka_keyshared.core.commands import (
     AbandonWorker,
     Command,
@@ -21,6 +21,7 @@ from kafka_keyshared.core.commands import (
     StartWorker,
 )
 from kafka_keyshared.core.offsets import PartitionState
+from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerEvent, WorkerState
 from kafka_keyshared.errors import ConfigError
@@ -210,7 +211,7 @@ def _gone(sub: Subscription) -> list[Command]:
             for closed in list(sub.closed.lanes.values()):
                 if closed.fence_at == worker.id:
                     closed.fence_at = None
-                    failures.advance(sub, closed)
+                    advance(sub, closed)
             worker.on(WorkerEvent.EMPTIED)
             sub.changing.remove(worker)
             sub.drop(worker)

@@ -77,10 +77,10 @@ def audited_client(
 
 
 def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
-    """Return the hook that reports acknowledged dead letters."""
+    """Return the hook that reports acknowledged dead letters; a copy settles nothing."""
 
     def note(answered: DeadLettered) -> None:
-        if answered.error is None:
+        if answered.error is None and not answered.publish.copy:
             record = answered.publish.record
             ledger.dead_letter_acknowledged(record.topic(), record.partition(), record.offset())
 

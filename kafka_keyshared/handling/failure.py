@@ -116,7 +116,8 @@ def describe(
     disposition, after = Disposition.ERROR, None
     if isinstance(error, Retry):
         try:
-            disposition, after = Disposition.RETRY, error.delay()
+            after = error.delay()
+            disposition = Disposition.RETRY if error.attempt else Disposition.PUT_OFF
         except ValueError as broken:
             error = broken
     # A SystemError is the interpreter's or an extension's own fault, and no attempt heals it. The

@@ -274,5 +274,7 @@ def anew(
         for name, each in snapshot.runs.items()
         if (kept := metadata.clip(each, snapshot.position, end))
     }
-    text = metadata.encode(snapshot.position, runs, state.unknown, set_budget=budget).text
+    text = metadata.encode(
+        snapshot.position, runs, state.unknown, snapshot.notes, set_budget=budget
+    ).text
     return ev.StartPoint(snapshot.position, text, start, end, stored=False)

@@ -39,6 +39,8 @@ class Actor(ABC):
         self.core = core
         self.pool = pool
         self._clock = clock
+        # To orders for lanes, until whoever gave the order takes it.
+        self.lane_answers: list[cmd.LaneAnswer] = []
         self._answers: deque[ev.Recalled] = deque()
         self._actions: dict[type[Any], Callable[[Any], object]] = {
             cmd.Lease: lambda command: self.pool.submit(command.slice),
@@ -49,6 +51,7 @@ class Actor(ABC):
             cmd.StartWorker: lambda c: self.pool.add(c),  # noqa: PLW0108
             cmd.ReplaceWorker: lambda c: self.pool.replace(c.subscription, c.worker),
             cmd.AbandonWorker: self._abandon,
+            cmd.LaneAnswer: self.lane_answers.append,
             cmd.EndWorker: lambda c: self.pool.end(c.subscription, c.worker),
             cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
             cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another

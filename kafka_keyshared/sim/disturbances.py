@@ -14,6 +14,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.sim.lane_orders import order_a_lane
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.member import Member
@@ -361,6 +362,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
+    "a lane was ordered about": Disturbance(0.5, order_a_lane),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
     "handlers hung": Disturbance(2.0, hang),

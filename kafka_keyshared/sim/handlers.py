@@ -12,8 +12,11 @@ from kafka_keyshared.model import Drop
 Ending: TypeAlias = Failure | Drop | None
 """How a handler comes out of a record; None: it is done."""
 
-ATTEMPTS = (Disposition.ERROR, Disposition.RETRY, Disposition.DEAD_LETTER)
-ATTEMPT_WEIGHTS = (6, 2, 1)
+ATTEMPTS = (
+    *(Disposition.ERROR, Disposition.RETRY),
+    *(Disposition.DEAD_LETTER, Disposition.PUT_OFF),
+)
+ATTEMPT_WEIGHTS = (6, 2, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,10 @@ class Handlers:
         return Drop() if roll > 1 - habits.dropping else None
 
     def _failure(self, verdict: Disposition) -> Failure:
-        after = self._chance.choice((None, 0.0, 0.5)) if verdict is Disposition.RETRY else None
+        after = None
+        if verdict is Disposition.RETRY:
+            after = self._chance.choice((None, 0.0, 0.5))
+        elif verdict is Disposition.PUT_OFF:
+            after = self._chance.choice((0.0, 0.5, 5.0))
         jitter = self._chance.uniform(-1, 1)
         return Failure(verdict, "SimulatedError", "as the seed has it", "", 0, jitter, after)

@@ -247,9 +247,13 @@ class Ended(NamedTuple):
     outcome: str
 
 
-OUTCOMES = ("done", "dropped", "failed", "retry", "dead_letter", "given_back", "died")
+OUTCOMES = (
+    *("done", "dropped", "failed", "retry", "dead_letter"),
+    *("given_back", "put_off", "died"),
+)
 """How a handler ends: well, by dropping the record, by an error, by asking for another attempt or
-for a dead letter, without having tried (members do), or with its thread or process."""
+for a dead letter, without having tried (members do), by putting the record off, or with its thread
+or process."""
 
 
 class WorkerDied(NamedTuple):
@@ -295,6 +299,24 @@ class LetterTold(NamedTuple):
     offset: int
     assignment: int
     error: str
+
+
+# --- closed lanes ---
+
+
+class LaneOrdered(NamedTuple):
+    """Somebody has ordered that of a lane, and it was done: ``release``, ``drop``, ``dead_letter``.
+
+    The lane is that of the record, which is its first one; where there is no ``offset`` (-1) it is
+    that of the ``key``, which had none waiting.
+    """
+
+    member: int
+    subscription: str
+    action: str
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
 
 
 # --- processes, and the run itself ---

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.commands import Command, LaneAnswer
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.ports import Ports
@@ -28,6 +29,8 @@ from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
 WALL = 1_700_000_000.0
 """What the wall clock shows when the timeline begins, in seconds since 1970."""
+
+NOWHERE = TopicPartition("", -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,19 @@ QUIET_EVENTS = (ev.Beat, ev.Flush)
 class CountedDispatcher(Dispatcher):
     """The core, with a count of the events that it takes."""
 
+    on_order: Callable[[ev.LaneOrder], None]
     taken = 0
 
     def handle(self, event: ev.Event, now: float) -> list[Command]:
         """Take one event and return what is to be done."""
         if type(event) not in QUIET_EVENTS:
             self.taken += 1
-        return super().handle(event, now)
+        commands = super().handle(event, now)
+        if isinstance(event, ev.LaneOrder) and any(
+            isinstance(each, LaneAnswer) and each.done for each in commands
+        ):
+            self.on_order(event)  # before anything is done for it
+        return commands
 
 
 class Member:
@@ -94,6 +103,7 @@ class Member:
             plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
         )
         self._core = core
+        core.on_order = self.ordered
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -140,6 +150,14 @@ class Member:
         if self.alive and not self.stopping:
             self.stopping = True
             self._around.history.tell(was.Stopping(self.number))
+
+    def ordered(self, order: ev.LaneOrder) -> None:
+        """Tell of an order for a lane that is done."""
+        partition = order.partition or NOWHERE
+        told = was.LaneOrdered(
+            self.number, order.subscription, order.action.value, partition, order.offset, order.key
+        )
+        self._around.history.tell(told)
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:
         """Order something of the owner; refusals are nobody's concern here."""

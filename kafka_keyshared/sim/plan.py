@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.metadata import SET_BUDGET
-from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES
@@ -32,7 +32,7 @@ SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
 )
 COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0.2))
 KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
-POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block")
+POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
 
 FAVOURED = 0.3
 """The share of the disturbances that a seed has; the others it does without.
@@ -142,7 +142,7 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
             attempts=one("attempts", range(1, 5)), backoff=one("backoff", (0.0, 0.1, 1.0))
         ),
         poison=poison,
-        dlq=poison == "dead_letter" or one("dlq", (True, False)),
+        dlq=poison in NEED_DLQ or one("dlq", (True, False)),
         window_records=one("window_records", (6, 20, 200, 2_000)),
         leases_per_worker=one("leases_per_worker", (1, 5, 50, 1_000)),
         max_leases_per_key=one("max_leases_per_key", (None, None, 1)),

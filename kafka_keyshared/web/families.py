@@ -36,7 +36,8 @@ FLOW = (
     Family(
         "keyshared_records_processed_total",
         "counter",
-        "How records ended: ok, dropped, dead_lettered, skipped (settled before this assignment); "
+        "How records ended: ok, dropped, dead_lettered, diverted (dead-lettered unrun: their key "
+        "is diverted), skipped (settled before this assignment); "
         "failed counts attempts, each of which may be followed by another, and undecodable records "
         "whose key could not be read, whatever became of them.",
         ("topic", "outcome"),

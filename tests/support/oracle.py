@@ -11,13 +11,18 @@ from collections.abc import Collection, Iterable, Sequence
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import Coordinates, Drop, TopicPartition
-from kafka_keyshared.sim.commit_text import read_commit
+from kafka_keyshared.sim.commit_text import NOTHING, read_commit, read_notes
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.records import FakeRecord
 
 Lane = tuple[str, int, bytes, int]
 """Topic, partition, whole key and offset; the parts that do not matter are "", -1, b"" and -1."""
+
+
+ALL_NULLS = b"all null keys together"
+"""What stands for the key of the one lane of all null keys."""
 
 
 def partition_of(record: FakeRecord) -> TopicPartition:
@@ -59,6 +64,13 @@ class Oracle:
         self.attempts: dict[tuple[str, Coordinates], int] = {}
         self.dead_lettering: set[tuple[str, Coordinates]] = set()
         self.blocked: set[tuple[str, Coordinates]] = set()
+        # Records whose copy is in the dead-letter topic, and hashes of diverted lanes.
+        # Partitions of which the broker has refused metadata for its size.
+        self.bare: Collection[TopicPartition] = ()
+        self.once_more: set[tuple[str, Coordinates]] = set()
+        self.copying: set[tuple[str, Coordinates]] = set()
+        self.copied: set[tuple[str, Coordinates]] = set()
+        self.diverted: dict[tuple[str, TopicPartition], set[bytes]] = defaultdict(set)
         self.last_sent: dict[TopicPartition, int] = {}
         # What a lost partition had settled, and the last entry that the broker may have of it.
         self.left: dict[TopicPartition, tuple[CommitEntry | None, dict[str, set[int]]]] = {}
@@ -111,6 +123,7 @@ class Oracle:
         last, left = self.left.pop(partition, (None, {}))
         regained = bool(left) and stored is not None and stored == last
         nothing = CommitEntry(0, "")
+        self._carried(partition, entry or nothing)
         committed = covered_by(stored or nothing, self.subs, log)
         covered = covered_by(entry or nothing, self.subs, log)
         for sub, offsets in covered.items():
@@ -125,6 +138,26 @@ class Oracle:
             missing = self.owed.pop((sub, partition), set()) - offsets
             assert not missing, f"{partition}: a clean end of {sub} forgot {missing}"
         return regained
+
+    def _carried(self, partition: TopicPartition, entry: CommitEntry) -> None:
+        """What was tried goes on counting, and what was diverted stays so."""
+        for sub, (lanes, tried) in read_notes(entry.metadata, entry.position).items():
+            self.diverted[sub, partition] = set(lanes)
+            for offset, (times, copied) in tried.items():
+                self.attempts[sub, (partition, offset)] = times
+                if times >= self.subs[sub].retry.attempts:
+                    # What had all its attempts has one more: its handler may be mended.
+                    self.once_more.add((sub, (partition, offset)))
+                if copied:
+                    self.copied.add((sub, (partition, offset)))
+
+    def lane_hash(self, sub: str, record: FakeRecord) -> bytes:
+        """The 16 bytes that stand for the record's lane."""
+        topic, partition, key, _ = self.lane(sub, record)
+        if key == ALL_NULLS:
+            key = b"\x00null".ljust(65, b"\x00")
+        name = topic.encode()
+        return lane_hash(b"%d:%b%d:%b" % (len(name), name, partition, key))
 
     def lost(
         self, partitions: Iterable[TopicPartition], unclear: Collection[tuple[str, Coordinates]]
@@ -157,6 +190,8 @@ class Oracle:
                 self.blocked = {b for b in self.blocked if b[0] != sub or b[1][0] != partition}
                 for each in [a for a in self.attempts if a[0] == sub and a[1][0] == partition]:
                     del self.attempts[each]
+                self.copied = {c for c in self.copied if c[0] != sub or c[1][0] != partition}
+                self.diverted.pop((sub, partition), None)
 
     def remade(self, partition: TopicPartition, log: Sequence[int]) -> None:
         """The partition's topic was made anew, with this log: nothing of it is settled."""
@@ -209,9 +244,14 @@ class Oracle:
         ahead = self.open[sub].get((partition, lane), [])
         assert ahead and ahead[0] == offset, f"{record} started, ahead of it: {ahead[:5]}"
         tries = self.attempts.get((sub, at), 0)
-        assert tries < settings.retry.attempts, f"{record} started for attempt {tries + 1}"
+        if tries >= settings.retry.attempts:
+            assert (sub, at) in self.once_more, f"{record} started for attempt {tries + 1}"
+            self.once_more.discard((sub, at))
         assert (sub, at) not in self.dead_lettering, f"{record} started while dead-lettered"
         assert (sub, at) not in self.blocked, f"{record} started although blocked"
+        if lane[3] < 0 and self.diverted[sub, partition]:
+            hash_ = self.lane_hash(sub, record)
+            assert hash_ not in self.diverted[sub, partition], f"{record} started although diverted"
         self.running[sub][lane] = record
 
     def ended(self, sub: str, record: FakeRecord, verdict: Ending) -> None:
@@ -228,20 +268,49 @@ class Oracle:
     def _failed(self, sub: str, record: FakeRecord, verdict: Failure) -> None:
         settings = self.subs[sub]
         at = coordinates_of(record)
+        if verdict.disposition is Disposition.PUT_OFF:
+            return
         tries = self.attempts[sub, at] = self.attempts.get((sub, at), 0) + 1
         asked = verdict.disposition is Disposition.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:
             return
-        if (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):
+        poison = settings.poison
+        copied = (sub, at) in self.copied
+        if (asked and settings.dlq) or (
+            not asked
+            and (poison in ("dead_letter", "divert") or (poison == "block_and_dlq" and not copied))
+        ):
             self.dead_lettering.add((sub, at))
-        elif asked or settings.poison == "block":
+            if not asked and poison == "block_and_dlq":
+                self.copying.add((sub, at))
+        elif asked or poison in ("block", "block_and_dlq"):
             self.blocked.add((sub, at))
         else:
             self._settled(sub, record)
 
+    def published(self, sub: str, record: FakeRecord, last: Failure) -> None:
+        """A letter goes out: with the first one its lane is diverted, where that is the policy.
+
+        A letter of a record that has not run is one of a lane that is, in whichever partition.
+        """
+        asked = last.disposition is Disposition.DEAD_LETTER
+        if asked or self.subs[sub].poison != "divert" or self.lane(sub, record)[3] >= 0:
+            return
+        hash_ = self.lane_hash(sub, record)
+        if last.disposition is Disposition.DIVERT:
+            every = [known for (of, _), known in self.diverted.items() if of == sub]
+            assert any(hash_ in known for known in every), f"{record} has a letter, and never ran"
+        self.diverted[sub, partition_of(record)].add(hash_)
+
     def archived(self, sub: str, record: FakeRecord) -> None:
-        """The broker acknowledged the dead letter."""
-        self.dead_lettering.discard((sub, coordinates_of(record)))
+        """The broker acknowledged the dead letter, or the copy of a record that is to block."""
+        at = coordinates_of(record)
+        self.dead_lettering.discard((sub, at))
+        if (sub, at) in self.copying:
+            self.copying.discard((sub, at))
+            self.copied.add((sub, at))
+            self.blocked.add((sub, at))
+            return
         self._settled(sub, record)
 
     def _settled(self, sub: str, record: FakeRecord) -> None:
@@ -260,6 +329,7 @@ class Oracle:
         """Dead letters of these partitions settle nothing any more: their records run again."""
         gone = set(partitions)
         self.dead_lettering = {d for d in self.dead_lettering if d[1][0] not in gone}
+        self.copying = {d for d in self.copying if d[1][0] not in gone}
 
     # --- commits ---
 
@@ -271,12 +341,29 @@ class Oracle:
         assert entry.position >= last, f"{partition}: sent {entry.position} after {last}"
         self.last_sent[partition] = entry.position
         self.last_entry[partition] = entry
+        self._noted(partition, entry)
         for sub, offsets in covered_by(entry, self.subs, self.log[partition]).items():
             for offset in offsets:
                 assert (partition, offset) in self.done[sub], (
                     f"{partition}: the commit at {entry.position} covers {offset}, "
                     f"which {sub} has not settled"
                 )
+
+    def _noted(self, partition: TopicPartition, entry: CommitEntry) -> None:
+        """What a commit says besides is true: of records that are not settled, and of lanes."""
+        if not entry.metadata and partition in self.bare:
+            return  # it was refused with them
+        notes = read_notes(entry.metadata, entry.position)
+        for sub in self.subs:
+            lanes, tried = notes.get(sub, NOTHING)
+            known = self.diverted[sub, partition]
+            assert known <= lanes, f"{partition}: {sub} does not say that it diverts all of {known}"
+            every = [each for (of, _), each in self.diverted.items() if of == sub]
+            assert lanes <= set().union(*every), f"{partition}: {sub} diverts what nobody knows"
+            for offset, (times, copied) in tried.items():
+                at = (sub, (partition, offset))
+                assert times <= self.attempts.get(at, 0), f"{at}: {times} attempts are too many"
+                assert copied == (at in self.copied), f"{at}: archived is {copied}"
 
     def settled_elsewhere(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
         """Another member has settled these and committed it."""

@@ -53,6 +53,14 @@ def random_settings(rng: Random, name: str) -> SubscriptionSettings:
     )
 
 
+def _with_later_policies(settings: SubscriptionSettings, rng: Random) -> SubscriptionSettings:
+    """The settings, every other time with a policy that has become possible later."""
+    later: dict[PoisonPolicy, PoisonPolicy] = {"block": "block_and_dlq", "dead_letter": "divert"}
+    if settings.poison not in later or rng.random() < 0.5:
+        return settings
+    return replace(settings, poison=later[settings.poison], dlq=True)
+
+
 class Member(Harness):
     """The member under test, watched by the oracle."""
 
@@ -80,6 +88,7 @@ class Member(Harness):
 
     def send(self, commit: cmd.Commit) -> None:
         """Let the oracle judge the commit before the broker gets it."""
+        self.world.oracle.bare = self.world.bare
         for partition, entry in commit.entries.items():
             self.world.oracle.committing(partition, entry, self.world.received[partition])
         assert not self.said("does not fit"), "a settled set was cut"
@@ -96,6 +105,10 @@ class Member(Harness):
             self.world.steps(3)
         note(self.world.reached, self, event)
         commands = super().tell(event)
+        for command in commands:
+            if isinstance(command, cmd.Publish):
+                assert isinstance(command.record, FakeRecord)
+                self.world.oracle.published(command.subscription, command.record, command.last)
         for worker in self.pool.workers.values():
             settings = self.sub(worker.sub).settings
             leased = sum(len(self.core.leased(id_)) for id_ in worker.given)
@@ -132,6 +145,9 @@ class World:
         if extra.random() < 0.3:
             most = extra.choice([100, 1_000, 5_000])
             self.settings = [replace(each, window_bytes=most) for each in self.settings]
+        # One of its own here too: policies that were added behind the others.
+        later = Random(f"poison-{seed}")
+        self.settings = [_with_later_policies(each, later) for each in self.settings]
         weights = Random(f"weights-{seed}")
         if weights.random() < 0.3:
             most = weights.choice([1, 50, 500])
@@ -252,7 +268,7 @@ class World:
         """Return what the member goes by, as an entry: what the broker has, or what it left."""
         state = self.member.core.partitions[partition]
         assert state.received_end is not None
-        text = encode(state.received_end, state.restored, {}).text
+        text = encode(state.received_end, state.restored, {}, state.notes).text
         return CommitEntry(state.received_end, text)
 
     def remake(self, partition: TopicPartition, records: int) -> None:

@@ -16,6 +16,7 @@ from kafka_keyshared.sim.checkers.commit_sequence import CommitSequence
 from kafka_keyshared.sim.checkers.liveness import Liveness
 from kafka_keyshared.sim.checkers.no_loss import NoLoss
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
+from kafka_keyshared.sim.checkers.notes import TrueNotes
 from kafka_keyshared.sim.checkers.one_owner import OneOwner
 from kafka_keyshared.sim.checkers.order import Order
 from kafka_keyshared.sim.checkers.safe_commit import SafeCommit
@@ -47,6 +48,7 @@ def every_checker(
         NoRepeats(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
         Bounded(history, settings, books, go_on=go_on),
         SafeCommit(history, settings, books, go_on=go_on),
+        TrueNotes(history, settings, books, go_on=go_on),
         CommitSequence(history, settings, books, go_on=go_on),
         Liveness(
             history,

@@ -15,17 +15,27 @@ from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.group import Group, HistoryError, sections_of
-from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Fate, Log, Sent, Stage
+from kafka_keyshared.sim.checkers.carried import tried
+from kafka_keyshared.sim.checkers.group import HistoryError, sections_of
+from kafka_keyshared.sim.checkers.letters import AFTER_THE_LAST, Letters
+from kafka_keyshared.sim.checkers.records import (
+    Assignment,
+    Delivery,
+    Fate,
+    Log,
+    Sent,
+    Stage,
+)
 from kafka_keyshared.sim.history import History
 
 Part = tuple[Assignment | None, Sent]
 """What a commit says of a partition, and the assignment in which it was sent, if there was one."""
 
-ATTEMPTS = ("failed", "retry", "died", "given_back", "dead_letter")
+ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
+NO_ATTEMPT = ("given_back", "put_off")
 
 
-class Books(Group):
+class Books(Letters):
     """Every record in every subscription, and every commit.
 
     What the happening of this moment is about: ``delivery`` (begun, ended, its letter; ``beside``
@@ -40,12 +50,10 @@ class Books(Group):
         super().__init__(history, settings)
         # By a commit's number, its parts.
         self.commits: dict[int, dict[TopicPartition, Part]] = {}
-        self.delivery: Delivery | None = None
         self.beside = False
         self._apart: set[Delivery] = set()
         self.deliveries: Sequence[Delivery] = ()
         self.doubled: list[tuple[Delivery, int]] = []
-        self.heads: list[Delivery] = []
         self.ahead: Delivery | None = None
         self.sent: dict[TopicPartition, Part] = {}
         listeners: dict[type[Any], Any] = {
@@ -57,9 +65,6 @@ class Books(Group):
             happened.Began: self._began,
             happened.WentOn: self._went_on,
             happened.Ended: self._ended,
-            happened.LetterSent: self._letter_sent,
-            happened.LetterStored: self._letter_stored,
-            happened.LetterTold: self._letter_told,
             happened.CommitSent: self._commit_sent,
             happened.CommitTold: self._commit_told,
         }
@@ -114,6 +119,7 @@ class Books(Group):
                         partition = assignment.partition
                         raise HistoryError(f"{partition}@{offset} was never written")
                     each = deliveries[offset] = Delivery(fate, assignment, at)
+                    tried(assignment, sub, each)
                     made.append(each)
                     self._take_in(assignment, sub, each)
         if assignment.misplaced:
@@ -137,7 +143,7 @@ class Books(Group):
             if policy == "drop":
                 self._settle(each, "dropped")
             else:
-                each.stage = Stage.LETTERING if policy == "dead_letter" else Stage.BLOCKED
+                each.stage = Stage.LETTERING_ALONE if policy == "dead_letter" else Stage.BLOCKED
 
     def _open(self, assignment: Assignment, sub: str, each: Delivery) -> None:
         assignment.open[sub] += 1
@@ -183,7 +189,9 @@ class Books(Group):
             if each.worker is not None:
                 self.doubled.append((each, each.worker))
             each.worker = worker
-            if each.stage is Stage.RETRYING:
+            if each.stage in (Stage.RETRYING, Stage.UNSURE):
+                if each.stage is Stage.UNSURE:
+                    each.tries_most = self.settings[sub].retry.attempts - 1
                 each.stage = Stage.OPEN
                 each.since = self.now
 
@@ -204,6 +212,8 @@ class Books(Group):
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
         assignment = each.assignment
         queue = assignment.queues[told.subscription].get(each.lane)
+        if queue and queue[0].stage is Stage.UNSURE and queue[0] is not each:
+            self._was_dropped(queue[0])
         self.ahead = queue[0] if queue and queue[0].offset < each.offset else None
         each.running = True
         each.lane.running.append(each)
@@ -237,17 +247,30 @@ class Books(Group):
             return
         settings = self.settings[told.subscription]
         asked = told.outcome == "dead_letter"
-        if told.outcome != "given_back":
+        if told.outcome not in NO_ATTEMPT:
             each.tries += 1
+            each.tries_most += 1
         self._open_again(each, told.subscription)
-        if told.outcome == "given_back" or (not asked and each.tries < settings.retry.attempts):
+        each.assignment.failed[told.subscription][each.offset] = each
+        attempts = settings.retry.attempts
+        if told.outcome in NO_ATTEMPT or (not asked and each.tries_most < attempts):
             each.stage = Stage.RETRYING
             each.since = self.now
-        elif (asked and settings.dlq) or (not asked and settings.poison == "dead_letter"):
-            each.stage = Stage.LETTERING
-        elif asked or settings.poison == "block":
-            each.stage = Stage.BLOCKED
+        elif not asked and each.tries < attempts:
+            each.stage = Stage.UNSURE
+            each.assignment.unsure.append(each)
+        elif asked:
+            each.stage = Stage.LETTERING_ALONE if settings.dlq else Stage.BLOCKED
+        elif settings.poison == "drop":
+            self._settle(each, "dropped by the policy")
         else:
+            each.stage = AFTER_THE_LAST[settings.poison]
+            if each.stage is Stage.ARCHIVING and each.archived:
+                each.stage = Stage.BLOCKED
+
+    def _was_dropped(self, each: Delivery) -> None:
+        """It turns out that the policy has dropped what may have run again."""
+        if self.settings[each.fate.sub].poison == "drop":
             self._settle(each, "dropped by the policy")
 
     def _open_again(self, each: Delivery, sub: str) -> None:
@@ -280,26 +303,6 @@ class Books(Group):
                 queue[0].since = self.now
                 self.heads.append(queue[0])
 
-    # --- dead letters ---
-
-    def _letter_sent(self, told: happened.LetterSent) -> None:
-        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
-        if each.assignment.over is None and each.stage is not Stage.SETTLED:
-            each.stage = Stage.LETTERING
-
-    def _letter_stored(self, told: happened.LetterStored) -> None:
-        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
-        fate = each.fate
-        if not fate.finished and not fate.log.dead:
-            self.unfinished[fate.sub] -= 1
-        fate.letter = True
-
-    def _letter_told(self, told: happened.LetterTold) -> None:
-        each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
-        self.heads = []
-        if not told.error:
-            self._settle(each, "dead-lettered")
-
     # --- commits ---
 
     def _commit_sent(self, told: happened.CommitSent) -> None:
@@ -314,6 +317,16 @@ class Books(Group):
             self.sent[partition] = assignment, sent
             if assignment is not None:
                 assignment.sent = sent
+                self._settled_unseen(assignment, sent)
+
+    def _settled_unseen(self, assignment: Assignment, sent: Sent) -> None:
+        """Find what a commit covers of that of which it was not sure whether it was dropped."""
+        for sub, settings in self.settings.items():
+            if settings.poison == "drop":
+                for each in list(assignment.unsure):
+                    if each.fate.sub == sub and sent.covers(sub, each.offset):
+                        self._was_dropped(each)
+                assignment.unsure = [e for e in assignment.unsure if e.stage is Stage.UNSURE]
 
     def _commit_told(self, told: happened.CommitTold) -> None:
         if told.result == CommitResult.TOO_LARGE:

@@ -10,6 +10,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.checkers import carried
 from kafka_keyshared.sim.checkers.records import (
     Assignment,
     Delivery,
@@ -133,8 +134,15 @@ class Group:
         }[settings.order_scope]
         lane = self._lanes[sub].get(scope)
         if lane is None:
-            lane = self._lanes[sub][scope] = Lane(key, self._slots[sub](key or b""))
+            hash_ = carried.hash_of(scope[0], scope[1], key)
+            lane = self._lanes[sub][scope] = Lane(key, self._slots[sub](key or b""), hash_)
         return lane
+
+    def _hashes(self, sub: str, key: bytes | None, partition: TopicPartition) -> list[bytes]:
+        """Return what stands for the lane of a key's records in a partition."""
+        scope = self.settings[sub].order_scope
+        topic = "" if scope == "subscription" else partition.topic
+        return [carried.hash_of(topic, partition.partition if scope == "partition" else -1, key)]
 
     def _removed(self, told: happened.Removed) -> None:
         for fates in self._log(told.partition).fates.values():
@@ -230,7 +238,9 @@ class Group:
         entries = [each for each in known if each is not None and each[0] == position] or known
         assignment.found = entries[-1]
         covered = [_beyond(each, position, assignment.log) for each in entries]
+        assignment.notes = [carried.noted(each, position) for each in entries]
         for sub in self.settings:
+            carried.diverted(assignment, sub)
             sets = [each.get(sub, set()) for each in covered]
             assignment.sure[sub] = set.intersection(*sets)
             assignment.perhaps[sub] = set.union(*sets)

@@ -103,6 +103,7 @@ class Liveness(Checker):
             happened.Joined: self._joined,
             happened.Delivered: self._heads,
             happened.LetterTold: self._heads,
+            happened.LaneOrdered: self._heads,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
@@ -182,10 +183,12 @@ class Liveness(Checker):
     def _retries(self, each: Delivery, told: happened.Ended, now: float) -> None:
         """Note when it is due again; nobody but its handler knows that of one that has asked."""
         retry = self.settings[told.subscription].retry
-        if told.outcome == "retry":
+        if told.outcome in ("retry", "put_off"):
             each.since = float("inf")
             return
-        each.since = now + (0.0 if told.outcome == "given_back" else retry.delay(each.tries, 1.0))
+        each.since = now
+        if told.outcome != "given_back":
+            each.since += retry.delay(each.tries_most, 1.0)
         self._look_at(each.since + START_WITHIN, each)
 
     def _died(self, told: happened.WorkerDied) -> None:
@@ -271,6 +274,11 @@ class Liveness(Checker):
             return True
         if lane.slot is None:
             return False
+        if any(
+            lane.hash in each.diverted[sub] or lane.hash in each.perhaps_diverted[sub]
+            for each in member.live.values()
+        ):
+            return True
         if any(other.assignment.member is member for other in lane.running):
             return True
         for other in member.live.values():

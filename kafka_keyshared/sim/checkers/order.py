@@ -15,13 +15,17 @@ STOP_GRACE = 1.0
 """Seconds in which an owner that is free hears of its stop."""
 
 
+CLOSED = (Stage.LETTERING, Stage.LETTERING_ALONE, Stage.ARCHIVING, Stage.BLOCKED)
+
+
 class Order(Checker):
     """I3, order: in a lane nothing starts before what is ahead of it has settled.
 
     Within an assignment a record starts only if all that was delivered before it in its lane is
-    settled; not while it is dead-lettered or blocked; not once its partition goes, or its member
-    stops, unless its worker is still to answer a recall. An assignment begins no lower than what
-    the broker has stored and skips nothing that is not settled; so does a seek.
+    settled; not while it is dead-lettered or blocked, or its lane is diverted; not once its
+    partition goes, or its member stops, unless its worker is still to answer a recall. An
+    assignment begins no lower than what the broker has stored and skips nothing that is not
+    settled; so does a seek.
     """
 
     invariant = "I3 order"
@@ -59,8 +63,10 @@ class Order(Checker):
         if books.ahead is not None:
             ahead = books.ahead
             self._wrong(told, each, f"before {ahead.fate} of its lane: {ahead.stage.value}")
-        if each.stage is Stage.LETTERING or each.stage is Stage.BLOCKED:
+        if each.stage in CLOSED:
             self._wrong(told, each, f"although {each.stage.value}")
+        if each.lane.hash in assignment.diverted[told.subscription]:
+            self._wrong(told, each, "although its lane is diverted")
         if each.stray:
             self._wrong(told, each, "although it was never delivered there")
         member = assignment.member

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from kafka_keyshared.model import TopicPartition, named_key
+from kafka_keyshared.sim.commit_text import Notes
 
 FAR = 1 << 62
 """Beyond every offset."""
@@ -18,7 +19,10 @@ class Stage(enum.Enum):
 
     OPEN = "it is to run"
     RETRYING = "it waits for its next attempt"
-    LETTERING = "it waits for its dead letter"
+    UNSURE = "it runs again, or what the policy says: what it was tried before is not known"
+    LETTERING = "it waits for its dead letter, and its lane may be diverted"
+    LETTERING_ALONE = "it waits for its dead letter"
+    ARCHIVING = "it waits for its copy, and is blocked then"
     BLOCKED = "it is blocked"
     SETTLED = "it is settled"
     AGAIN = "it was not used, and is read again"
@@ -28,14 +32,15 @@ class Lane:
     """One lane of one subscription. ``slot`` is None for a lane of one record without a key.
 
     ``running`` are the deliveries whose handlers run, of any member; ``freed`` is when one of them
-    ended last.
+    ended last. ``hash`` is what stands for it in commit metadata.
     """
 
-    __slots__ = ("freed", "key", "running", "slot")
+    __slots__ = ("freed", "hash", "key", "running", "slot")
 
-    def __init__(self, key: bytes | None, slot: int | None) -> None:
+    def __init__(self, key: bytes | None, slot: int | None, hash_: bytes = b"") -> None:
         self.key = key
         self.slot = slot
+        self.hash = hash_
         self.running: list[Delivery] = []
         self.freed = float("-inf")
 
@@ -46,11 +51,12 @@ class Fate:
     ``settled_in`` is the assignment that vouches for it: the one in which it settled, later one
     that began with a commit that covers it. ``in_time`` says that the assignment was not over.
     ``known_to`` are the members in whose assignments it settled in time: they may know of it.
-    ``letter`` says that the dead-letter topic has it, heard of or not.
+    ``letter`` says that the dead-letter topic has it, heard of or not; ``copied`` that a copy of it
+    was acknowledged there, to whichever member.
     """
 
     __slots__ = (
-        *("at", "delivered", "how", "in_time", "known_to", "lane", "letter", "log"),
+        *("at", "copied", "delivered", "how", "in_time", "known_to", "lane", "letter", "log"),
         *("offset", "removed", "settled_in", "sub"),
     )
 
@@ -63,6 +69,7 @@ class Fate:
         self.in_time = False
         self.known_to: tuple[Member, ...] = ()
         self.letter = False
+        self.copied = False
         self.removed = False
         self.delivered = 0
         self.how = ""
@@ -131,12 +138,25 @@ class Delivery:
     """A record as one assignment delivered it to one subscription.
 
     ``worker`` has it in hand, running or not. ``since`` is when it came to stand first in its lane,
-    or is due again; ``first`` when it was delivered.
+    or is due again; ``first`` when it was delivered. It was tried ``tries`` times at least and
+    ``tries_most`` at most: one from before counts as the commit says with which it began.
+    ``archived`` says that the commit knows of a copy of it, ``copying`` that its letter is one;
+    ``posted`` says that there was one.
     """
 
     __slots__ = (
-        *("assignment", "fate", "first", "lane", "offset", "queued"),
-        *("running", "since", "stage", "stray", "tries", "worker"),
+        *("archived", "assignment", "copying", "fate", "first", "lane", "offset"),
+        *(
+            "posted",
+            "queued",
+            "running",
+            "since",
+            "stage",
+            "stray",
+            "tries",
+            "tries_most",
+            "worker",
+        ),
     )
 
     def __init__(self, fate: Fate, assignment: Assignment, now: float) -> None:
@@ -150,6 +170,10 @@ class Delivery:
         self.running = False
         self.stray = False
         self.tries = 0
+        self.tries_most = 0
+        self.archived = False
+        self.copying = False
+        self.posted = False
         self.worker: int | None = None
 
     def __str__(self) -> str:
@@ -178,7 +202,8 @@ class Assignment:
     ``left_to_begin`` says that it was first read from where the reset policy says, and
     ``early`` is what came, and when, before it was said where to begin: a member that does not know
     that yet uses none of it. ``clean`` says that its process ended so; ``bare`` that the broker has
-    refused a set of it.
+    refused a set of it. ``diverted`` has for each subscription the hashes of the lanes that are so
+    there, ``perhaps_diverted`` of those that may be; ``notes`` are what it may have begun with.
     """
 
     def __init__(
@@ -196,6 +221,11 @@ class Assignment:
         self.sure: dict[str, set[int]] = {}
         self.perhaps: dict[str, set[int]] = {}
         self.found: tuple[int, str] | None = None
+        self.notes: list[dict[str, Notes]] = []
+        self.unsure: list[Delivery] = []
+        self.failed: dict[str, dict[int, Delivery]] = {}
+        self.diverted: dict[str, set[bytes]] = {}
+        self.perhaps_diverted: dict[str, set[bytes]] = {}
         self.deliveries: dict[str, dict[int, Delivery]] = {}
         self.queues: dict[str, dict[Lane, deque[Delivery]]] = {}
         self.open: dict[str, int] = {}
@@ -203,6 +233,9 @@ class Assignment:
             self.deliveries[sub] = {}
             self.queues[sub] = {}
             self.open[sub] = 0
+            self.failed[sub] = {}
+            self.diverted[sub] = set()
+            self.perhaps_diverted[sub] = set()
         self.running = 0
         self.revoking_at: float | None = None
         self.stolen = False

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka_keyshared.config.options import Options, RetryOptions
+from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.retrying import RetryOptions
 from kafka_keyshared.config.tracking import NEEDS_TRACKING
 from kafka_keyshared.errors import ConfigError
 

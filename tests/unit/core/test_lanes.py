@@ -315,8 +315,10 @@ def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
         assert closed.state is following
 
 
-def test_from_every_state_a_lane_opens_when_its_head_goes() -> None:
-    assert all(row[LaneEvent.FORGOTTEN] is LaneState.OPENING for row in LANE_TABLE.values())
+def test_from_every_state_a_lane_opens_when_its_head_goes_but_a_diverted_one_stays_so() -> None:
+    follows = {state: row[LaneEvent.FORGOTTEN] for state, row in LANE_TABLE.items()}
+    assert follows.pop(LaneState.DIVERTING) is LaneState.DIVERTED
+    assert set(follows.values()) == {LaneState.OPENING}
     assert set(LANE_TABLE[LaneState.OPENING].values()) == {LaneState.OPENING}
 
 

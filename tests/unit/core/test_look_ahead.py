@@ -136,7 +136,9 @@ def test_what_is_blocked_and_large_leaves_three_quarters_of_the_bytes() -> None:
     hot.go_on()
     assert harness.sub().window.bytes <= 25_000 + 2_000 * CHUNK
     assert harness.core.holds.reasons(P0) == (Reason.BLOCKED,)
-    assert harness.said("orders-0 is stopped: records behind blocked or stuck keys fill a quarter")
+    assert harness.said(
+        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill a quarter"
+    )
     assert len(hot.done) == hot.next[P1]
     assert harness.core.room() > 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core.events import Fetched
 from kafka_keyshared.core.metadata import encode
-from kafka_keyshared.core.offsets import PartitionState, collect, derive
+from kafka_keyshared.core.offsets import PartitionState, Snapshot, collect, derive
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from tests.support.harness import Harness
@@ -15,8 +15,8 @@ from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
 def test_of_10_to_13_all_but_11_settled_are_safe_up_to_11_and_then_up_to_14() -> None:
     held = {11: FakeRecord(P0, 11, b"k", epoch=3)}
-    assert derive(14, {"default": held}, {}, {}) == (11, {"default": ((12, 14),)}, 3)
-    assert derive(14, {"default": {}}, {}, {}) == (14, {}, -1)
+    assert derive(14, {"default": held}, {}, {}) == Snapshot(11, {"default": ((12, 14),)}, 3)
+    assert derive(14, {"default": {}}, {}, {}) == Snapshot(14, {})
 
 
 def test_the_same_through_the_dispatcher() -> None:

@@ -113,7 +113,9 @@ def test_a_quarter_of_the_window_behind_blocked_lanes_stops_that_partition_only(
     harness.later(0.1)
     harness.fetch(record(9, "bad"), record(1, "good", P1))
     assert harness.paused == {P0}
-    assert harness.said("orders-0 is stopped: records behind blocked or stuck keys fill a quarter")
+    assert harness.said(
+        "orders-0 is stopped: records behind blocked, diverted or stuck keys fill a quarter"
+    )
     assert harness.said("b'bad'")
     assert harness.work() == [1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.status import Status
@@ -102,7 +103,7 @@ def test_closed_lanes_and_the_hottest_key_are_shown() -> None:
     harness.fetch(*(record(offset, "key-2") for offset in range(10, 14)))
     harness.work()
     sub = status_of(harness).subscriptions[0]
-    others = ("waiting", "running", "stuck", "dead_lettering", "opening")
+    others = [each.value for each in LaneState if each is not LaneState.BLOCKED]
     assert sub.lanes == {"blocked": 1, **dict.fromkeys(others, 0)}
     assert (sub.lane_records, sub.records) == (5, 5)
     assert (sub.keys, sub.hottest) == (1, 5)

@@ -11,6 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Publish
+from kafka_keyshared.core.dlq_limit import DlqLimit
+from kafka_keyshared.core.events import DeadLettered, DlqLimitLifted
 from kafka_keyshared.core.holds import NOT_PAUSED, Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -246,6 +249,46 @@ class Waiting(Cause):
         self.later(2.0)
 
 
+class Acknowledges:
+    """A dead-letter topic that takes everything at once."""
+
+    def __init__(self) -> None:
+        self.stage: Stage | None = None
+
+    def publish(self, publish: Publish) -> None:
+        assert self.stage is not None
+        self.stage.mailbox.put(DeadLettered(publish))
+
+    def serve(self) -> None:
+        """Nothing is on the way."""
+
+    def unanswered(self) -> int:
+        return 0
+
+
+class Lettered(Cause):
+    def made(self) -> Stage:
+        topic = Acknowledges()
+        settings = SubscriptionSettings(
+            retry=RetryPolicy(attempts=1),
+            poison="dead_letter",
+            dlq=True,
+            dlq_limit=DlqLimit(in_a_row=3),
+        )
+        topic.stage = Stage(settings, publisher=topic)
+        return assigned(topic.stage)
+
+    def begin(self) -> None:
+        self.stage.fill(*(record(offset, f"key-{offset}") for offset in range(3)))
+        self.stage.step()
+        self.stage.work({0: ERROR, 1: ERROR, 2: ERROR})
+        self.stage.step(3)
+
+    def end(self) -> None:
+        self.stage.instance.tell(DlqLimitLifted([P0]))
+        self.later(1.0)
+
+
 class Unread(Cause):
     down = True
 
@@ -317,6 +360,7 @@ CAUSES: dict[Reason, type[Cause]] = {
     Reason.SET_FULL: SetFull,
     Reason.BLOCKED: Blocked,
     Reason.WAITING: Waiting,
+    Reason.DLQ_LIMIT: Lettered,
     Reason.UNREAD: Unread,
     Reason.WINDOW: WindowFull,
     Reason.SHARE: Share,

@@ -1,0 +1,69 @@
+"""What a program may ask and order of closed lanes while its app runs."""
+
+from __future__ import annotations
+
+import re
+
+from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.instance import Instance
+from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
+from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.status import LaneStatus
+
+ANSWERED_WITHIN = 10.0
+"""Seconds: an owner that is in a rebalance gets to an order behind it."""
+
+_PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
+
+
+class LaneCommands:
+    """Lists closed lanes and decides about them, from any thread but a worker's.
+
+    A lane is named by its key, or by the place of its first record as the log names it, such as
+    ``orders-3@17``. Each call says what was done. Where it is not, :class:`OrderRefusedError` says
+    why: no such lane is closed, or what it waits for does not allow it.
+    """
+
+    instance: Instance | None
+
+    def lanes(self) -> list[LaneStatus]:
+        """Return every closed lane, those first that wait for somebody."""
+        return self._running("lanes").ask("lanes", closed_lanes, ANSWERED_WITHIN)
+
+    def release(self, key: bytes | str | None = None, *, at: str = "") -> str:
+        """Let a lane go on: what blocks it runs again, what was diverted is so no more."""
+        return self._order(LaneAction.RELEASE, key, at)
+
+    def drop(self, key: bytes | str | None = None, *, at: str = "") -> str:
+        """Give up the record that keeps a lane closed: settled, counted, not kept."""
+        return self._order(LaneAction.DROP, key, at)
+
+    def dead_letter(self, key: bytes | str | None = None, *, at: str = "") -> str:
+        """Send the record that keeps a lane closed to the dead-letter topic."""
+        return self._order(LaneAction.DEAD_LETTER, key, at)
+
+    def lift_dlq_limit(self) -> list[TopicPartition]:
+        """Let the partitions go on that their dead-letter limit has stopped; return which."""
+        name = "lift_dlq_limit"
+        return self._running(name).ask(name, lift_dlq_limit, ANSWERED_WITHIN)
+
+    def _order(self, action: LaneAction, key: bytes | str | None, at: str) -> str:
+        name = action.value
+        if (key is None) == (not at):
+            raise ConfigError(f"{name}: give the key of a lane, or at='TOPIC-PARTITION@OFFSET'")
+        raw = key.encode() if isinstance(key, str) else key
+        order = LaneOrder("default", action, raw)
+        if at:
+            found = _PLACE.fullmatch(at)
+            if found is None:
+                raise ConfigError(f"{name}: at={at!r}: give a place such as 'orders-3@17'")
+            partition = TopicPartition(found["topic"], int(found["partition"]))
+            order = LaneOrder("default", action, None, partition, int(found["offset"]))
+        return self._running(name).ask(name, give(order), ANSWERED_WITHIN)
+
+    def _running(self, what: str) -> Instance:
+        if self.instance is None:
+            raise OrderRefusedError(f"{what}: the app does not run")
+        return self.instance

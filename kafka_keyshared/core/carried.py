@@ -1,0 +1,59 @@
+"""What is known of records that were tried before and are not settled: attempts go on counting.
+
+What the commit metadata says of a partition's records when it is assigned is kept here until each
+of them fails again, or settles; then its closed lane knows more. Both together are what the next
+commit says (:func:`notes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.offsets import PartitionState, Unsettled
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import TopicPartition
+
+
+def notes(
+    subs: Mapping[str, Subscription],
+    held: Mapping[str, Unsettled],
+    states: Mapping[TopicPartition, PartitionState],
+) -> dict[TopicPartition, dict[str, LaneNotes]]:
+    """Return what the next commit has to say of lanes and records, where there is anything.
+
+    ``held`` is what each subscription holds: of what has settled there is nothing to say any more.
+    """
+    found: dict[TopicPartition, dict[str, LaneNotes]] = {}
+    for name, sub in subs.items():
+        if not (sub.closed.lanes or sub.carried or sub.diverted):
+            continue
+        tried = _tried(sub, held.get(name, {}), states)
+        for partition in states:
+            diverted = sub.diverted.hashes(partition)
+            if diverted or partition in tried:
+                each = LaneNotes(diverted, tried.get(partition, {}))
+                found.setdefault(partition, {})[name] = each
+    return found
+
+
+def _tried(
+    sub: Subscription, held: Unsettled, states: Mapping[TopicPartition, PartitionState]
+) -> dict[TopicPartition, dict[int, Tried]]:
+    for partition, known in list(sub.carried.items()):
+        end = states[partition].received_end or 0
+        there: Collection[int] = held.get(partition, {})
+        kept = {at: each for at, each in known.items() if at >= end or at in there}
+        if kept:
+            sub.carried[partition] = kept
+        else:
+            del sub.carried[partition]
+    found = {partition: dict(known) for partition, known in sub.carried.items()}
+    for closed in sub.closed.lanes.values():
+        head, partition = closed.head, closed.partition
+        if head is None or not (closed.failures or closed.archived):
+            continue
+        if (offset := head.offset()) in held.get(partition, {}):
+            each = Tried(closed.failures, closed.archived)
+            found.setdefault(partition, {})[offset] = each
+    return found

@@ -1,0 +1,134 @@
+"""Diverted lanes: all that comes in them goes to the dead-letter topic, in order, until released.
+
+The record that used up its attempts goes first; what follows in its lane is given to no handler.
+One letter of a lane is on its way at a time, because the next may be written only if it was. A
+record is settled when its letter is acknowledged, and no sooner.
+
+Which lanes are diverted travels in the commit metadata as hashes, at most
+:data:`~.lane_notes.LANES_MOST` a partition, so that the next owner goes on diverting them: it knows
+such a lane by its hash when the first record of it comes.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from kafka_keyshared.core.burst import Line
+from kafka_keyshared.core.commands import Command, Fence, Publish
+from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState
+from kafka_keyshared.core.poison import attempts_of, block, letter_of
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import About, Record, named_key, partition_of
+
+
+def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
+    """Divert the lane from its head on; block it instead where no further hash would travel."""
+    if sub.diverted.full(closed.partition):
+        return block(sub, closed, now)
+    closed.on(LaneEvent.DIVERT)
+    closed.blocked_at = now
+    sub.diverted.add(closed.lane, closed.partition)
+    sub.look_ahead.grown += 1
+    head = closed.head
+    offset = -1 if head is None else head.offset()
+    text = (
+        f"{named_key(closed.key)} is diverted from {closed.partition}@{offset} on: it failed "
+        f"({attempts_of(closed)}); all that follows of it goes to the dead-letter topic, unrun, "
+        "until it is released"
+    )
+    about = About(closed.partition, offset, closed.key)
+    return [letter_of(sub, closed), *sub.bursts.diversions.add(Line(text, about), now)]
+
+
+def recognise(sub: Subscription) -> None:
+    """Close the lanes that came diverted with their partitions, when records of them come."""
+    keys, book, lanes = sub.keys, sub.diverted, sub.closed.lanes
+    arrived, book.arrived = book.arrived, []
+    found: dict[Lane, Record] = {}
+    for record in chain.from_iterable(arrived):
+        if record.error() is not None or not keys.knows(record):
+            continue
+        key = keys.key(record)
+        if key is None or book.seen(where := (record.topic(), record.partition(), key)):
+            continue
+        lane = keys.lane(record)
+        if book.meet(lane, where):
+            found[lane] = record
+    for lane, record in found.items():
+        if lane in lanes:
+            continue  # closed for a failure of its own: it is diverted when it opens
+        partition = partition_of(record)
+        closed = ClosedLane(lane, keys.key(record), LaneState.DIVERTED, None, partition)
+        sub.closed.close(closed)
+        if sub.one_lease is not None:
+            closed.queue.extend(sub.one_lease.release(lane))
+        book.to_fence[closed] = None
+
+
+def next_letters(sub: Subscription, now: float, wall_offset: float | None) -> list[Command]:
+    """Return the letters of diverted lanes whose turn it is, and the fences that have to pass."""
+    if sub.stopped:
+        return []
+    commands = _fences(sub) if sub.diverted.to_fence else []
+    due, sub.diverted.due = sub.diverted.due, {}
+    for closed in due:
+        if closed.state is not LaneState.DIVERTED or closed.fence_at is not None:
+            continue
+        record = next(closed.waiting(), None)
+        if record is None or partition_of(record) in sub.standing():
+            continue
+        if closed.aside:
+            del closed.aside[0]
+        else:
+            closed.queue.popleft()
+        commands.append(_letter(sub, closed, record, now, wall_offset))
+    return commands
+
+
+def _letter(
+    sub: Subscription, closed: ClosedLane, record: Record, now: float, wall_offset: float | None
+) -> Publish:
+    """Make the record its lane's head, and return its letter."""
+    closed.on(LaneEvent.DIVERT)
+    closed.head, closed.partition = record, partition_of(record)
+    closed.failures = closed.publish_failures = 0
+    sub.diverted.add(closed.lane, closed.partition)
+    at_ms = record.timestamp()[1]
+    if wall_offset is not None:
+        at_ms = round((now + wall_offset) * 1000)
+    why = "" if closed.last is None else f"; it failed with {in_short(closed.last)}"
+    failure = Failure(
+        Disposition.DIVERT, "Diverted", f"{named_key(closed.key)} is diverted{why}", "", at_ms
+    )
+    closed.letter = Publish(sub.name, closed.lane, record, 0, failure, failure)
+    return closed.letter
+
+
+def join(sub: Subscription, closed: ClosedLane, record: Record) -> None:
+    """Take in a record that ran when its lane was diverted and has failed: it is the oldest."""
+    closed.aside.insert(0, record)
+    sub.look_ahead.grown += 1
+
+
+def _fences(sub: Subscription) -> list[Command]:
+    """Let what was leased of these lanes end before the first letter: it came before.
+
+    That can only be of partitions that were here before the one with which the lane came diverted.
+    """
+    fenced, sub.diverted.to_fence = sub.diverted.to_fence, {}
+    lanes = {closed.lane: closed for closed in fenced}
+    lane_of = sub.keys.lane
+    commands: list[Command] = []
+    for leased in sub.leases():
+        for index in leased.indices():
+            closed = lanes.get(lane_of(leased.slice.came[index]))
+            if closed is None or closed.fence_at == leased.slice.worker:
+                continue
+            if closed.fence_at is not None:
+                raise InvariantError(f"lane {closed.lane} is leased to two workers")
+            closed.fence_at = leased.slice.worker
+            commands.append(Fence(sub.name, leased.slice.worker, (closed.lane,)))
+    return commands

@@ -1,0 +1,46 @@
+"""What a subscription gives away after each event: leases, and the letters of diverted lanes."""
+
+from __future__ import annotations
+
+from kafka_keyshared.core import admission, draining, hand_over, shedding
+from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.diverted import next_letters, recognise
+from kafka_keyshared.core.holds import Holds, Reason
+from kafka_keyshared.core.pressure import stop_lettered, weigh_closed, weigh_parked
+from kafka_keyshared.core.subscription import Subscription
+
+
+def go_on(
+    sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
+) -> list[Command]:
+    """Deal with what routing has left over, weigh what is parked, and hand out what may start."""
+    commands: list[Command] = []
+    if sub.parking or holds.held_back(Reason.SET_FULL):
+        commands += weigh_parked(holds, sub, now)
+    if sub.keys.refused or sub.keys.unread:
+        commands += admission.routed(sub, holds, now, wall_offset)
+    return commands + hand_out(sub, holds, assigned, now, wall_offset)
+
+
+def hand_out(
+    sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
+) -> list[Command]:
+    """Return what goes out now; what closed lanes hold by then is weighed, if it may be too much.
+
+    ``assigned`` is how many partitions there are; ``wall_offset`` makes ``now`` a time since 1970.
+    """
+    if sub.draining.cleared:
+        draining.open_cleared(sub, now)
+    if sub.diverted.arrived:
+        recognise(sub)
+    commands: list[Command] = []
+    if sub.dlq_watch is not None and sub.dlq_watch.reached:
+        commands += stop_lettered(holds, sub, sub.dlq_watch)
+    if sub.hand_overs is not None and sub.hand_overs.waiting:
+        commands += hand_over.ask(sub, sub.hand_overs)
+    commands += [*shedding.shed(sub, now), *sub.flush()]
+    if sub.diverted.due or sub.diverted.to_fence:
+        commands += next_letters(sub, now, wall_offset)
+    if sub.closed.lanes and sub.look_ahead.due(now):
+        commands += weigh_closed(holds, sub, assigned, now)
+    return commands

@@ -1,0 +1,204 @@
+"""Orders for a closed lane: release it, drop its head, or send that to the dead-letter topic.
+
+Whoever looks after an instance decides what a policy has left to them. A lane is named by its key,
+or by the place of its head, as the log names both. What the state table does not allow is refused,
+by name, and changes nothing; so is an order for a lane that is not closed.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.commands import Command, LaneAnswer, Level, Notice
+from kafka_keyshared.core.dispositions import Disposition, Failure
+from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.lanes import (
+    DIVERTS,
+    LANE_TABLE,
+    ClosedLane,
+    LaneEvent,
+    LaneState,
+    lane_named,
+)
+from kafka_keyshared.core.meters import Processed
+from kafka_keyshared.core.opening import advance, settle_head
+from kafka_keyshared.core.poison import letter_of
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.model import About, counted, named_key
+from kafka_keyshared.status import KEY_CHARS, LaneStatus
+
+EVENTS = {
+    LaneAction.RELEASE: LaneEvent.RELEASED,
+    LaneAction.DROP: LaneEvent.DROPPED,
+    LaneAction.DEAD_LETTER: LaneEvent.SENT,
+}
+
+_NOT_NOW = {
+    LaneState.RUNNING: "its head is at a worker for another attempt; ask again when that has ended",
+    LaneState.STUCK: "its head still runs; ask again when that has ended",
+    LaneState.DEAD_LETTERING: "its head is on its way to the dead-letter topic already",
+    LaneState.ARCHIVING: "the copy of its head is on its way to the dead-letter topic; ask again "
+    "when it is blocked",
+    LaneState.DIVERTING: "it is diverted: all of it goes to the dead-letter topic until it is "
+    "released",
+    LaneState.DIVERTED: "it is diverted: all of it goes to the dead-letter topic until it is "
+    "released",
+    LaneState.OPENING: "it is about to open by itself",
+}
+
+
+def obey(
+    sub: Subscription, order: LaneOrder, now: float, wall_offset: float | None
+) -> list[Command]:
+    """Do what is ordered, or refuse it; the answer is among the commands.
+
+    ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
+    """
+    at_ms = round((now + (wall_offset or 0.0)) * 1000)
+    found = _find(sub, order)
+    if len(found) != 1:
+        if not found and order.action is LaneAction.RELEASE and _drop_unmet(sub, order):
+            done = f"{named_key(order.key)} is diverted no more; no record of it was here"
+            return [LaneAnswer(done=done), Notice(Level.INFO, done)]
+        return [LaneAnswer(refused=_nothing_or_several(order, found))]
+    (closed,) = found
+    event = EVENTS[order.action]
+    if event not in LANE_TABLE[closed.state]:
+        return [LaneAnswer(refused=f"{_named(closed)}: {_NOT_NOW[closed.state]}")]
+    if event is LaneEvent.SENT and not sub.settings.dlq:
+        text = "there is no dead-letter topic; give one (dlq=True), drop the record, or release it"
+        return [LaneAnswer(refused=f"{_named(closed)}: {text}")]
+    name, waiting = _named(closed), sum(1 for _ in closed.waiting())
+    about = _about(closed)
+    for row in sub.rows():
+        row.retries.pop(closed, None)
+    commands = _ACTIONS[order.action](sub, closed, now, at_ms)
+    behind = f"; {counted(waiting, 'record')} behind it" if waiting else ""
+    done = f"{name} {_DONE[order.action]}{behind}"
+    return [
+        *commands,
+        LaneAnswer(done=done),
+        Notice(Level.INFO, f"by order: {done}", about=about),
+    ]
+
+
+_DONE = {
+    LaneAction.RELEASE: "is released",
+    LaneAction.DROP: "is dropped",
+    LaneAction.DEAD_LETTER: "goes to the dead-letter topic",
+}
+
+
+def _find(sub: Subscription, order: LaneOrder) -> list[ClosedLane]:
+    lanes = sub.closed.lanes.values()
+    if order.partition is not None:
+        return [
+            closed
+            for closed in lanes
+            if closed.head is not None
+            and closed.partition == order.partition
+            and closed.head.offset() == order.offset
+        ]
+    return [closed for closed in lanes if closed.key is not None and closed.key == order.key]
+
+
+def _drop_unmet(sub: Subscription, order: LaneOrder) -> bool:
+    """Release a key of which no record has come since its partition came with it diverted."""
+    if order.key is None:
+        return False
+    scope = sub.settings.order_scope
+    lanes = {lane_named(each, order.key, scope) for each in list(sub.diverted.partitions())}
+    dropped = [lane for lane in sorted(lanes) if sub.diverted.drop(lane)]
+    return bool(dropped)
+
+
+def _nothing_or_several(order: LaneOrder, found: list[ClosedLane]) -> str:
+    where = named_key(order.key) if order.partition is None else f"{order.partition}@{order.offset}"
+    if not found:
+        what = "no lane of" if order.partition is None else "no lane with its head at"
+        return f"{what} {where} is closed; lanes() lists those that are"
+    names = ", ".join(_named(each) for each in found)
+    return f"{where} has closed {len(found)} lanes: {names}; name one by the place of its head"
+
+
+def _release(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
+    del now, at_ms
+    was = closed.state
+    closed.on(LaneEvent.RELEASED)
+    sub.diverted.drop(closed.lane)
+    if was is LaneState.BLOCKED:
+        closed.failures = 0  # it has all its attempts again
+    if was not in DIVERTS:
+        sub.closed.cancel(closed)
+    advance(sub, closed)
+    return []
+
+
+def _drop(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
+    del now, at_ms
+    sub.counts.dropped += 1
+    sub.counts.processed.add(closed.partition.topic, Processed.DROPPED)
+    settle_head(sub, closed, LaneEvent.DROPPED)
+    return []
+
+
+def _dead_letter(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list[Command]:
+    del now
+    closed.on(LaneEvent.SENT)
+    sub.closed.cancel(closed)
+    if closed.archived:  # it is there already
+        sub.counts.dead_lettered += 1
+        sub.counts.processed.add(closed.partition.topic, Processed.DEAD_LETTERED)
+        settle_head(sub, closed)
+        return []
+    if closed.last is None:
+        text = "somebody has ordered it"
+        closed.last = Failure(Disposition.DEAD_LETTER, "Ordered", text, "", at_ms)
+    closed.first = closed.first or closed.last
+    return [letter_of(sub, closed)]
+
+
+_ACTIONS = {
+    LaneAction.RELEASE: _release,
+    LaneAction.DROP: _drop,
+    LaneAction.DEAD_LETTER: _dead_letter,
+}
+
+
+def _named(closed: ClosedLane) -> str:
+    head = closed.head
+    where = str(closed.partition) if head is None else f"{closed.partition}@{head.offset()}"
+    return f"{where} ({named_key(closed.key)}), {closed.state.value}"
+
+
+def _about(closed: ClosedLane) -> About:
+    head = closed.head
+    return About(closed.partition, -1 if head is None else head.offset(), closed.key)
+
+
+def listing(sub: Subscription, now: float) -> list[LaneStatus]:
+    """Return every closed lane of a subscription, those first that wait for somebody."""
+    lanes = sorted(sub.closed.lanes.values(), key=lambda closed: _URGENCY.index(closed.state))
+    return [_shown(sub, closed, now) for closed in lanes]
+
+
+_URGENCY = (
+    *(LaneState.BLOCKED, LaneState.ARCHIVING, LaneState.DIVERTED, LaneState.DIVERTING),
+    *(LaneState.DEAD_LETTERING, LaneState.WAITING, LaneState.RUNNING, LaneState.OPENING),
+)
+
+
+def _shown(sub: Subscription, closed: ClosedLane, now: float) -> LaneStatus:
+    head, last, key = closed.head, closed.last, closed.key
+    return LaneStatus(
+        subscription=sub.name,
+        key=None if key is None else key.decode("utf-8", "backslashreplace")[:KEY_CHARS],
+        state=closed.state.value,
+        topic=closed.partition.topic,
+        partition=closed.partition.partition,
+        offset=-1 if head is None else head.offset(),
+        attempts=closed.failures,
+        archived=closed.archived,
+        waiting=sum(1 for _ in closed.waiting()),
+        due_seconds=None if closed.due is None else max(0.0, closed.due - now),
+        error="" if last is None else in_short(last),
+    )

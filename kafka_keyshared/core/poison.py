@@ -1,0 +1,84 @@
+"""What becomes of a lane whose head is poison: the letter that is written of it, and the block.
+
+Which policy follows is decided in :mod:`.retry_policy`; where all that follows the head goes the
+same way, in :mod:`.diverted`.
+"""
+
+from __future__ import annotations
+
+from kafka_keyshared.core.burst import Line
+from kafka_keyshared.core.commands import Command, Publish
+from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import About, counted
+
+
+def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
+    """Return the command that writes the head's letter."""
+    if closed.head is None or closed.first is None or closed.last is None:
+        raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
+    closed.publish_failures = 0
+    copy = closed.state is LaneState.ARCHIVING
+    closed.letter = Publish(
+        sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last, copy
+    )
+    return closed.letter
+
+
+def archive(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
+    """Write a copy of the head to the dead-letter topic, unless it is there, and block the lane.
+
+    It is blocked once the copy is acknowledged. Celeriant calls the policy BlockAndDlq.
+    """
+    if closed.archived:
+        return block(sub, closed, now)
+    closed.on(LaneEvent.ARCHIVE)
+    return [letter_of(sub, closed)]
+
+
+def block(
+    sub: Subscription, closed: ClosedLane, now: float, event: LaneEvent = LaneEvent.BLOCK
+) -> list[Command]:
+    """Keep the lane closed: its head is not settled, and nothing behind it starts."""
+    closed.on(event)
+    closed.blocked_at = now
+    head, last = closed.head, closed.last
+    if head is None or last is None:
+        raise InvariantError(f"lane {closed.lane} is blocked by nothing")
+    sub.look_ahead.grown += 1
+    sub.reminder.blocked = True
+    why = (
+        "its handler asked for a dead letter"
+        if last.disposition is Disposition.DEAD_LETTER
+        else "it failed"
+    )
+    trace = sub.bursts.attempts.first_block(last, now)
+    text = (
+        f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
+        f"({attempts_of(closed)}); other keys go on. {_cure(sub, closed)}"
+    )
+    line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
+    blocks = sub.bursts.blocks
+    return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
+
+
+def _cure(sub: Subscription, closed: ClosedLane) -> str:
+    settings = sub.settings
+    if closed.archived:
+        return "Its copy is in the dead-letter topic; mend the handler and restart, or release it"
+    if settings.poison == "divert" and sub.diverted.full(closed.partition):
+        return (
+            f"It is not diverted, because {sub.diverted.most} keys of its partition are: release "
+            "one of them, or mend the handler and restart"
+        )
+    return "Mend the handler and restart, or give a dead-letter topic (dlq=True)"
+
+
+def attempts_of(closed: ClosedLane) -> str:
+    """Return in words how often the lane's head failed, and how at last."""
+    last = closed.last
+    error = "" if last is None else f", last: {in_short(last)}"
+    return f"{counted(closed.failures, 'attempt')}{error}"

@@ -1,0 +1,48 @@
+"""Orders for closed lanes: what somebody decides about them, and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core import lane_orders
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.status import LaneStatus
+
+
+def give(order: ev.LaneOrder) -> Callable[[Loop], Generator[None, None, str]]:
+    """Return what gives the order to the core; its answer says what was done."""
+
+    def work(loop: Loop) -> Generator[None, None, str]:
+        yield from ()  # the answer is there in the round in which it is asked for
+        if order.subscription not in loop.core.subscriptions:
+            raise OrderRefusedError(f"there is no subscription {order.subscription!r}")
+        loop.tell(order)
+        answer = loop.lane_answers.pop()
+        if answer.refused:
+            raise OrderRefusedError(answer.refused)
+        return answer.done
+
+    return work
+
+
+def lift_dlq_limit(loop: Loop) -> Generator[None, None, list[TopicPartition]]:
+    """Let every partition go on that its dead-letter limit has stopped; return which."""
+    yield from ()
+    stopped = sorted(loop.core.holds.held_back(Reason.DLQ_LIMIT))
+    if not stopped:
+        raise OrderRefusedError("no partition is stopped by its dead-letter limit")
+    loop.tell(ev.DlqLimitLifted(stopped))
+    return stopped
+
+
+def closed_lanes(loop: Loop) -> Generator[None, None, list[LaneStatus]]:
+    """Return every closed lane, those first that wait for somebody."""
+    yield from ()
+    now = loop.ports.clock()
+    return [
+        each for sub in loop.core.subscriptions.values() for each in lane_orders.listing(sub, now)
+    ]

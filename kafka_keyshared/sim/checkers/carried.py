@@ -1,0 +1,67 @@
+"""What an assignment begins with besides its position: attempts, copies, and diverted lanes.
+
+By the commit with which it began; where several may have been there, as far as all of them agree.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kafka_keyshared.hashing import lane_hash
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery
+from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, read_notes
+
+
+def diverted(assignment: Assignment, sub: str) -> None:
+    """Take note of the lanes that are diverted when it begins, and of those that may be."""
+    lanes = [notes.get(sub, NOTHING).lanes for notes in assignment.notes]
+    before = _of_its_own(assignment)
+    # What a member knows of a partition that it has lost counts; the group may not know it.
+    if before is not None:
+        assignment.perhaps_diverted[sub].update(before.diverted[sub], before.perhaps_diverted[sub])
+    else:
+        assignment.diverted[sub].update(set.intersection(*lanes))
+    assignment.perhaps_diverted[sub].update(*lanes)
+
+
+def _of_its_own(assignment: Assignment) -> Assignment | None:
+    """Return the assignment before, if it was at the same member: it may remember it."""
+    before = assignment.previous
+    return before if before is not None and before.member is assignment.member else None
+
+
+def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
+    """Take note of how often a record was tried before it was delivered here."""
+    counts, copied = {0} if not assignment.notes else set(), set()
+    for notes in assignment.notes:
+        times, archived = notes.get(sub, NOTHING).tried.get(each.offset, (0, False))
+        counts.add(times)
+        copied.add(archived)
+    before = _of_its_own(assignment)
+    if before is not None and (known := before.deliveries[sub].get(each.offset)) is not None:
+        counts.add(known.tries_most)
+        copied.add(known.archived or known.fate.copied)
+    each.tries, each.tries_most = min(counts), max(counts)
+    each.archived = copied == {True}
+
+
+@lru_cache(maxsize=1_000)
+def notes_of(text: str, position: int) -> dict[str, Notes]:
+    """Return what a text says besides of lanes and records; nothing for one that is not ours."""
+    try:
+        return read_notes(text, position)
+    except CommitTextError:
+        return {}
+
+
+def noted(entry: tuple[int, str] | None, start: int) -> dict[str, Notes]:
+    """Return what an entry says to who begins with it at ``start``."""
+    return {} if entry is None else notes_of(entry[1], max(start, entry[0]))
+
+
+def hash_of(topic: str, partition: int, key: bytes | None) -> bytes:
+    """Return what stands for a lane in commit metadata, by its description."""
+    if key is None:
+        key = b"\x00null".ljust(65, b"\x00")
+    name = topic.encode()
+    return lane_hash(b"%d:%b%d:%b" % (len(name), name, partition, key))

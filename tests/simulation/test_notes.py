@@ -1,0 +1,233 @@
+"""The checker of what travels besides the set passes what is right and finds what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried, hash_of
+from kafka_keyshared.core.metadata import encode
+from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.sim import history as happened
+from tests.simulation.told import SUB, T0, Told
+from tests.simulation.watched import assert_found, assert_right, begun, settings
+
+KEY_A = hash_of((T0.topic, -1, b"a", -1))
+OTHER = hash_of((T0.topic, -1, b"b", -1))
+DIVERTS = settings(poison="divert", dlq=True, retry=RetryPolicy(attempts=1))
+ARCHIVES = settings(poison="block_and_dlq", dlq=True, retry=RetryPolicy(attempts=1))
+FIVE = settings(retry=RetryPolicy(attempts=5, backoff=0.0))
+
+
+def words(position: int, notes: LaneNotes, *runs: tuple[int, int]) -> str:
+    return encode(position, {SUB: runs}, notes={SUB: notes}).text
+
+
+def fails(told: Told, offset: int, times: int = 1, member: int = 1) -> None:
+    for _ in range(times):
+        told.hand(member, offset)
+        told.begin(member, offset)
+        told.end(member, offset, "failed")
+
+
+def stored(told: Told, member: int, position: int, text: str) -> None:
+    number = told.send(member, position, words=text)
+    told.store(member, number, told.sent)
+
+
+# --- attempts ---
+
+
+def tried_twice(told: Told, says: Tried | None) -> None:
+    begun(told).deliver(1, 0, 1)
+    fails(told, 0, times=3)
+    told.send(1, 0, words=words(0, LaneNotes(tried={} if says is None else {0: says})))
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_commit_that_says_how_often_a_record_was_tried_is_right(times: int) -> None:
+    assert_right(lambda told: tried_twice(told, Tried(times)), FIVE)  # the last may not be told
+
+
+def test_a_commit_that_says_more_attempts_or_fewer_is_found() -> None:
+    def more(told: Told) -> None:
+        tried_twice(told, Tried(4))
+
+    def fewer(told: Told) -> None:
+        tried_twice(told, Tried(1))
+
+    def none(told: Told) -> None:
+        tried_twice(told, None)
+
+    assert_found("TrueNotes", "says 4 attempts of t-0@0 .*: 3 at most", more, FIVE)
+    assert_found("TrueNotes", "does not say 3 attempts of t-0@0", fewer, FIVE)
+    assert_found("TrueNotes", "does not say 3 attempts of t-0@0", none, FIVE)
+
+
+def test_attempts_go_on_behind_a_restart_and_what_has_used_them_up_is_not_retried() -> None:
+    def story(told: Told) -> None:
+        begun(told).deliver(1, 0, 1)
+        fails(told, 0, times=4)
+        stored(told, 1, 0, words(0, LaneNotes(tried={0: Tried(4)})))
+        told.kill(1)
+        told.assign(2)
+        told.deliver(2, 0, 1)
+        fails(told, 0, member=2)
+        told.hand(2, 0)
+        told.begin(2, 0)
+
+    assert_found("Order", "t-0@0 .* although it is blocked", story, FIVE)
+
+
+# --- copies ---
+
+
+def archived(told: Told) -> None:
+    begun(told).deliver(1, 0, 1)
+    fails(told, 0)
+    told.letter(1, 0)
+
+
+def test_a_copy_blocks_and_is_said_and_is_not_written_again() -> None:
+    def story(told: Told) -> None:
+        archived(told)
+        stored(told, 1, 0, words(0, LaneNotes(tried={0: Tried(1, archived=True)})))
+        told.kill(1)
+        told.assign(2)
+        told.deliver(2, 0, 1)
+        told.run(2, 0, 1)
+
+    assert_right(story, ARCHIVES)
+
+
+def test_a_second_copy_is_found() -> None:
+    def story(told: Told) -> None:
+        archived(told)
+        stored(told, 1, 0, words(0, LaneNotes(tried={0: Tried(1, archived=True)})))
+        told.kill(1)
+        told.assign(2)
+        told.deliver(2, 0, 1)
+        fails(told, 0, member=2)
+        told.letter(2, 0)
+
+    assert_found(
+        "TrueNotes", "t-0@0 .* although it is blocked, and archived already", story, ARCHIVES
+    )
+
+
+def test_a_copy_that_is_said_and_not_there_is_found_and_one_settles_nothing() -> None:
+    def said(told: Told) -> None:
+        begun(told).deliver(1, 0, 1)
+        fails(told, 0)
+        told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(1, archived=True)})))
+
+    def settles(told: Told) -> None:
+        archived(told)
+        told.send(1, 1)
+
+    assert_found(
+        "TrueNotes", "says that t-0@0 .* is archived, and no copy is there", said, ARCHIVES
+    )
+    assert_found("SafeCommit", "covers t-0@0 .*it is blocked", settles, ARCHIVES)
+
+
+# --- diverted lanes ---
+
+
+def diverted(told: Told) -> None:
+    begun(told, 4).deliver(1, 0, 1)
+    fails(told, 0)
+    told.letter(1, 0)
+    told.letter(1, 1)
+
+
+def test_a_diverted_lane_is_said_and_goes_on_at_the_next_member() -> None:
+    def story(told: Told) -> None:
+        diverted(told)
+        stored(told, 1, 2, words(2, LaneNotes(frozenset({KEY_A}))))
+        told.kill(1)
+        told.assign(2, position=2)
+        told.deliver(2, 2, 3)
+        told.letter(2, 2)
+        told.letter(2, 3)
+        told.send(2, 4, words=words(4, LaneNotes(frozenset({KEY_A}))))
+
+    assert_right(story, DIVERTS)
+
+
+def test_a_commit_that_forgets_a_diverted_lane_or_names_another_is_found() -> None:
+    def forgets(told: Told) -> None:
+        diverted(told)
+        told.send(1, 2)
+
+    def another(told: Told) -> None:
+        diverted(told)
+        told.send(1, 2, words=words(2, LaneNotes(frozenset({KEY_A, OTHER}))))
+
+    assert_found("TrueNotes", "does not name 1 diverted lanes", forgets, DIVERTS)
+    assert_found("TrueNotes", "names lanes that are not diverted", another, DIVERTS)
+
+
+def test_a_record_of_a_diverted_lane_that_runs_is_found() -> None:
+    def story(told: Told) -> None:
+        diverted(told)
+        stored(told, 1, 2, words(2, LaneNotes(frozenset({KEY_A}))))
+        told.kill(1)
+        told.assign(2, position=2)
+        told.deliver(2, 2)
+        told.hand(2, 2)
+        told.begin(2, 2)
+
+    assert_found("Order", "t-0@2 .* although its lane is diverted", story, DIVERTS)
+
+
+def test_a_record_that_is_dead_lettered_and_never_ran_is_found() -> None:
+    def story(told: Told) -> None:
+        begun(told).deliver(1, 0)
+        told.letter(1, 0)
+
+    assert_found("TrueNotes", "is dead-lettered, and no handler has had it", story, DIVERTS)
+
+
+def test_a_lane_that_is_released_runs_and_is_not_said_any_more() -> None:
+    def story(told: Told) -> None:
+        diverted(told)
+        told.tell(happened.LaneOrdered(1, SUB, "release", T0, -1, b"a"))
+        told.deliver(1, 2)
+        told.run(1, 2)
+        told.send(1, 3)
+
+    assert_right(story, DIVERTS)
+
+
+# --- orders ---
+
+
+def test_what_is_ordered_of_a_blocked_record_is_what_happens_to_it() -> None:
+    def released(told: Told) -> None:
+        archived(told)
+        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.run(1, 0, 1)
+        told.send(1, 2)
+
+    def dropped(told: Told) -> None:
+        archived(told)
+        told.tell(happened.LaneOrdered(1, SUB, "drop", T0, 0, None))
+        told.run(1, 1)
+        told.send(1, 2)
+
+    def lettered(told: Told) -> None:
+        archived(told)
+        told.tell(happened.LaneOrdered(1, SUB, "dead_letter", T0, 0, None))
+        told.send(1, 1)
+
+    for story in (released, dropped, lettered):
+        assert_right(story, ARCHIVES)
+
+
+def test_what_blocks_and_runs_without_an_order_is_found() -> None:
+    def story(told: Told) -> None:
+        archived(told)
+        told.hand(1, 0)
+        told.begin(1, 0)
+
+    assert_found("Order", "t-0@0 .* although it is blocked", story, ARCHIVES)
