@@ -7,7 +7,6 @@ stands in :mod:`kafka_keyshared.core.failures`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -17,26 +16,23 @@ from kafka_keyshared.core.bursts import Bursts
 from kafka_keyshared.core.commands import Command, Lease
 from kafka_keyshared.core.diversions import Diversions
 from kafka_keyshared.core.dlq_limit import DlqWatch
-from kafka_keyshared.core.draining_slots import DrainingSlots
-from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.lane_notes import Tried
-from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
-from kafka_keyshared.core.one_lease import Grant, OneLease
+from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.originals import Chunk, Originals
+from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
-from kafka_keyshared.core.routing.table import SlotTable
-from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.window import Window
-from kafka_keyshared.core.workers import Worker, WorkerState, merged
+from kafka_keyshared.core.workers import Worker, merged
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
 
-class Subscription(Holdings):
+class Subscription(Ownership, Holdings):
     """The state of one subscription. Only the dispatcher calls it."""
 
     def __init__(
@@ -46,12 +42,9 @@ class Subscription(Holdings):
         epochs: Epochs | None = None,
         book: Book | None = None,
     ) -> None:
-        settings.check()
-        self.settings = settings
-        self.name = settings.name
+        super().__init__(settings)
         self.epochs = Epochs() if epochs is None else epochs
         self.book = Book() if book is None else book
-        self.keys = settings.keys()
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
         self.bursts = Bursts()
@@ -59,19 +52,6 @@ class Subscription(Holdings):
         # Partitions about to be given up, as the ledger of holds has them: nothing of them starts.
         self.closing = closing
         self.parking = Parking()
-        self.keyless = Backlog()
-        self.draining = DrainingSlots(self.keys)
-        self.hand_overs = HandOvers() if settings.hands_over else None
-        self._worker_ids = itertools.count()
-        self.workers = {}
-        # Those that join or leave.
-        self.changing: list[Worker] = []
-        # The last one of each name that is gone, for whoever looks on.
-        self.gone: dict[str, Worker] = {}
-        self.places = []
-        for name in settings.workers:
-            self.add(name, WorkerState.ACTIVE)
-        self.table = SlotTable(self.workers.values())
         self.one_lease = OneLease(self.keys.lane) if settings.max_leases_per_key == 1 else None
         self.places += [self.keyless, self.closed, self.keys, self.parking, self.draining]
         self.dlq_watch = DlqWatch(settings.dlq_limit) if settings.dlq_limit else None
@@ -83,30 +63,7 @@ class Subscription(Holdings):
         # Of records not settled, what the commit said with which their partition came.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}
         self.look_ahead = LookAhead(self.window, self.closed)
-        self.mixed = False
         self._tidy_at = 0
-
-    def add(self, name: str, state: WorkerState) -> Worker:
-        """Add a worker; whoever calls this projects the table anew."""
-        settings = self.settings
-        worker = Worker(
-            name,
-            next(self._worker_ids),
-            settings.leases_per_worker,
-            bytes_max=settings.lease_bytes_per_worker,
-            individually=settings.individually,
-            state=state,
-        )
-        self.workers[worker.id] = worker
-        self.places += [worker.row, worker.later]
-        return worker
-
-    def drop(self, worker: Worker) -> None:
-        """Forget a worker that is gone and at which nothing waits."""
-        del self.workers[worker.id]
-        self.places.remove(worker.row)
-        self.places.remove(worker.later)
-        self.gone[worker.name] = worker
 
     # --- in ---
 
@@ -161,27 +118,6 @@ class Subscription(Holdings):
         """Route what could not be routed because the key of its first record was not readable."""
         self.mixed = True
         self._route(Chunk(self.keys.unread.pop(partition).records))
-
-    def owner(self, record: Record) -> Worker:
-        """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
-        key = self.keys.key(record)
-        if key is None:
-            able = [worker for worker in self.workers.values() if worker.present]
-            return min(able, key=Worker.load)
-        return self.workers[self.table.owners[self.keys.slot(key)]]
-
-    def row_of(self, record: Record) -> Row:
-        """Return where the record has to wait: with its owner, or for its slot to drain."""
-        key = self.keys.key(record)
-        draining = self.draining.row
-        if key is not None and self.table.rows[self.keys.slot(key)] is draining.routed:
-            return draining
-        return self.owner(record).row
-
-    def rows(self) -> Iterator[Row]:
-        """Yield every row."""
-        yield from (worker.row for worker in self.workers.values())
-        yield self.draining.row
 
     # --- out ---
 
@@ -361,39 +297,3 @@ class Subscription(Holdings):
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
         if self.one_lease is not None:
             self.put_back(self.one_lease.release(self.keys.lane(record)))
-
-    def grant(self, grants: Iterable[Grant]) -> None:
-        """Let records wait that hold their lanes' leases, before whatever does not."""
-        for grant in grants:
-            self.row_of(grant[1]).granted.append(grant)
-
-    def ready(self, lanes: Iterable[ClosedLane]) -> None:
-        """Let the heads of closed lanes run again, at whoever may have them."""
-        for closed in lanes:
-            if closed.head is not None:
-                self.row_of(closed.head).ready(closed)
-
-    def open_slots(self, slots: Iterable[int]) -> None:
-        """Open slots for their owners; what has waited for them goes before all that these have."""
-        opened = set(slots)
-        self.table.open(opened, self.workers)
-        records, granted, retries = self.draining.take(opened.__contains__)
-        self.put_back(records)
-        self.grant(granted)
-        self.ready(retries)
-
-    def put_back(self, records: Iterable[Record]) -> None:
-        """Put records, in order, before everything that waits at their owners.
-
-        Whatever comes back comes this way: leases that were not started, what waited in a lane that
-        opens, what was granted a lease, the backlog of a worker that has gone. It is older than all
-        that its owner has and younger than what came back before; without a key there is no order.
-        """
-        self.mixed = True
-        keyless: list[Record] = []
-        for record in records:
-            if self.keys.key(record) is None:
-                keyless.append(record)
-            else:
-                self.row_of(record).front.append(record)
-        self.keyless.extend(keyless)
