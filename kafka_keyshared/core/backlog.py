@@ -29,12 +29,13 @@ class Backlog:
     def __len__(self) -> int:
         return len(self.records)
 
-    def came_in(self, chunk: Chunk) -> None:
-        """Note that whatever was appended since came in this chunk."""
+    def came_in(self, chunk: Chunk) -> int:
+        """Note that whatever was appended since came in this chunk; return how many these are."""
         new = len(self.records) - self._counted
         if new:
             self._parts.append((chunk, new))
             self._counted += new
+        return new
 
     def take(self, most: int) -> tuple[list[Record], list[Chunk]]:
         """Take the first records, and what they came in."""

@@ -49,6 +49,9 @@ class Bursts:
         default_factory=lambda: _lines(Level.WARNING, "times a worker was full and records dropped")
     )
     stuck: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "records are stuck"))
+    held: Burst[Line] = field(
+        default_factory=lambda: _lines(Level.WARNING, "times records were held for a worker")
+    )
     held_back: Burst[Line] = field(
         default_factory=lambda: _lines(Level.INFO, "times a partition was held back")
     )
@@ -76,5 +79,6 @@ class Bursts:
             self.blocks,
             self.shed,
             self.stuck,
+            self.held,
             self.held_back,
         )

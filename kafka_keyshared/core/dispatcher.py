@@ -251,13 +251,13 @@ class Dispatcher:
 
     def _join(self, event: ev.Join, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        commands = worker_lifecycle.join(sub, event.name, self.partitions)
-        return commands + self._flush_one(sub, now)
+        commands = worker_lifecycle.join(sub, event.name, self.partitions, event.filters)
+        return commands + self._go_on(sub, now)
 
     def _resize(self, event: ev.Resize, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
         commands = worker_lifecycle.resize(sub, event.names, self.partitions)
-        return commands + self._flush_one(sub, now)
+        return commands + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]

@@ -29,6 +29,7 @@ from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
+from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased, Progress
@@ -37,8 +38,10 @@ from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
 
-def change(sub: Subscription, routing: Routing | None = None) -> list[Command]:
-    """Bring the slot table to the workers that are there, and to ``routing`` where one is given.
+def change(
+    sub: Subscription, routing: Routing | None = None, filters: Filters | None = None
+) -> list[Command]:
+    """Bring the slot table to the workers that are there, and to what is given of the others.
 
     Return the commands that take back what has moved and has not started. Whoever leaves is asked
     for all that it has by whoever sends it away.
@@ -49,17 +52,20 @@ def change(sub: Subscription, routing: Routing | None = None) -> list[Command]:
             worker.row.merge().put_first(worker.take_later())
     workers = [worker for worker in sub.workers.values() if worker.present]
     before = sub.table.owners
-    sub.table.project(workers, routing)
+    sub.table.project(workers, routing, filters)
+    if filters is not None:
+        sub.draining.ask_slots_again()
     moved: dict[int, set[int]] = {}
     drained = set(sub.draining.draining())
     shut = sub.draining.count_anew(_moved_leases(sub, moved))
-    if sub.hand_overs is not None:
+    if sub.hand_overs is not None and isinstance(before, list):  # so it is without filters
         hand_over.note_moved(sub, sub.hand_overs, before, shut | drained)
         shut |= sub.hand_overs.slots()
     sub.table.close(shut, sub.draining.row.routed)
     _place(sub, *sub.draining.take(lambda slot: slot not in shut))
-    for worker in sub.workers.values():
-        _hand_over(sub, worker.row)
+    for row in (*(worker.row for worker in sub.workers.values()), *sub.unowned.rows):
+        _hand_over(sub, row)
+    sub.look_ahead.grown += sum(map(len, sub.unowned.rows))
     return returns.recall(sub, workers, lambda leased, at: at in moved.get(leased.slice.id, ()))
 
 

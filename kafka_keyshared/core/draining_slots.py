@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeAlias
 
 from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.lanes import ClosedLane
@@ -19,6 +20,9 @@ from kafka_keyshared.core.rows import Row
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record, TopicPartition
+
+Counts: TypeAlias = "array[int] | Counter[int]"
+"""By slot how many leases it waits for."""
 
 NOTHING: array[int] = array("I")
 """The counts while nothing drains."""
@@ -32,26 +36,30 @@ class DrainingSlots:
     monotonic seconds) where that is to be later.
     """
 
-    def __init__(self, keys: OwnKeys) -> None:
+    def __init__(self, keys: OwnKeys, *, wide: bool = False) -> None:
         self.row = Row(None)
         self.count = 0
         self.cleared_total = 0
         self.cleared: set[int] = set()
         self.due: float | None = None
         self._keys = keys
-        self._pending = NOTHING
+        self._pending: Counts = NOTHING
+        # Of wide slots there is no telling how many there are.
+        self._wide = wide
+        self._typecode = "Q" if wide else "H"
         # The slots of what waits in the backlog, in order, as far as somebody has asked.
-        self._slots = array("H")
+        self._slots: array[int] = array(self._typecode)
 
     # --- counts ---
 
     def count_anew(self, slots: Iterable[int]) -> set[int]:
         """Count one lease for each of these; return the slots that have any, and drain."""
-        pending = NOTHING
+        pending: Counts = NOTHING
         draining: set[int] = set()
         for slot in slots:
             if not pending:
-                pending = array("I", bytes(NOTHING.itemsize * SLOTS))
+                empty = bytes(NOTHING.itemsize * SLOTS)
+                pending = Counter() if self._wide else array("I", empty)
             pending[slot] += 1
             draining.add(slot)
         before, self._pending = self._pending, pending
@@ -74,6 +82,8 @@ class DrainingSlots:
 
     def draining(self) -> Iterator[int]:
         """Yield the slots that drain, ascending."""
+        if isinstance(self._pending, Counter):
+            return iter(sorted(slot for slot, count in self._pending.items() if count))
         return (slot for slot, count in enumerate(self._pending) if count)
 
     def one_less(self, slot: int) -> bool:
@@ -107,10 +117,14 @@ class DrainingSlots:
         self.row.forget(partitions)
         del self._slots[:]
 
+    def ask_slots_again(self) -> None:
+        """Forget which slots records wait for: the slots of keys are others now."""
+        del self._slots[:]
+
     def merge(self) -> None:
         """Put what came back before what else waits, as in every row before a record is leased."""
         known = self._slots_of_backlog()
-        self._slots = array("H", map(self._slot_of, self.row.front))
+        self._slots = array(self._typecode, map(self._slot_of, self.row.front))
         self._slots += known
         self.row.merge()
 
@@ -142,7 +156,7 @@ class DrainingSlots:
         if any(picked):
             taken += row.backlog.pick(picked)
             kept = (slot for slot, out in zip(self._slots, picked, strict=True) if not out)
-            self._slots = array("H", kept)
+            self._slots = array(self._typecode, kept)
         granted = [each for each in row.granted if wanted(slot_of(each[1]))]
         if granted:
             row.granted = [each for each in row.granted if not wanted(slot_of(each[1]))]

@@ -240,10 +240,14 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A worker is to be added to the subscription, under a name that no other has."""
+    """A worker is to be added to the subscription, under a name that no other has.
+
+    ``filters`` are the keys that it takes; None: as it was declared, or every key.
+    """
 
     subscription: str
     name: str
+    filters: Sequence[str | bytes] | None = None
 
 
 class LaneAction(enum.StrEnum):

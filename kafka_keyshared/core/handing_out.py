@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core import admission, draining, hand_over, shedding
+from kafka_keyshared.core import admission, draining, hand_over, shedding, unmatched
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.diverted import next_letters, recognise
 from kafka_keyshared.core.holds import Holds, Reason
@@ -19,6 +19,8 @@ def go_on(
         commands += weigh_parked(holds, sub, now)
     if sub.keys.refused or sub.keys.unread:
         commands += admission.routed(sub, holds, now, wall_offset)
+    if sub.has_gaps:
+        commands += unmatched.look(sub, now)
     return commands + hand_out(sub, holds, assigned, now, wall_offset)
 
 
@@ -41,6 +43,6 @@ def hand_out(
     commands += [*shedding.shed(sub, now), *sub.flush()]
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)
-    if sub.closed.lanes and sub.look_ahead.due(now):
+    if (sub.closed.lanes or sub.has_gaps) and sub.look_ahead.due(now):
         commands += weigh_closed(holds, sub, assigned, now)
     return commands

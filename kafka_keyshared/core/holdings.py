@@ -13,6 +13,7 @@ from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Epochs, Leased, Progress
+from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Coordinates, Record, TopicPartition, coordinates_of, partition_of
 
@@ -24,6 +25,7 @@ class Holdings:
     epochs: Epochs
     keyless: Backlog
     one_lease: OneLease | None
+    unowned: UnownedRows
     workers: dict[int, Worker]
     places: list[WaitingPlace]
     """Whatever can hold a record that is not leased: what is held is what waits in these."""
@@ -44,6 +46,8 @@ class Holdings:
             for leased in worker.slices.values():
                 yield from leased.oldest()
             yield from map(coordinates_of, worker.row.backlog.records[:1])
+        for row in self.unowned.rows:
+            yield from map(coordinates_of, row.routed[:1])
         yield from map(coordinates_of, self.keyless.records[:1])
 
     def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:

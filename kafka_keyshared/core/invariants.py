@@ -243,7 +243,7 @@ def _rows_of_slots(sub: Subscription) -> None:
     if sub.hand_overs is not None:
         waits |= sub.hand_overs.slots()
     if waits:  # else a look at every slot would be most of the work
-        shut = {slot for slot, row in enumerate(sub.table.rows) if row is draining.row.routed}
+        shut = sub.table.slots_to(draining.row.routed)
         if shut != waits:
             raise InvariantError(f"{sub.name}: slots {shut ^ waits} are not open, or do not drain")
     slots: dict[bytes, int] = {}

@@ -8,7 +8,7 @@ ask too, from their threads, about records that they hold.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -47,7 +47,8 @@ NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
 UndecodablePolicy: TypeAlias = Literal["dead_letter", "block", "drop", "null_key"]
 """What becomes of a record whose key cannot be read."""
 
-Rows: TypeAlias = Sequence[list[Record]]
+
+Rows: TypeAlias = Sequence[list[Record]] | Mapping[int, list[Record]]
 """For each slot the backlog of the worker that owns it."""
 
 

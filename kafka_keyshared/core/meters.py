@@ -60,6 +60,7 @@ class Processed(enum.StrEnum):
     SKIPPED = "skipped"  # settled before this assignment
     FAILED = "failed"
     UNDECODABLE = "undecodable"  # whatever became of it
+    UNMATCHED = "unmatched"  # no worker was declared to take it
 
 
 class LetterAnswer(enum.StrEnum):
@@ -193,6 +194,7 @@ class Counts:
     dead_lettered: int = 0
     retries: int = 0
     skipped: int = 0
+    unmatched: int = 0
     stuck: int = 0
     unstuck: int = 0
     written_off: int = 0

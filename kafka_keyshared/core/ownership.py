@@ -7,7 +7,7 @@ stands here: nobody else asks the slot table.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.draining_slots import DrainingSlots
@@ -15,15 +15,22 @@ from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_unmatched
+from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker, WorkerState
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 
 
 class Ownership:
-    """The workers of a subscription, the slots that each of them has, and what waits for them."""
+    """The workers of a subscription, the slots that each of them has, and what waits for them.
+
+    Where ``has_gaps`` is false every slot is a worker's, and nobody asks whether one is.
+    """
 
     def __init__(self, settings: SubscriptionSettings) -> None:
         settings.check()
@@ -32,7 +39,6 @@ class Ownership:
         self.keys = settings.keys()
         self.places: list[WaitingPlace] = []
         self.keyless = Backlog()
-        self.draining = DrainingSlots(self.keys)
         self.hand_overs = HandOvers() if settings.hands_over else None
         self._worker_ids = itertools.count()
         self.workers: dict[int, Worker] = {}
@@ -42,8 +48,23 @@ class Ownership:
         self.gone: dict[str, Worker] = {}
         for name in settings.workers:
             self.add(name, WorkerState.ACTIVE)
-        self.table = SlotTable(self.workers.values())
+        self.unowned = UnownedRows(settings.routing.on_unmatched)
+        self.table = self._table()
+        self.draining = DrainingSlots(self.keys, wide=self.table.filtered is not None)
+        self.has_gaps = self.table.routing.has_gaps or self.table.filtered is not None
+        self.places += self.unowned.rows
         self.mixed = False
+
+    def _table(self) -> SlotTable:
+        chosen, names = self.settings.routing, self.settings.workers
+        filters, filtered = chosen.declared(names), None
+        if filters is not None:
+            filtered = FilteredSlots(self.keys.slot, filters)
+            self.keys.slot = filtered
+        unowned = {**self.unowned.takers(), Unowned.ANYBODY: self.keyless.records}
+        return SlotTable(self.workers.values(), chosen.of(names), unowned, filtered)
+
+    # --- who there is ---
 
     def add(self, name: str, state: WorkerState) -> Worker:
         """Add a worker; whoever calls this projects the table anew."""
@@ -67,26 +88,82 @@ class Ownership:
         self.places.remove(worker.later)
         self.gone[worker.name] = worker
 
-    def owner(self, record: Record) -> Worker:
-        """Return the worker that owns the record's slot now (keyless: the least loaded one)."""
+    def declared_with(
+        self, names: Iterable[str], filters: Sequence[str | bytes] | None = None
+    ) -> Filters | None:
+        """Return what all filter when these workers are there, None where that stays as it is.
+
+        ``filters`` are those of whoever is new. Raises :class:`ConfigError` where the workers
+        cannot have them.
+        """
+        filtered = self.table.filtered
+        if filtered is None:
+            if filters:
+                raise ConfigError(
+                    f"filters={filters!r} of worker {', '.join(names)}: nobody filtered when the "
+                    "subscription began, and slots are not told apart later; give the filters at "
+                    "the start, for this worker too"
+                )
+            return None
+        found = filtered.filters
+        for name in names:
+            if filters is not None or name not in found.workers:
+                found = found.with_worker(name, filters or ())
+        if found is filtered.filters:
+            return None
+        check_unmatched(self.table.routing, found, self.settings.routing.on_unmatched)
+        return found
+
+    # --- whose a record is ---
+
+    def owner(self, record: Record) -> Worker | Unowned:
+        """Return the worker that owns the record's slot now, or why there is none.
+
+        Without a key that is the least loaded of those that take such records.
+        """
         key = self.keys.key(record)
         if key is None:
-            able = [worker for worker in self.workers.values() if worker.present]
+            able = [worker for worker in self.workers.values() if self.takes_keyless(worker)]
+            if not able:
+                return self._keyless_are()
             return min(able, key=Worker.load)
-        return self.workers[self.table.owners[self.keys.slot(key)]]
+        owner = self.table.owners[self.keys.slot(key)]
+        return self.workers[owner] if owner >= 0 else Unowned(owner)
+
+    def takes_keyless(self, worker: Worker) -> bool:
+        """Say whether a worker is there and takes records without a key: filters skip those."""
+        filtered = self.table.filtered
+        if not worker.present or worker.joined_at:
+            return False
+        return filtered is None or worker.name in filtered.filters.catch_alls
+
+    def _keyless_are(self) -> Unowned:
+        """Return why records without a key have no worker while none takes them."""
+        filtered = self.table.filtered
+        nobody = filtered is not None and not filtered.filters.catch_alls
+        return Unowned.NOBODY if nobody else Unowned.AWAY
+
+    def alone(self) -> list[Record]:
+        """Return what takes records without a key as they come."""
+        if any(map(self.takes_keyless, self.workers.values())):
+            return self.keyless.records
+        return self.unowned.row_of(self._keyless_are()).routed
+
+    # --- where it waits ---
 
     def row_of(self, record: Record) -> Row:
-        """Return where the record has to wait: with its owner, or for its slot to drain."""
-        key = self.keys.key(record)
-        draining = self.draining.row
+        """Return where the record waits: with its owner, with nobody, or for its slot to drain."""
+        key, draining = self.keys.key(record), self.draining.row
         if key is not None and self.table.rows[self.keys.slot(key)] is draining.routed:
             return draining
-        return self.owner(record).row
+        owner = self.owner(record)
+        return self.unowned.row_of(owner) if isinstance(owner, Unowned) else owner.row
 
     def rows(self) -> Iterator[Row]:
         """Yield every row."""
         yield from (worker.row for worker in self.workers.values())
         yield self.draining.row
+        yield from self.unowned.rows
 
     def grant(self, grants: Iterable[Grant]) -> None:
         """Let records wait that hold their lanes' leases, before whatever does not."""
@@ -118,7 +195,9 @@ class Ownership:
         self.mixed = True
         keyless: list[Record] = []
         for record in records:
-            if self.keys.key(record) is None:
+            if self.keys.key(record) is None and not (
+                self.has_gaps and isinstance(self.owner(record), Unowned)
+            ):
                 keyless.append(record)
             else:
                 self.row_of(record).front.append(record)

@@ -12,6 +12,7 @@ from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.lanes import ClosedLane, LaneEvent, LaneState
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.whole import WHOLE_KEY
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import About, counted
 
@@ -60,6 +61,12 @@ def block(
         f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
         f"({attempts_of(closed)}); other keys go on. {_cure(sub, closed)}"
     )
+    if closed.key is WHOLE_KEY:
+        text = (
+            f"everything is blocked at {closed.partition}@{head.offset()}: {why} "
+            f"({attempts_of(closed)}); the subscription is one lane, so nothing goes on. "
+            f"{_cure(sub, closed)}"
+        )
     line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
     blocks = sub.bursts.blocks
     return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]

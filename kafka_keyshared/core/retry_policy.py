@@ -13,16 +13,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from kafka_keyshared.core.dispositions import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.errors import ConfigError
 
-__all__ = [
-    "NEED_DLQ",
-    "WHERE_ORDER_IS_REQUIRED",
-    "Decision",
-    "PoisonPolicy",
-    "RetryPolicy",
-    "decide",
-    "refuse_for_exclusive",
-]
-
 PoisonPolicy: TypeAlias = Literal["drop", "dead_letter", "block", "block_and_dlq", "divert"]
 
 NEED_DLQ: Collection[PoisonPolicy] = ("dead_letter", "block_and_dlq", "divert")

@@ -15,7 +15,14 @@ from kafka_keyshared.core.keying import (
     of_length,
 )
 from kafka_keyshared.core.lanes import OrderScope
-from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.retry_policy import (
+    NEED_DLQ,
+    PoisonPolicy,
+    RetryPolicy,
+    refuse_for_exclusive,
+)
+from kafka_keyshared.core.routing.modes import KEYLESS_MODES, RoutingSettings
+from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES, SlotFunction
@@ -58,6 +65,7 @@ class SubscriptionSettings:
 
     name: str = "default"
     workers: tuple[str, ...] = ("worker-0",)
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
     order_scope: OrderScope = "topic"
     key_of: KeyOf | None = None
     null_keys: NullKeys = "any"
@@ -84,6 +92,10 @@ class SubscriptionSettings:
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""
+        if self.routing.mode == "exclusive":
+            return OneLane()
+        if self.routing.mode == "unordered":
+            return NoLanes()
         key_of = self.key_of
         if self.slot_function in SLOT_KEY_BYTES:
             key_of = of_length(key_of, SLOT_KEY_BYTES[self.slot_function])
@@ -136,6 +148,7 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: undecodable='null_key' and null_keys='reject' send "
                 "such a record from one to the other; choose what becomes of it in one of them"
             )
+        self._check_routing()
         if self.max_leases_per_key not in (None, 1):
             raise ConfigError(
                 f"subscription {self.name!r}: max_leases_per_key={self.max_leases_per_key!r}: "
@@ -150,4 +163,37 @@ class SubscriptionSettings:
             raise ConfigError(
                 f"subscription {self.name!r}: leases_per_worker={self.leases_per_worker}: "
                 "give at least 1"
+            )
+
+    def _check_routing(self) -> None:
+        mode = self.routing.mode
+        try:
+            self.routing.check(self.workers)
+        except ConfigError as error:
+            raise ConfigError(f"subscription {self.name!r}: {error}") from error
+        if mode == "exclusive":
+            refuse_for_exclusive(self.poison, f"subscription {self.name!r}")
+        if self.routing.filters and self.hands_over:
+            raise ConfigError(
+                f"subscription {self.name!r}: filters, and a handler with release() and adopt(): "
+                "with filters a slot may have several workers, so its state has no single owner; "
+                "leave the filters or the two methods out"
+            )
+        waits = mode in ("exclusive", "sticky") or self.routing.filters
+        if waits and not self.reliable:
+            raise ConfigError(
+                f"subscription {self.name!r}: reliable=False and routing={mode!r}"
+                f"{' with filters' * bool(self.routing.filters)}: records would have to wait for a "
+                "worker, and nothing waits without reliability; leave one of the two out"
+            )
+        keyed = {
+            "key": self.key_of is not None,
+            "null_keys": self.null_keys != "any",
+            "slot_function": self.slot_function != "mmh3",
+        }
+        if mode in KEYLESS_MODES and any(keyed.values()):
+            given = " and ".join(name for name, is_given in keyed.items() if is_given)
+            raise ConfigError(
+                f"subscription {self.name!r}: {given} and routing={mode!r}: it looks at no key; "
+                f"leave {given} out, or choose another routing"
             )

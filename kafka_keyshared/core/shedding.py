@@ -42,7 +42,9 @@ def shed(sub: Subscription, now: float) -> Sequence[Notice]:
     # What waits for slots to drain has one row for all: it may have as many as a worker.
     if over := _over(len(draining.row), most):
         for record in draining.take_last(over):
-            dropped.setdefault(sub.owner(record), []).append(record)
+            owner = sub.owner(record)
+            if isinstance(owner, Worker):  # what drains is on its way to one
+                dropped.setdefault(owner, []).append(record)
     if sub.keyless.records:
         # They are anybody's: all workers together have a place for what they do not hold yet.
         held = sum(worker.leased + len(worker.row) for worker in sub.workers.values())

@@ -63,6 +63,7 @@ class Subscription(Ownership, Holdings):
         # Of records not settled, what the commit said with which their partition came.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}
         self.look_ahead = LookAhead(self.window, self.closed)
+        self.look_ahead.held += self.unowned.rows if self.has_gaps else []
         self._tidy_at = 0
 
     # --- in ---
@@ -95,7 +96,8 @@ class Subscription(Ownership, Holdings):
         """Route records to their owners' backlogs; return those that are client events."""
         if self.keys.crowded():
             self.keys.keep(self.held())
-        events = self.keys.route(chunk.records, self.table.rows, self.keyless.records)
+        alone = self.alone() if self.has_gaps else self.keyless.records
+        events = self.keys.route(chunk.records, self.table.rows, alone)
         if self.diverted.unmet:
             self.diverted.arrived.append(chunk.records)
         for worker in self.workers.values():
@@ -103,15 +105,18 @@ class Subscription(Ownership, Holdings):
         self.keyless.came_in(chunk)
         if self.draining.row.routed:
             self.draining.row.backlog.came_in(chunk)
+        if self.has_gaps:
+            for row in self.unowned.rows:
+                self.look_ahead.grown += row.backlog.came_in(chunk)
         return events
 
     def _let_go(self) -> None:
         """See that chunks of which a slow worker holds a little do not keep all the rest alive."""
         spare = self.window.spare()
         self._tidy_at = self.window.received + (spare + 1) // 2
-        keepers: list[Backlog | Originals] = [self.keyless, self.draining.row.backlog]
-        for worker in self.workers.values():
-            keepers += [worker.row.backlog, *(each.slice.came for each in worker.slices.values())]
+        keepers: list[Backlog | Originals] = [self.keyless]
+        keepers += [row.backlog for row in self.rows()]
+        keepers += [leased.slice.came for leased in self.leases()]
         let_go(keepers, spare)
 
     def read_again(self, partition: TopicPartition) -> None:
@@ -190,7 +195,7 @@ class Subscription(Ownership, Holdings):
             yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [each for each in self.workers.values() if not each.joined_at and each.room()]
+        able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.room()

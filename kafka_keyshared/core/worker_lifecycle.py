@@ -33,10 +33,16 @@ EVICT_AFTER = 6
 Partitions = Mapping[TopicPartition, PartitionState]
 
 
-def resize(sub: Subscription, names: Collection[str], partitions: Partitions) -> list[Command]:
+def resize(
+    sub: Subscription,
+    names: Collection[str],
+    partitions: Partitions,
+    filters: Sequence[str | bytes] | None = None,
+) -> list[Command]:
     """Bring the subscription to exactly these workers: missing ones join, others leave.
 
     The table changes once for all of them. A name may be that of a worker that is still leaving.
+    ``filters`` are the keys that those take who join; None: as they were declared, or every key.
 
     Raises :class:`ConfigError`, and changes nothing, for no names, an empty one or one given twice.
     """
@@ -46,15 +52,14 @@ def resize(sub: Subscription, names: Collection[str], partitions: Partitions) ->
             "name, none of them empty or twice"
         )
     present = {worker.name: worker for worker in sub.workers.values() if worker.present}
-    commands: list[Command] = []
-    for name in names:
-        if name not in present:
-            commands.append(_add(sub, name, partitions))
+    joining = [name for name in names if name not in present]
+    declared = sub.declared_with(joining, filters)
+    commands: list[Command] = [_add(sub, name, partitions) for name in joining]
     leaving = [worker for name, worker in present.items() if name not in names]
     for worker in leaving:
         _send_away(sub, worker, WorkerEvent.DISMISSED)
     if commands or leaving:
-        commands += draining.change(sub)
+        commands += draining.change(sub, filters=declared)
         commands += returns.recall(sub, leaving)
         commands += _gone(sub)
     return commands
@@ -63,15 +68,21 @@ def resize(sub: Subscription, names: Collection[str], partitions: Partitions) ->
 # --- joining ---
 
 
-def join(sub: Subscription, name: str, partitions: Partitions) -> list[Command]:
+def join(
+    sub: Subscription,
+    name: str,
+    partitions: Partitions,
+    filters: Sequence[str | bytes] | None = None,
+) -> list[Command]:
     """Add a worker, which takes its slots from the others.
 
-    Raises :class:`ConfigError` when there is one of that name.
+    Raises :class:`ConfigError`, and changes nothing, when there is one of that name or it cannot
+    have the filters.
     """
     names = [worker.name for worker in sub.workers.values() if worker.present]
     if name in names:
         raise ConfigError(f"subscription {sub.name!r} has a worker {name!r} already")
-    return resize(sub, [*names, name], partitions)
+    return resize(sub, [*names, name], partitions, filters)
 
 
 def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_keyshared.core.routing import (
     AutoSplit,
-    FilteredRouting,
     Filters,
     StickyRanges,
     Unowned,
@@ -22,6 +21,7 @@ from kafka_keyshared.core.routing.filters import matches
 from kafka_keyshared.core.routing.port import Owner, Routing
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
+from tests.support.filtered import owner_by
 
 RULES = settings(derandomize=True, deadline=None, max_examples=40)
 STEPS = settings(derandomize=True, deadline=None, max_examples=15, stateful_step_count=15)
@@ -217,7 +217,7 @@ def test_a_key_goes_to_the_ring_of_those_present_that_want_it(
 ) -> None:
     there = sorted(present & wanted.keys())
     assume(there)
-    routing = FilteredRouting(VnodeRing(there, 5), Filters(wanted))
+    owner = owner_by(VnodeRing(there, 5), Filters(wanted))
     for key, slot in (*asked, *asked):  # the second time it is known
         takers = [
             name
@@ -226,4 +226,4 @@ def test_a_key_goes_to_the_ring_of_those_present_that_want_it(
         ]
         able = [name for name in takers if name in there]
         expected: Owner = VnodeRing(able, 5).owner(slot) if able else Unowned.AWAY
-        assert routing.owner(key, slot) == (expected if takers else Unowned.NOBODY)
+        assert owner(key, slot) == (expected if takers else Unowned.NOBODY)

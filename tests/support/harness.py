@@ -11,6 +11,7 @@ from kafka_keyshared.core import returns
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
@@ -134,7 +135,9 @@ class Harness:
 
     def owner_of(self, record: Record, sub: str = "default") -> SteppedWorker:
         """The worker that the record's key belongs to."""
-        return self.pool.workers[sub, self.sub(sub).owner(record).id]
+        owner = self.sub(sub).owner(record)
+        assert not isinstance(owner, Unowned), f"{record} is nobody's just now: {owner.name}"
+        return self.pool.workers[sub, owner.id]
 
     def work(
         self, verdicts: Mapping[int, Sequence[Ending]] | None = None, rounds: int = 1_000

@@ -3,9 +3,10 @@
 from kafka_keyshared.core.routing.autosplit import AutoSplit
 from kafka_keyshared.core.routing.exclusive import Exclusive
 from kafka_keyshared.core.routing.filters import (
-    FilteredRouting,
+    FilteredSlots,
     Filters,
     OnUnmatched,
+    check_filters,
     check_unmatched,
     filters_of,
 )
@@ -19,7 +20,7 @@ __all__ = [
     "ROUTING_VNODES",
     "AutoSplit",
     "Exclusive",
-    "FilteredRouting",
+    "FilteredSlots",
     "Filters",
     "Move",
     "OnUnmatched",
@@ -29,6 +30,7 @@ __all__ = [
     "Unordered",
     "Unowned",
     "VnodeRing",
+    "check_filters",
     "check_unmatched",
     "filters_of",
     "moved",

@@ -10,14 +10,14 @@ Where nobody filters there is no object of this module (:func:`filters_of`), and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from kafka_keyshared.core.routing.port import Owner, Routing, Unowned
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.hashing import LANE_KEY_BYTES
+from kafka_keyshared.hashing import LANE_KEY_BYTES, SLOTS
 
 OnUnmatched: TypeAlias = Literal["skip", "hold", "error"]
 """What becomes of a record that no declared worker takes: ``skip`` settles it unrun, ``hold`` keeps
@@ -115,40 +115,68 @@ def filters_of(patterns: Mapping[str, Iterable[str | bytes]]) -> Filters | None:
     return made if len(made.catch_alls) < len(made.patterns) else None
 
 
-class FilteredRouting:
-    """Whose a key is, where workers filter.
+def check_filters(routing: Routing, filters: Filters) -> None:
+    """Raise :class:`ConfigError` where these workers cannot be told by these filters.
 
-    It holds :data:`KEYS_KNOWN` keys at most, and no table: the owner is looked up in the routing.
+    That is for a routing that takes no filters, and for one with a worker that has not declared
+    what it takes.
+    """
+    if not routing.takes_filters:
+        raise ConfigError(
+            f"{type(routing).__name__} takes no filters: it looks at no key; leave the "
+            f"filters of {', '.join(filters.workers)} out, or choose another routing"
+        )
+    silent = [name for name in routing.workers if name not in filters.workers]
+    if silent:
+        raise ConfigError(
+            f"worker {', '.join(map(repr, silent))} has not declared which keys it takes while "
+            "others filter: declare an empty list for every key"
+        )
 
-    Raises :class:`~kafka_keyshared.errors.ConfigError` for a routing that takes no filters, and for
-    one with a worker that has not declared what it takes.
+
+class FilteredSlots:
+    """A slot function where workers filter: keys of one slot are told apart by who wants them.
+
+    It returns *wide* slots: the slot of the key in the low 16 bits, and above them which set of
+    workers was declared to want it. All keys of a wide slot have one owner, and it stays the same
+    number when workers come and go: so it is leased and drained as any slot is.
+
+    It remembers :data:`KEYS_KNOWN` keys at most, and every set of workers that it has met.
     """
 
-    def __init__(self, routing: Routing, filters: Filters) -> None:
-        if not routing.takes_filters:
-            raise ConfigError(
-                f"{type(routing).__name__} takes no filters: one worker has everything; leave the "
-                f"filters of {', '.join(filters.workers)} out, or choose another routing"
-            )
-        silent = [name for name in routing.workers if name not in filters.workers]
-        if silent:
-            raise ConfigError(
-                f"worker {', '.join(map(repr, silent))} has not declared which keys it takes while "
-                "others filter: declare an empty list for every key"
-            )
-        self.routing = routing
+    def __init__(self, slot: Callable[[bytes], int], filters: Filters) -> None:
+        self._slot = slot
+        self._takers: list[frozenset[str]] = []
+        self._number_of: dict[frozenset[str], int] = {}
+        self.declare(filters)
+
+    def declare(self, filters: Filters) -> None:
+        """Go by these filters from now on; wide slots that there are keep what they mean."""
         self.filters = filters
-        self._takers = lru_cache(KEYS_KNOWN)(filters.takers)
+        self._known = lru_cache(KEYS_KNOWN)(self._set_of)
 
-    def owner(self, key: bytes, slot: int) -> Owner:
-        """Return the worker that gets the key, whose slot is ``slot``.
+    def __call__(self, key: bytes) -> int:
+        """Return the wide slot of the key."""
+        slot = self._slot(key)
+        known = self._known if len(key) <= LANE_KEY_BYTES else self._set_of
+        return known(key) * SLOTS + slot
 
-        ``Unowned.NOBODY`` where none was declared to take it, ``Unowned.AWAY`` where those that
+    def owner(self, wide: int, routing: Routing) -> Owner:
+        """Return the worker that gets the keys of a wide slot.
+
+        ``Unowned.NOBODY`` where none was declared to take them, ``Unowned.AWAY`` where those that
         were are not there.
         """
-        known = self._takers if len(key) <= LANE_KEY_BYTES else self.filters.takers
-        takers = known(key)
-        return self.routing.owner_among(slot, takers) if takers else Unowned.NOBODY
+        takers = self._takers[wide // SLOTS]
+        return routing.owner_among(wide % SLOTS, takers) if takers else Unowned.NOBODY
+
+    def _set_of(self, key: bytes) -> int:
+        takers = self.filters.takers(key)
+        number = self._number_of.get(takers)
+        if number is None:
+            number = self._number_of[takers] = len(self._takers)
+            self._takers.append(takers)
+        return number
 
 
 def check_unmatched(

@@ -65,6 +65,9 @@ class Routing(ABC):
     takes_filters: ClassVar[bool] = True
     """Whether workers may say which keys they want."""
 
+    has_gaps: ClassVar[bool] = False
+    """Whether a slot may be no worker's while any is there."""
+
     @abstractmethod
     def arcs(self) -> Iterable[tuple[int, int]]:
         """Return (owner, number of slots) from slot 0 on; together they are 65,536.

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kafka_keyshared.core.routing.port import (
     Owner,
@@ -53,6 +53,8 @@ class StickyRanges(Routing):
 
     workers: tuple[str, ...]
     ranges: tuple[Range, ...]
+
+    has_gaps: ClassVar[bool] = True
 
     def __init__(
         self,

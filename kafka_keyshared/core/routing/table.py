@@ -6,14 +6,24 @@ nothing else is looked at per record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
+from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_filters
 from kafka_keyshared.core.routing.port import Routing, Unowned, brought_to
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import Record
+
+_Entry = TypeVar("_Entry")
+
+Owners: TypeAlias = list[int] | dict[int, int]
+"""By slot the id of the worker that owns it, or an :class:`.Unowned`."""
+
+Rows: TypeAlias = list[list[Record]] | dict[int, list[Record]]
+"""By slot the list that takes its records."""
 
 
 class SlotTable:
@@ -23,6 +33,9 @@ class SlotTable:
     and asks nobody. ``version`` changes whenever it is projected anew. ``routing`` is the ring of
     the workers unless another is given; ``unowned`` takes the records of slots that are no
     worker's, and what stands in ``owners`` for them is the :class:`.Unowned`.
+
+    Where workers filter, ``filtered`` makes the slots, which are wide ones, and an entry is found
+    when it is asked for.
     """
 
     def __init__(
@@ -30,25 +43,48 @@ class SlotTable:
         workers: Iterable[Worker],
         routing: Routing | None = None,
         unowned: Mapping[Unowned, list[Record]] | None = None,
+        filtered: FilteredSlots | None = None,
     ) -> None:
         able = [*workers]
         self.routing = routing or VnodeRing([worker.name for worker in able], ROUTING_VNODES)
-        self.owners: list[int] = []
-        self.rows: list[list[Record]] = []
+        self.owners: Owners = []
+        self.rows: Rows = []
         self.shares: dict[int, float] = {}
         self.version = 0
+        self.filtered = filtered
         self._unowned = unowned or {}
         self.project(able)
 
-    def project(self, workers: Iterable[Worker], routing: Routing | None = None) -> None:
+    def project(
+        self,
+        workers: Iterable[Worker],
+        routing: Routing | None = None,
+        filters: Filters | None = None,
+    ) -> None:
         """Project the routing to the table, brought to these workers; ``routing`` replaces it.
 
-        Raises :class:`InvariantError`, and changes nothing, where a slot is no worker's and
-        nothing takes its records.
+        ``filters`` replace those that there are. Raises :class:`ConfigError` where the workers
+        cannot have this routing or these filters, and :class:`InvariantError` where a slot is no
+        worker's and nothing takes its records. Then nothing has changed.
         """
         able = {worker.name: worker for worker in workers}
         routing = brought_to(routing or self.routing, [*able])
         by_place = [able[name] for name in routing.workers]
+        owners, rows, owned = self._projected(routing, by_place)
+        if self.filtered is not None:
+            check_filters(routing, filters or self.filtered.filters)
+            if filters is not None:
+                self.filtered.declare(filters)
+            owners, rows = _found_later(routing, self.filtered, able, self._unowned)
+        self.routing, self.owners, self.rows = routing, owners, rows
+        parts = zip(by_place, owned, strict=True)
+        self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
+        self.version += 1
+
+    def _projected(
+        self, routing: Routing, by_place: Sequence[Worker]
+    ) -> tuple[Owners, Rows, Sequence[int]]:
+        """Return owners and rows by slot, and how many slots each worker has."""
         takers = [(worker.id, worker.row.routed) for worker in by_place]
         owned = [0] * len(takers)
         owners: list[int] = []
@@ -62,10 +98,13 @@ class SlotTable:
                 owner, row = place, self._row_of(Unowned(place), len(owners))
             owners += [owner] * slots
             rows += [row] * slots
-        self.routing, self.owners, self.rows = routing, owners, rows
-        parts = zip(by_place, owned, strict=True)
-        self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
-        self.version += 1
+        return owners, rows, owned
+
+    def slots_to(self, row: list[Record]) -> set[int]:
+        """Return the slots whose records this takes just now."""
+        rows = self.rows
+        numbered = rows.items() if isinstance(rows, dict) else enumerate(rows)
+        return {slot for slot, each in numbered if each is row}
 
     def close(self, slots: Iterable[int], row: list[Record]) -> None:
         """Have this take the records of the slots, until they are opened or projected anew."""
@@ -86,3 +125,32 @@ class SlotTable:
             raise InvariantError(
                 f"slot {slot} is no worker's ({why.name}), and nothing takes its records"
             ) from None
+
+
+class _Later(dict[int, _Entry]):
+    """Entries of wide slots, each found when it is asked for; as many as have been."""
+
+    def __init__(self, find: Callable[[int], _Entry]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, wide: int) -> _Entry:
+        found = self[wide] = self._find(wide)
+        return found
+
+
+def _found_later(
+    routing: Routing,
+    filtered: FilteredSlots,
+    workers: Mapping[str, Worker],
+    unowned: Mapping[Unowned, list[Record]],
+) -> tuple[Owners, Rows]:
+    def owner(wide: int) -> int:
+        found = filtered.owner(wide, routing)
+        return found if isinstance(found, Unowned) else workers[found].id
+
+    def row(wide: int) -> list[Record]:
+        found = filtered.owner(wide, routing)
+        return unowned[found] if isinstance(found, Unowned) else workers[found].row.routed
+
+    return _Later(owner), _Later(row)

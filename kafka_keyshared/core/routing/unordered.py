@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kafka_keyshared.core.routing.port import Owner, Routing, Unowned, check_slot, checked, rest
 from kafka_keyshared.hashing import SLOTS
@@ -26,6 +27,8 @@ class Unordered(Routing):
     """
 
     workers: tuple[str, ...]
+
+    takes_filters: ClassVar[bool] = False
 
     def __init__(self, workers: Sequence[str]) -> None:
         # The only way to fill a frozen instance; nothing writes to it afterwards.

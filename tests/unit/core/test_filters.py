@@ -10,7 +10,6 @@ import pytest
 from kafka_keyshared.core.routing import (
     AutoSplit,
     Exclusive,
-    FilteredRouting,
     Filters,
     OnUnmatched,
     Routing,
@@ -18,12 +17,14 @@ from kafka_keyshared.core.routing import (
     Unordered,
     Unowned,
     VnodeRing,
+    check_filters,
     check_unmatched,
     filters_of,
 )
 from kafka_keyshared.core.routing.filters import KEYS_KNOWN, matches
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, slot_of
+from tests.support.filtered import owner_by
 
 # --- patterns ---
 
@@ -138,58 +139,58 @@ def test_where_nobody_filters_there_is_nothing_to_ask() -> None:
 def test_a_key_goes_to_those_that_want_it_as_their_own_ring_would_send_it() -> None:
     names = [f"worker-{at}" for at in range(6)]
     filters = Filters({name: ["eu-*"] if at % 2 else ["us-*"] for at, name in enumerate(names)})
-    routing = FilteredRouting(VnodeRing(names), filters)
+    owner = owner_by(VnodeRing(names), filters)
     europe, america = VnodeRing(names[1::2]), VnodeRing(names[0::2])
     for number in range(300):
         for prefix, ring in ((b"eu", europe), (b"us", america)):
             slot = slot_of(key := prefix + b"-%d" % number)
-            assert routing.owner(key, slot) == ring.owner(slot)
+            assert owner(key, slot) == ring.owner(slot)
 
 
 def test_what_only_an_absent_worker_wants_is_held_and_what_nobody_wants_is_nobodys() -> None:
     filters = Filters({"pay": ["payment"], "ship": ["ship*"]})
-    routing = FilteredRouting(VnodeRing(["ship"]), filters)
-    assert routing.owner(b"shipping", 7) == "ship"
-    assert routing.owner(b"payment", 7) is Unowned.AWAY
-    assert routing.owner(b"order", 7) is Unowned.NOBODY
+    owner = owner_by(VnodeRing(["ship"]), filters)
+    assert owner(b"shipping", 7) == "ship"
+    assert owner(b"payment", 7) is Unowned.AWAY
+    assert owner(b"order", 7) is Unowned.NOBODY
 
 
 def test_while_one_that_wants_a_key_is_away_another_that_wants_it_gets_it() -> None:
     filters = Filters({"pay": ["payment"], "rest": []})
-    assert FilteredRouting(VnodeRing(["rest"]), filters).owner(b"payment", 7) == "rest"
+    assert owner_by(VnodeRing(["rest"]), filters)(b"payment", 7) == "rest"
 
 
 def test_ranges_and_filters_both_have_to_take_a_key() -> None:
     ranges = StickyRanges({"a": [(0, 99)], "b": [(100, 199)]}, workers=["b"])
-    routing = FilteredRouting(ranges, Filters({"a": ["x*"], "b": ["x*", "y"]}))
-    assert routing.owner(b"x", 150) == "b"
-    assert routing.owner(b"x", 50) is Unowned.AWAY
-    assert routing.owner(b"y", 50) is Unowned.NOBODY, "the slot is a's, and a does not want it"
-    assert routing.owner(b"x", 500) is Unowned.NOBODY
+    owner = owner_by(ranges, Filters({"a": ["x*"], "b": ["x*", "y"]}))
+    assert owner(b"x", 150) == "b"
+    assert owner(b"x", 50) is Unowned.AWAY
+    assert owner(b"y", 50) is Unowned.NOBODY, "the slot is a's, and a does not want it"
+    assert owner(b"x", 500) is Unowned.NOBODY
 
 
 def test_exclusive_takes_no_filters() -> None:
     with pytest.raises(ConfigError, match=r"Exclusive takes no filters: .* of a, b out"):
-        FilteredRouting(Exclusive(["a", "b"]), Filters({"a": ["x"], "b": []}))
+        check_filters(Exclusive(["a", "b"]), Filters({"a": ["x"], "b": []}))
 
 
 def test_a_worker_that_has_declared_nothing_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="worker 'late' has not declared which keys it takes"):
-        FilteredRouting(VnodeRing(["a", "late"]), Filters({"a": ["x"]}))
+        check_filters(VnodeRing(["a", "late"]), Filters({"a": ["x"]}))
 
 
 def test_keys_that_are_known_take_no_more_room_than_is_said() -> None:
     names = [f"worker-{at}" for at in range(16)]
-    routing = FilteredRouting(VnodeRing(names), Filters({name: [f"*{name}*"] for name in names}))
+    owner = owner_by(VnodeRing(names), Filters({name: [f"*{name}*"] for name in names}))
     keys = (b"%064d" % at for at in range(4 * KEYS_KNOWN))
     long = (b"%d" % at + b"-" * 50_000 + b"worker-12" for at in range(20))
     tracemalloc.start()
     try:
         for key in keys:
-            routing.owner(key, 0)
+            owner(key, 0)
         known = tracemalloc.get_traced_memory()[0]
         for key in long:
-            assert routing.owner(key, 0) in {"worker-1", "worker-12"}
+            assert owner(key, 0) in {"worker-1", "worker-12"}
         assert tracemalloc.get_traced_memory()[0] - known < 200_000, "long keys are not kept"
     finally:
         tracemalloc.stop()

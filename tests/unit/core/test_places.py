@@ -99,10 +99,11 @@ def test_whatever_a_subscription_has_that_holds_records_is_registered(most: int 
     sub = Harness(SubscriptionSettings(max_leases_per_key=most)).sub()
     workers = sub.workers.values()
     parts = [*vars(sub).values(), *(part for each in workers for part in vars(each).values())]
+    parts += sub.unowned.rows
     names = [name for name in vars(WaitingPlace) if not name.startswith("_")]
     assert set(names) == {"waiting", "empty", "forget"}
     places = [each for each in parts if all(hasattr(each, name) for name in names)]
-    assert len(places) == (7 if most is None else 8)
+    assert len(places) == (9 if most is None else 10)
     assert {id(each) for each in places} == {id(each) for each in sub.places}
 
 

@@ -165,8 +165,8 @@ def test_the_table_has_the_row_of_each_slots_worker() -> None:
     table = SlotTable([a, b], Halves(1))
     half = SLOTS // 2
     assert table.owners == [a.id] * half + [b.id] * half
-    assert all(row is a.row.routed for row in table.rows[:half])
-    assert all(row is b.row.routed for row in table.rows[half:])
+    assert all(row is a.row.routed for row in [table.rows[slot] for slot in range(half)])
+    assert all(row is b.row.routed for row in [table.rows[slot] for slot in range(half, SLOTS)])
     assert table.shares == {a.id: 0.5, b.id: 0.5}
 
 
