@@ -11,18 +11,16 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.lane_orders import order_a_lane
+from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.member import Member
     from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
-WORKERS_MOST = 12
-
 NAMES = 30
 """Of so many the name of a new worker is chosen; the ring makes of each something else."""
 
@@ -202,7 +200,7 @@ def _add(member: Member, subscription: str) -> None:
             if name == subscription and worker.running is not None
             if (key := worker.running.key()) is not None
         ]
-        slots = {sub.keys.slot(key) for key in running}
+        slots = {sub.keys.slot(key) & 0xFFFF for key in running}
         free = [name for n in range(NAMES) if (name := f"joined-{n}") not in taken]
         routing = sub.table.routing
         busy = (
@@ -211,7 +209,8 @@ def _add(member: Member, subscription: str) -> None:
             for with_it in (routing.with_worker(name),)
             if any(with_it.owner(slot) == name for slot in slots)
         )
-        loop.tell(ev.Join(subscription, next(busy, free[0]) if slots else free[0]))
+        name = next(busy, free[0]) if slots else free[0]
+        loop.tell(ev.Join(subscription, name, filters_of_one_more(sub.settings)))
 
     member.order("add a worker", order)
 
@@ -276,7 +275,7 @@ def resize(world: World, chance: Random) -> bool:
     if member is None or member.stopping:
         return False
     subscription = chance.choice(list(member.instance.core.subscriptions))
-    wanted = chance.sample(worker_names(WORKERS_MOST), chance.randint(1, WORKERS_MOST))
+    wanted = resized_to(chance)
 
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Literal, TypeVar
 
 from kafka_keyshared.core.commit import CommitPolicy
@@ -20,6 +21,7 @@ from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.publisher import LetterFaults
+from kafka_keyshared.sim.routings import routed
 from kafka_keyshared.sim.stepped import PoolKind
 
 T = TypeVar("T")
@@ -79,6 +81,10 @@ class Draw:
         """Return one of these."""
         return self._chance(f"plan: {name}").choice(among)
 
+    def generator(self, name: str) -> Random:
+        """Return what a choice is drawn with that is made of several."""
+        return self._chance(f"plan: {name}")
+
     def happens(self, name: str, share: float) -> bool:
         """Say whether what so many plans have is in this one."""
         return self._chance(f"plan: {name}").random() < share
@@ -134,7 +140,7 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         return draw.one(f"{what} of {name}", among)
 
     poison = one("poison", POISON)
-    return SubscriptionSettings(
+    settings = SubscriptionSettings(
         name=name,
         workers=worker_names(one("workers", range(1, 9))),
         order_scope=one("order_scope", SCOPES),
@@ -153,3 +159,4 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         individually=draw.happens(f"individually of {name}", 0.25),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
     )
+    return routed(settings, draw.generator(f"routing of {name}"))

@@ -41,6 +41,8 @@ def _plain(value: Any) -> Any:
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if hasattr(value, "_asdict"):
         return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
@@ -58,6 +60,8 @@ def _made(kind: Any, value: Any) -> Any:
                 "was so when the seed has found something"
             )
         return kind(**{name: _made(hints[name], each) for name, each in value.items()})
+    if isinstance(value, dict):
+        return {name: _made(get_args(kind)[1], each) for name, each in value.items()}
     if isinstance(value, list):
         inner = get_args(kind)[0] if get_args(kind) else Any
         return tuple(_made(inner, each) for each in value)
@@ -67,6 +71,7 @@ def _made(kind: Any, value: Any) -> Any:
 def _needed(kind: Any) -> set[str]:
     """Return the fields without a default."""
     if is_dataclass(kind):
-        return {each.name for each in fields(kind) if each.default is MISSING}
+        defaults = {each.name: (each.default, each.default_factory) for each in fields(kind)}
+        return {name for name, each in defaults.items() if each == (MISSING, MISSING)}
     every: set[str] = {*kind._fields}
     return every.difference(kind._field_defaults)

@@ -35,6 +35,10 @@ ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
 NO_ATTEMPT = ("given_back", "put_off")
 
 
+SKIPPED = "skipped as nobody's"
+"""How a record is settled that no worker was declared to take: here, when it is delivered."""
+
+
 class Books(Letters):
     """Every record in every subscription, and every commit.
 
@@ -138,7 +142,9 @@ class Books(Letters):
             return
         self._open(assignment, sub, each)
         settings = self.settings[sub]
-        if each.lane.key is None and settings.null_keys == "reject":
+        if not self.declared[sub].takers(each.lane.key):
+            self._settle(each, SKIPPED)
+        elif each.lane.key is None and settings.null_keys == "reject":
             policy = settings.when_undecodable()
             if policy == "drop":
                 self._settle(each, "dropped")

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import carried
+from kafka_keyshared.sim.checkers.declared import Declared
 from kafka_keyshared.sim.checkers.records import (
     Assignment,
     Delivery,
@@ -50,7 +50,7 @@ class Group:
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
         self.timeline = history.timeline
         self.settings = {each.name: each for each in settings}
-        self._slots = {each.name: SLOT_FUNCTIONS[each.slot_function] for each in settings}
+        self.declared = {each.name: Declared(each) for each in settings}
         for each in settings:
             if each.key_of is not None:
                 raise HistoryError(f"{each.name!r} has derived keys; checkers know own keys alone")
@@ -123,19 +123,20 @@ class Group:
     def _lane(self, sub: str, told: happened.Appended) -> Lane:
         """Return the lane of a record: what the settings call the unit of order."""
         settings = self.settings[sub]
-        key = told.key
-        if key is None and settings.null_keys != "one-lane":
-            return Lane(None, None)
+        declared = self.declared[sub]
+        if declared.alone(told.key):
+            return Lane(told.key, None)
+        key = declared.key(told.key)
         topic, partition = told.partition
         scope = {
             "topic": (topic, -1, key),
             "partition": (topic, partition, key),
             "subscription": ("", -1, key),
-        }[settings.order_scope]
+        }["subscription" if settings.routing.mode == "exclusive" else settings.order_scope]
         lane = self._lanes[sub].get(scope)
         if lane is None:
             hash_ = carried.hash_of(scope[0], scope[1], key)
-            lane = self._lanes[sub][scope] = Lane(key, self._slots[sub](key or b""), hash_)
+            lane = self._lanes[sub][scope] = Lane(key, declared.slot(key), hash_)
         return lane
 
     def _hashes(self, sub: str, key: bytes | None, partition: TopicPartition) -> list[bytes]:

@@ -64,7 +64,8 @@ class Liveness(Checker):
     one that no worker has, all of the subscription have nothing. It does not count while the owner
     is kept: inside a rebalance, by a question to the cluster, or by the simulation
     (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
-    ahead of the position (``span`` offsets) that it may be parked; while its partition has to be
+    ahead of the position (``span`` offsets) that it may be parked; where it may be for a worker
+    that is not there; while its partition has to be
     read again, or goes, or its member stops. A revoke ends with its deadline.
 
     ``bound`` seconds after the faults have stopped (and the last record was written) everything is
@@ -270,7 +271,8 @@ class Liveness(Checker):
         assignment, lane, sub = each.assignment, each.lane, each.fate.sub
         sent = assignment.sent
         position = sent.position if sent is not None else assignment.start or 0
-        if each.worker is None and each.offset - position > self._span:
+        away = self.books.declared[sub].may_be_away
+        if each.worker is None and (away or each.offset - position > self._span):
             return True
         if lane.slot is None:
             return False

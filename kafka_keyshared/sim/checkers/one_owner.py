@@ -21,7 +21,7 @@ class OneOwner(Checker):
 
     In hand is what was handed over and has neither ended nor come back. Another worker gets none of
     the slot before the last of them; no record is in hand twice; what begins, ends or comes back
-    was in hand there.
+    was in hand there. A worker gets what was declared for it, and nothing else.
     """
 
     invariant = "I6 one owner"
@@ -54,7 +54,14 @@ class OneOwner(Checker):
                 told.member, f"{each} was given to worker {worker}; worker {other} has it"
             )
         slots = self._hands[told.member][told.subscription]
+        names = self.settings[told.subscription].workers
+        takers = self.books.declared[told.subscription].takers
         for each in self.books.deliveries:
+            # One that has joined since is no worker of the settings.
+            if worker < len(names) and names[worker] not in takers(each.lane.key):
+                self.violated(
+                    told.member, f"{each} was given to {names[worker]}, which does not take it"
+                )
             slot = each.lane.slot
             if slot is None:
                 continue

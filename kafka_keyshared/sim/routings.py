@@ -1,0 +1,83 @@
+"""The routing of a simulated subscription, drawn from a seed.
+
+What is nobody's is skipped, because what is held would be held at the end. What is declared for a
+worker that is away is held until the members of the end have them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Literal, get_args
+
+from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.hashing import SLOTS
+
+Kind = Literal["ring", "weights", "sticky", "auto-split", "exclusive", "unordered", "filters"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+WORKERS_MOST = 12
+"""So many a subscription has at most; its workers are chosen among as many names."""
+
+RING_SHARE = 0.4
+"""So many of all subscriptions go by the ring, as most of those outside do."""
+
+PATTERNS = ("key-1*", "key-?", "key-*3", "key-2?", "key-4", "*5*")
+"""Such that keys of a simulation are taken by none of them, by one, or by several."""
+
+
+def routed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSettings:
+    """Return the settings with a routing, and with what that asks for."""
+    kind = "ring" if chance.random() < RING_SHARE else chance.choice(KINDS)
+    return with_routing(settings, kind, chance)
+
+
+def with_routing(
+    settings: SubscriptionSettings, kind: Kind, chance: Random
+) -> SubscriptionSettings:
+    """Return the settings with a routing of this kind."""
+    names = settings.workers
+    if kind == "exclusive":
+        return replace(settings, routing=RoutingSettings("exclusive"), poison="block")
+    if kind == "sticky":
+        ranges = _ranges(names, chance)
+        return replace(settings, routing=RoutingSettings("sticky", ranges, on_unmatched="skip"))
+    if kind == "weights":
+        weights = {name: chance.choice((0.5, 1.0, 4.0)) for name in names}
+        return replace(settings, routing=RoutingSettings(weights=weights))
+    if kind == "filters":
+        filters = {name: tuple(chance.sample(PATTERNS, chance.randint(0, 3))) for name in names}
+        # Also for those that may come, or they would take what is nobody's. What they take
+        # somebody does who is there at the end, or it would be held.
+        for name in worker_names(WORKERS_MOST):
+            filters.setdefault(name, filters[chance.choice(names)])
+        by: RoutingMode = "ring" if chance.random() < 0.5 else "auto-split"
+        chosen = RoutingSettings(by, filters=filters, on_unmatched="skip")
+        # A slot of which several workers have keys has no state of one owner.
+        return replace(settings, routing=chosen, hands_over=False)
+    return replace(settings, routing=RoutingSettings(kind))
+
+
+def _ranges(names: tuple[str, ...], chance: Random) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Cut the slots in parts, and give most of them away."""
+    cuts = sorted(chance.sample(range(1, SLOTS), 3 * len(names)))
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for first, end in zip((0, *cuts), (*cuts, SLOTS), strict=True):
+        if first == 0 or chance.random() < 0.8:
+            ranges.setdefault(chance.choice(names), []).append((first, end - 1))
+    return {name: tuple(those) for name, those in ranges.items()}
+
+
+def resized_to(chance: Random) -> list[str]:
+    """Draw the workers that a subscription is brought to, old names and new ones."""
+    return chance.sample(worker_names(WORKERS_MOST), chance.randint(1, WORKERS_MOST))
+
+
+def filters_of_one_more(settings: SubscriptionSettings) -> Sequence[str | bytes] | None:
+    """Return what a worker takes that joins: what another one does.
+
+    Who takes every key would take what is nobody's.
+    """
+    return settings.routing.filters.get(settings.workers[0])
