@@ -11,6 +11,9 @@ from kafka_keyshared.model import counted
 WORKERS_ARE = {"thread": "thread", "pull": "member", "split": "member"}
 
 
+ORDER = {"exclusive": "one order for everything", "unordered": "no order"}
+
+
 def banner(
     group: str, topics: Sequence[str], options: Options, subscription: SubscriptionSettings
 ) -> str:
@@ -26,6 +29,6 @@ def banner(
     return (
         f"group {group} · topics {', '.join(topics)} · "
         f"{counted(len(subscription.workers), WORKERS_ARE[options.pool])} · "
-        f"order per key and {options.order_scope} · "
+        f"{ORDER.get(options.routing, f'order per key and {options.order_scope}')} · "
         f"{commits} · {failed}"
     )

@@ -26,6 +26,19 @@ def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = (
             )
 
 
+def seen_by(
+    hook: Callable[[DeadLettered], None] | None, post: Callable[[DeadLettered], None]
+) -> Callable[[DeadLettered], None]:
+    """Return what posts an answer once the hook, if there is one, has seen it."""
+
+    def posted(answered: DeadLettered) -> None:
+        if hook is not None:
+            hook(answered)
+        post(answered)
+
+    return posted
+
+
 def publisher(
     conf: Mapping[str, Any],
     options: Options,

@@ -12,9 +12,9 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.banner import banner
-from kafka_keyshared.app.dead_letters import publisher, refuse_own
-from kafka_keyshared.app.lanes import LaneCommands
+from kafka_keyshared.app.dead_letters import publisher, refuse_own, seen_by
 from kafka_keyshared.app.members import PullMember
+from kafka_keyshared.app.orders import Orderable
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
@@ -24,13 +24,11 @@ from kafka_keyshared.config import Options, check_deadlines, client_conf, make_o
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
-from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Deserializer, decoding
 from kafka_keyshared.handling.handlers import hands_over, maker
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.ending import Ending
-from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.owner.ports import Ports
@@ -76,7 +74,7 @@ class Hooks:
     stepped: Callable[[InstanceView], None] | None = None
 
 
-class KeyShared(LaneCommands):
+class KeyShared(Orderable):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
@@ -204,14 +202,25 @@ class KeyShared(LaneCommands):
             ascending=self.options.pool == "split",
         )
 
-    def join(self, name: str) -> PullMember:
+    def join(
+        self,
+        name: str,
+        *,
+        filters: Sequence[str | bytes] | None = None,
+        ranges: str | Sequence[tuple[int, int]] | None = None,
+    ) -> PullMember:
         """Add a member that asks for records, under a name of its own; before :meth:`run`.
 
         The app needs ``workers="pull"`` and no handler. A record that a member has for longer than
         ``ack_timeout`` (30 s unless given) counts as a failed attempt. A member that closes hands
-        back what it had: that runs again, in order, at the members that are left.
+        back what it had: that runs again, in order, at the members that are left. ``filters`` are
+        patterns of the keys that it takes, every key unless given; ``ranges`` its slots with
+        ``routing="sticky"``: ``"0-99,200-299"``, or pairs of first and last one.
         """
-        return PullMember(self.join_cell(name))
+        routing = self.subscription.routing.with_member(name, filters, ranges)
+        cell = self.join_cell(name)
+        self.subscription = replace(self.subscription, routing=routing)
+        return PullMember(cell)
 
     def join_cell(self, name: str) -> Cell:
         """Add a member's cell: what :meth:`join` and ``split`` build upon."""
@@ -222,18 +231,6 @@ class KeyShared(LaneCommands):
         if not name or name in self._pull.names():
             raise ConfigError(f"join({name!r}): give each member a name of its own")
         return self._pull.join(name)
-
-    def flush(self, timeout: float = 30.0) -> Positions:
-        """Settle what is in the workers' hands now, commit, and return the committed positions.
-
-        From any thread, but not in a handler or a callback. What has failed and waits for its next
-        attempt is not waited for, nor what comes meanwhile, nor a partition that goes.
-
-        Raises :class:`KeySharedError` when the instance does not run, or stops meanwhile, and
-        :class:`TimeoutError` after so many seconds, which says what is still running.
-        """
-        refuse_inside_handler("flush()")
-        return flush(self.instance, timeout)
 
     def stop(self) -> None:
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
@@ -318,11 +315,16 @@ class KeyShared(LaneCommands):
         if self.instance is not None:
             raise ConfigError("an app with members runs once: make another one")
         self.subscription = replace(self.subscription, workers=self._pull.names())
+        self.subscription.check()
 
     def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
         self._serve_http()
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
-        letters = self._publisher(mailbox, topics)
+        letters = None
+        if self.subscription.dlq:
+            refuse_own(self.options, self.topics, topics)
+            put, hook = mailbox.put, self.hooks.dead_lettered
+            letters = publisher(self.conf, self.options, topics, seen_by(hook, put))
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
@@ -386,17 +388,3 @@ class KeyShared(LaneCommands):
             )
             for index, name in enumerate(self.subscription.workers)
         ]
-
-    def _publisher(
-        self, mailbox: Mailbox[Mail], sources: Sequence[str]
-    ) -> DeadLetterPublisher | None:
-        if not self.subscription.dlq:
-            return None
-        refuse_own(self.options, self.topics, sources)
-
-        def post(answered: DeadLettered) -> None:
-            if self.hooks.dead_lettered is not None:
-                self.hooks.dead_lettered(answered)
-            mailbox.put(answered)
-
-        return publisher(self.conf, self.options, sources, post)

@@ -24,7 +24,9 @@ from kafka_keyshared.cli.options import (
     Group,
     Handler,
     HttpPort,
+    OnUnmatchedFlag,
     Poison,
+    RoutingFlag,
     RunKey,
     RunWorkers,
     Topics,
@@ -45,6 +47,8 @@ class RunArguments:
     dlq_create: bool = False
     attempts: int | None = None
     poison: str | None = None
+    routing: str | None = None
+    on_unmatched: str | None = None
     from_beginning: bool = False
     http_port: int | None = None
     config: Path | None = None
@@ -62,6 +66,8 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "dlq_create": (DeadLettersCreate, False),
     "attempts": (Attempts, None),
     "poison": (Poison, None),
+    "routing": (RoutingFlag, None),
+    "on_unmatched": (OnUnmatchedFlag, None),
     "from_beginning": (FromBeginning, False),
     "http_port": (HttpPort, None),
     "config": (ConfigFile, None),

@@ -66,6 +66,19 @@ Poison = Annotated[
         help="What becomes of it then: block, drop, dead_letter, block_and_dlq or divert.",
     ),
 ]
+RoutingFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="How keys find workers: ring, sticky, auto-split, exclusive or unordered.",
+    ),
+]
+OnUnmatchedFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="What becomes of records that no worker takes: skip, hold or error."
+    ),
+]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option(help="The least that is worth a line."),
@@ -115,6 +128,25 @@ SchemaFile = Annotated[
 ]
 AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
 Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
+RoutingKind = Annotated[
+    str, typer.Option("--routing", metavar="TEXT", help="ring, sticky, auto-split or exclusive.")
+]
+SlotRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--range",
+        metavar="WORKER=RANGES",
+        help="For sticky: a worker's slots, as worker-0=0-99,200-299; repeatable.",
+    ),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight",
+        metavar="WORKER=NUMBER",
+        help="For ring: how many times the part of another worker it gets; repeatable.",
+    ),
+]
 Vnodes = Annotated[
     int, typer.Option(metavar="INT", min=1, max=1_000, help="Points of each worker on the ring.")
 ]

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import mmh3
 
 from kafka_keyshared.cli.output import Output, write_result, write_table
 from kafka_keyshared.cli.settings import typed_key
+from kafka_keyshared.core.routing.modes import MODES, RoutingSettings
+from kafka_keyshared.core.routing.port import Routing, Span, Unowned
 from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import (
@@ -35,11 +38,60 @@ _HASHES: Mapping[str, Callable[[bytes], int]] = {
 }
 
 
+class Chosen(NamedTuple):
+    """What the command line says of the routing."""
+
+    workers: int
+    vnodes: int
+    routing: str
+    ranges: Sequence[str]
+    weights: Sequence[str]
+
+    def make(self) -> Routing:
+        """Return the routing; raise :class:`ConfigError` for one that cannot be."""
+        names = worker_names(self.workers)
+        if self.routing == "ring":
+            weights = {
+                name: _number(name, text) for name, text in _pairs("--weight", self.weights).items()
+            }
+            if self.ranges:
+                raise ConfigError("--range is for --routing sticky, not for ring")
+            return VnodeRing(names, self.vnodes, weights)
+        if self.routing not in MODES or self.routing == "unordered":
+            raise ConfigError(
+                f"--routing {self.routing}: give ring, sticky, auto-split or exclusive; in any "
+                "other no slot is anybody's"
+            )
+        ranges = {name: parse_ranges(text) for name, text in _pairs("--range", self.ranges).items()}
+        if self.weights:
+            raise ConfigError(f"--weight is for --routing ring, not for {self.routing}")
+        settings = RoutingSettings(self.routing, ranges, on_unmatched="hold")
+        settings.check(names)
+        return settings.of(names)
+
+
+def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or name in found:
+            raise ConfigError(f"{flag} {text}: give WORKER=…, each worker once")
+        found[name] = value
+    return found
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"--weight {name}={text}: give a number above 0") from None
+
+
 def where_verb(
-    key: str | None, *, null: bool, workers: int, vnodes: int, slot_function: str, output: Output
+    key: str | None, *, null: bool, chosen: Chosen, slot_function: str, output: Output
 ) -> int:
     """Print the way of a key: hash, slot, vnode, worker."""
-    ring = make_ring(workers, vnodes)
+    routing = chosen.make()
     if null:
         if key is not None:
             raise ConfigError("ring where: give a key or --null, not both")
@@ -54,8 +106,8 @@ def where_verb(
             "ring where: give a key, as text or as hex:…, or --null for records without a key"
         )
     else:
-        result = where(typed_key(key), ring, slot_function)
-    title = f"where a key goes among {workers} workers"
+        result = where(typed_key(key), routing, slot_function)
+    title = f"where a key goes among {chosen.workers} workers"
     if output is Output.TABLE and key is not None:
         write_table(title, {"": "left", " ": "left", "  ": "left"}, _steps(result))
     else:
@@ -64,16 +116,20 @@ def where_verb(
 
 
 def _steps(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return [
+    steps = [
         ("key", found["key"], f"bytes {found['bytes'] or 'none'}"),
         ("hash", f"0x{found['hash']:08x}", found["slot_function"]),
         ("slot", str(found["slot"]), f"of 0 to {SLOTS - 1}"),
-        ("vnode", found["vnode"], f"at point 0x{found['vnode_point']:08x} of the ring"),
-        ("worker", found["worker"], ""),
     ]
+    if "vnode" in found:
+        at = f"at point 0x{found['vnode_point']:08x} of the ring"
+        steps.append(("vnode", found["vnode"], at))
+    else:
+        steps.append(("range", found["range"], ""))
+    return [*steps, ("worker", found["worker"] or "none", found.get("why", ""))]
 
 
-def where(key: bytes, ring: VnodeRing, slot_function: str) -> dict[str, Any]:
+def where(key: bytes, routing: Routing, slot_function: str) -> dict[str, Any]:
     """Return each step from a key to its worker.
 
     Raises :class:`ConfigError` for a slot function that does not exist or cannot take the key.
@@ -89,44 +145,81 @@ def where(key: bytes, ring: VnodeRing, slot_function: str) -> dict[str, Any]:
             f"{length}; give it as hex:{'00' * length}. A record with this key is undecodable"
         )
     slot = SLOT_FUNCTIONS[slot_function](key)
-    vnode = ring.vnode(slot)
-    return {
+    found: dict[str, Any] = {
         "key": key.decode("utf-8", "backslashreplace"),
         "bytes": key.hex(),
         "slot_function": slot_function,
         "hash": _HASHES[slot_function](key),
         "slot": slot,
-        "vnode": f"{vnode.worker}-{vnode.number}",
-        "vnode_point": vnode.point,
-        "worker": vnode.worker,
     }
+    if isinstance(routing, VnodeRing):
+        vnode = routing.vnode(slot)
+        return found | {
+            "vnode": f"{vnode.worker}-{vnode.number}",
+            "vnode_point": vnode.point,
+            "worker": vnode.worker,
+        }
+    span = next(each for each in routing.spans() if each.first <= slot <= each.last)
+    found["range"] = f"{span.first}-{span.last}"
+    if isinstance(span.owner, Unowned):
+        return found | {"worker": None, "why": _WHY[span.owner]}
+    return found | {"worker": span.owner}
 
 
-def show_verb(workers: int, vnodes: int, output: Output) -> int:
-    """Print each worker's part of the slots."""
-    rows = shares(make_ring(workers, vnodes))
+_WHY = {
+    Unowned.NOBODY: "the slot is in nobody's range: on_unmatched says what follows",
+    Unowned.AWAY: "the slot was assigned to a worker that is not there: its records are held",
+}
+
+
+def show_verb(chosen: Chosen, output: Output) -> int:
+    """Print each worker's part of the slots, and which they are where these are ranges."""
+    routing = chosen.make()
+    rows = shares(routing)
     if output is not Output.TABLE:
         write_result({"slots": SLOTS, "workers": rows}, output, "ring")
         return 0
-    even = SLOTS / workers
+    even = SLOTS / chosen.workers
+    last = "vnodes" if isinstance(routing, VnodeRing) else "ranges"
     write_table(
-        f"{workers} workers own {SLOTS:,} slots",
-        {"worker": "left", "share": "right", "of even": "right", "vnodes": "right",
-         "slots": "right"},
+        f"{chosen.workers} workers own {SLOTS:,} slots",
+        {"worker": "left", "share": "right", "of even": "right", "slots": "right", last: "right"},
         [
-            (row["name"], f"{row['share']:.2%}", f"{row['slots'] / even:.3f}", str(row["vnodes"]),
-             f"{row['slots']:,}")
+            (row["name"], f"{row['share']:.2%}", f"{row['slots'] / even:.3f}",
+             f"{row['slots']:,}", str(row[last]))
             for row in rows
         ],
     )  # fmt: skip
     return 0
 
 
-def shares(ring: VnodeRing) -> list[dict[str, Any]]:
-    """Return for each worker its name, its part of the slots, its vnodes and its slots."""
+def shares(routing: Routing) -> list[dict[str, Any]]:
+    """Return for each worker its name, its part of the slots, and what makes it up.
+
+    On a ring these are vnodes, else ranges; slots that are no worker's come last.
+    """
+    if isinstance(routing, VnodeRing):
+        return [
+            {
+                "name": name,
+                "share": share,
+                "vnodes": routing.count(name),
+                "slots": round(share * SLOTS),
+            }
+            for name, share in routing.share().items()
+        ]
+    spans: dict[str, list[Span]] = {name: [] for name in routing.workers}
+    for span in routing.spans():
+        name = span.owner.name.lower() if isinstance(span.owner, Unowned) else span.owner
+        spans.setdefault(name, []).append(span)
     return [
-        {"name": name, "share": share, "vnodes": ring.vnodes, "slots": round(share * SLOTS)}
-        for name, share in ring.share().items()
+        {
+            "name": name,
+            "share": (slots := sum(each.last - each.first + 1 for each in own)) / SLOTS,
+            "ranges": ",".join(f"{each.first}-{each.last}" for each in own),
+            "slots": slots,
+        }
+        for name, own in spans.items()
     ]
 
 

@@ -81,6 +81,8 @@ def refuse_flags_beside_app(arguments: RunArguments) -> None:
         "--dlq-create": arguments.dlq_create,
         "--attempts": arguments.attempts,
         "--poison": arguments.poison,
+        "--routing": arguments.routing,
+        "--on-unmatched": arguments.on_unmatched,
         "--from-beginning": arguments.from_beginning,
         "--config": arguments.config,
         "-X": arguments.client,
@@ -105,6 +107,8 @@ def gather(arguments: RunArguments) -> Layers:
         "dlq_create": (arguments.dlq_create or None, "--dlq-create"),
         "retry.attempts": (arguments.attempts, "--attempts"),
         "poison": (arguments.poison, "--poison"),
+        "routing": (arguments.routing, "--routing"),
+        "on_unmatched": (arguments.on_unmatched, "--on-unmatched"),
         "http_port": (arguments.http_port, "--http-port"),
     }
     client = client_settings(arguments.client)

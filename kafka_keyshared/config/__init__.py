@@ -21,8 +21,9 @@ from kafka_keyshared.config.layers import (
     merge,
     sources,
 )
-from kafka_keyshared.config.options import POOLS, FileConfig, Options
+from kafka_keyshared.config.options import POOLS, Options
 from kafka_keyshared.config.retrying import RetryOptions
+from kafka_keyshared.config.whole import FileConfig
 
 __all__ = [
     "DEFAULTS",

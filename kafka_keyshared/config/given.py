@@ -12,6 +12,8 @@ from typing import Any, Literal, TypedDict
 from kafka_keyshared.config.retrying import RetryOptions
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy
+from kafka_keyshared.core.routing.filters import OnUnmatched
+from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict
 from kafka_keyshared.hashing import SlotFunction
 
@@ -33,6 +35,11 @@ class HandlingOptions(TypedDict, total=False):
     key_schema: str | None
     null_keys: NullKeys
     slot_function: SlotFunction
+    routing: RoutingMode
+    ranges: dict[str, str]
+    weights: dict[str, float]
+    filters: dict[str, list[str]]
+    on_unmatched: OnUnmatched | None
     undecodable: UndecodablePolicy | None
     window_records: int
     window_bytes: int

@@ -15,12 +15,15 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from kafka_keyshared.config.poison import dlq_limit_of, poison_of
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
+from kafka_keyshared.config.routed import routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
-from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.routing.filters import OnUnmatched
+from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SlotFunction
@@ -120,7 +123,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             description="What becomes of a record whose attempts are used up: it is dropped, dead-"
             "lettered, or blocks its key (block); block_and_dlq writes a dead letter too, divert "
             "sends all that follow of its key there. Not set: dead_letter with a dead-letter "
-            "topic, block without.",
+            "topic, block without, and with `exclusive`.",
             extra={"flag": "--poison"},
         ),
     ] = None
@@ -166,6 +169,46 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "bytes, and the extra blake3). See `keyshared ring where`."
         ),
     ] = "mmh3"
+    routing: Annotated[
+        RoutingMode,
+        Meta(
+            description="How keys find their workers: by a ring (ring), by ranges of slots that "
+            "you assign (sticky) or that are halved as workers come (auto-split); not by key: one "
+            "worker after the other has everything (exclusive), or whoever has least gets the next "
+            "record (unordered).",
+            extra={"flag": "--routing"},
+        ),
+    ] = "ring"
+    ranges: Annotated[
+        dict[str, str],
+        Meta(
+            description="For `sticky`: by the worker's name the slots that are its own, both ends "
+            "included, as in `0-10000,20001-30000`."
+        ),
+    ] = {}
+    weights: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        Meta(
+            description="For `ring`: by the worker's name how many times the part of another one "
+            "it gets."
+        ),
+    ] = {}
+    filters: Annotated[
+        dict[str, list[str]],
+        Meta(
+            description="By the worker's name which keys it takes, as patterns with `*` (any "
+            "bytes) and `?` (one). A worker without takes every key."
+        ),
+    ] = {}
+    on_unmatched: Annotated[
+        OnUnmatched | None,
+        Meta(
+            description="What becomes of a record that is in no range, or that no filter takes: "
+            "settled without having been run (skip), held until a worker takes it (hold), or the "
+            "end of the instance (error). It must be given where that can happen.",
+            extra={"flag": "--on-unmatched"},
+        ),
+    ] = None
     undecodable: Annotated[
         UndecodablePolicy | None,
         Meta(
@@ -305,21 +348,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
-        has_dlq = self.dlq is not False
         if not self.reliable:
             refuse_what_needs_tracking(self, Options())
         settings = SubscriptionSettings(
             name=name,
             workers=self.worker_names(),
+            routing=routing_settings(self),
             order_scope=self.order_scope,
             key_of=self._key_of(),
             null_keys=self.null_keys,
             slot_function=self.slot_function,
             undecodable=self.undecodable,
             retry=RetryPolicy(**msgspec.structs.asdict(self.retry)),
-            poison=self.poison or ("dead_letter" if has_dlq else "block"),
-            dlq=has_dlq,
-            dlq_limit=self._dlq_limit() if self.dlq_limit else None,
+            poison=poison_of(self),
+            dlq=self.dlq is not False,
+            dlq_limit=dlq_limit_of(self),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
             leases_per_worker=self.leases_per_worker,
@@ -333,9 +376,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         settings.check()
         return settings
-
-    def _dlq_limit(self) -> DlqLimit:
-        return DlqLimit(self.dlq_limit_share, self.dlq_limit_records, self.dlq_limit_in_a_row)
 
     def _key_of(self) -> KeyOf | None:
         if self.key == "record" and self.key_schema is None:
@@ -355,37 +395,3 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if isinstance(self.dlq, str) and self.dlq != AUTO:
             return self.dlq
         return f"{topic}{DLQ_SUFFIX}"
-
-
-class FileConfig(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A configuration as a whole: the options, what to read, and the client's settings."""
-
-    topics: Annotated[
-        list[Annotated[str, Meta(min_length=1)]],
-        Meta(
-            description="What to read; a name that begins with ^ is a regular expression.",
-            extra={"flag": "-t", "allowed": "a list of topics' names"},
-        ),
-    ] = []
-    group: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(
-            description="The consumer group, `group.id` to the client.",
-            extra={"flag": "-g", "client": "group.id", "allowed": "the name of a group"},
-        ),
-    ] = None
-    bootstrap: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(
-            description="Addresses of brokers, `bootstrap.servers` to the client.",
-            extra={
-                "flag": "-b",
-                "client": "bootstrap.servers",
-                "allowed": "host:port, several with commas between",
-            },
-        ),
-    ] = None
-    kafka: Annotated[
-        dict[str, str | int | float | bool],
-        Meta(description="Settings of the Kafka client.", extra={"flag": "-X"}),
-    ] = {}

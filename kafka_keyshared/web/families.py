@@ -37,7 +37,8 @@ FLOW = (
         "keyshared_records_processed_total",
         "counter",
         "How records ended: ok, dropped, dead_lettered, diverted (dead-lettered unrun: their key "
-        "is diverted), skipped (settled before this assignment); "
+        "is diverted), skipped (settled before this assignment), "
+        "unmatched (no worker was declared to take it, so it was settled unrun); "
         "failed counts attempts, each of which may be followed by another, and undecodable records "
         "whose key could not be read, whatever became of them.",
         ("topic", "outcome"),

@@ -17,7 +17,10 @@ from tests.support.scrapes import Samples, running, scraped
 
 Eventually = Callable[..., None]
 
-PROCESSED = ("ok", "failed", "dropped", "dead_lettered", "diverted", "skipped", "undecodable")
+PROCESSED = (
+    *("ok", "failed", "dropped", "dead_lettered", "diverted", "skipped", "undecodable"),
+    "unmatched",
+)
 COMMITS = ("accepted", "retry", "too_large", "lost", "denied")
 WORKERS = ("worker-0", "worker-1")
 

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from kafka_keyshared.cli.options import JsonFlag, OutputFlag, Vnodes, Workers
+from kafka_keyshared.cli.options import (
+    JsonFlag,
+    OutputFlag,
+    RoutingKind,
+    SlotRanges,
+    Vnodes,
+    Weights,
+    Workers,
+)
 from kafka_keyshared.cli.output import Output
 
 verbs = typer.Typer(
@@ -24,6 +32,9 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     null: Annotated[bool, typer.Option("--null", help="Ask for records without a key.")] = False,
     workers: Workers = 16,
     vnodes: Vnodes = 200,
+    routing: RoutingKind = "ring",
+    ranges: SlotRanges = None,
+    weights: Weights = None,
     slot_function: Annotated[
         str, typer.Option(metavar="TEXT", help="mmh3, fnv1a, pulsar or blake3_u16.")
     ] = "mmh3",
@@ -31,29 +42,32 @@ def ring_where(  # noqa: PLR0917 - each is an option of the command line
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Show the way of a key: its hash, slot, vnode and worker."""
-    from kafka_keyshared.cli.ring import where_verb
+    from kafka_keyshared.cli.ring import Chosen, where_verb
 
     return where_verb(
         key,
         null=null,
-        workers=workers,
-        vnodes=vnodes,
+        chosen=Chosen(workers, vnodes, routing, ranges or (), weights or ()),
         slot_function=slot_function,
         output=Output.JSON if json else output,
     )
 
 
 @verbs.command("show")
-def ring_show(
+def ring_show(  # noqa: PLR0917 - each is an option of the command line
     workers: Workers = 16,
     vnodes: Vnodes = 200,
+    routing: RoutingKind = "ring",
+    ranges: SlotRanges = None,
+    weights: Weights = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Show each worker's part of the 65,536 slots."""
-    from kafka_keyshared.cli.ring import show_verb
+    from kafka_keyshared.cli.ring import Chosen, show_verb
 
-    return show_verb(workers, vnodes, Output.JSON if json else output)
+    chosen = Chosen(workers, vnodes, routing, ranges or (), weights or ())
+    return show_verb(chosen, Output.JSON if json else output)
 
 
 @verbs.command("simulate")

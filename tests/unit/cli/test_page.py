@@ -30,11 +30,11 @@ def test_every_option_is_in_the_table_of_its_verb() -> None:
 
 def test_a_table_that_is_out_of_date_is_written_anew_and_the_words_around_it_stay() -> None:
     verbs = {"run": cli_page.verbs()["run"]}
-    place = "<!-- options: run -->\n\nold\n\n<!-- end of options -->"
+    place = "<!-- options: run -->\n\noutdated\n\n<!-- end of options -->"
     text = cli_page.updated(f"# Page\n\n{place}\n\nWords.\n", verbs)
     assert text.startswith("# Page\n\n<!-- options: run -->\n\n| option |")
     assert text.endswith("<!-- end of options -->\n\nWords.\n")
-    assert "old" not in text
+    assert "outdated" not in text
     assert cli_page.updated(text, verbs) == text
 
 

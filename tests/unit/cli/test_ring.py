@@ -196,3 +196,64 @@ def test_no_kafka_client_is_loaded() -> None:
     )
     ended = as_user("ring", "where", "k", "--json", command=(sys.executable, "-c", program))
     assert ended.out.splitlines()[-1] == "0 set()", ended.err
+
+
+HALVES = ("--range", "worker-0=0-32767", "--range", "worker-1=32768-65535")
+
+
+def test_the_way_of_a_key_by_ranges_ends_at_the_range_of_its_slot(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("ring", "where", "customer-7", "--workers", 2, "--routing", "sticky")
+    found = printed(capsys, *asked, *HALVES)
+    assert (found["slot"], found["range"], found["worker"]) == (3580, "0-32767", "worker-0")
+    found = printed(capsys, *asked, "--range", "worker-1=9-10")
+    assert (found["range"], found["worker"]) == ("11-65535", None)
+    assert "nobody's range" in found["why"]
+    found = printed(capsys, *asked, "--range", "away=0-65535")
+    assert "not there" in found["why"]
+    assert "not there" in in_process(capsys, *asked, "--range", "away=0-65535").out
+
+
+def test_a_routing_by_ranges_is_shown_with_who_has_which(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = printed(capsys, "ring", "show", "--workers", 3, "--routing", "sticky", *HALVES[:2])
+    assert [(each["name"], each["ranges"], each["slots"]) for each in found["workers"]] == [
+        ("worker-0", "0-32767", SLOTS // 2),
+        ("worker-1", "", 0),
+        ("worker-2", "", 0),
+        ("nobody", "32768-65535", SLOTS // 2),
+    ]
+    found = printed(capsys, "ring", "show", "--workers", 2, "--routing", "exclusive")
+    assert [each["ranges"] for each in found["workers"]] == ["0-65535", ""]
+    assert "worker-1" in in_process(capsys, "ring", "show", "--routing", "auto-split").out
+
+
+def test_weights_are_shown_as_what_they_give(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, "ring", "show", "--workers", 2, "--weight", "worker-0=3")
+    assert [each["vnodes"] for each in found["workers"]] == [600, 200]
+    assert found["workers"][0]["share"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--routing", "hash"), "--routing hash: give ring, sticky, auto-split or exclusive"),
+        (("--routing", "unordered"), "no slot is anybody's"),
+        (("--range", "worker-0=0-9"), "--range is for --routing sticky, not for ring"),
+        (("--routing", "exclusive", "--weight", "worker-0=2"), "--weight is for --routing ring"),
+        (("--routing", "exclusive", *HALVES), "ranges are given and routing='exclusive' takes"),
+        (("--routing", "sticky", "--range", "0-9"), "--range 0-9: give WORKER="),
+        (("--routing", "sticky", *HALVES, *HALVES), "each worker once"),
+        (("--weight", "worker-0=much"), "--weight worker-0=much: give a number above 0"),
+        (("--weight", "worker-0=-1"), "has the weight -1"),
+        (("--routing", "sticky", "--range", "a=0-9", "--range", "b=9-12"), "overlap in 9..9"),
+    ],
+)
+def test_a_routing_that_cannot_be_is_refused(
+    given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = in_process(capsys, "ring", "show", *given)
+    assert ended.status == 2
+    assert said in " ".join(ended.err.split())

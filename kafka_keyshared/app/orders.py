@@ -1,4 +1,4 @@
-"""What a program may ask and order of closed lanes while its app runs."""
+"""What a program may order while its app runs, and ask of closed lanes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from kafka_keyshared.core.events import LaneAction, LaneOrder
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 
 ANSWERED_WITHIN = 10.0
@@ -18,7 +20,7 @@ ANSWERED_WITHIN = 10.0
 _PLACE = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
 
-class LaneCommands:
+class Orderable:
     """Lists closed lanes and decides about them, from any thread but a worker's.
 
     A lane is named by its key, or by the place of its first record as the log names it, such as
@@ -48,6 +50,18 @@ class LaneCommands:
         """Let the partitions go on that their dead-letter limit has stopped; return which."""
         name = "lift_dlq_limit"
         return self._running(name).ask(name, lift_dlq_limit, ANSWERED_WITHIN)
+
+    def flush(self, timeout: float = 30.0) -> Positions:
+        """Settle what is in the workers' hands now, commit, and return the committed positions.
+
+        From any thread, but not in a handler or a callback. What has failed and waits for its next
+        attempt is not waited for, nor what comes meanwhile, nor a partition that goes.
+
+        Raises :class:`KeySharedError` when the instance does not run, or stops meanwhile, and
+        :class:`TimeoutError` after so many seconds, which says what is still running.
+        """
+        refuse_inside_handler("flush()")
+        return flush(self.instance, timeout)
 
     def _order(self, action: LaneAction, key: bytes | str | None, at: str) -> str:
         name = action.value

@@ -1,0 +1,24 @@
+"""What becomes of poison, as the core's settings have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.core.dlq_limit import DlqLimit
+from kafka_keyshared.core.retry_policy import PoisonPolicy
+
+if TYPE_CHECKING:
+    from kafka_keyshared.config.options import Options
+
+
+def poison_of(options: Options) -> PoisonPolicy:
+    """Return the policy: with an exclusive routing nothing runs behind what was not done."""
+    in_order = options.routing == "exclusive"
+    return options.poison or ("block" if options.dlq is False or in_order else "dead_letter")
+
+
+def dlq_limit_of(options: Options) -> DlqLimit | None:
+    """Return when too much is dead-lettered, None where nothing is too much."""
+    if not options.dlq_limit:
+        return None
+    return DlqLimit(options.dlq_limit_share, options.dlq_limit_records, options.dlq_limit_in_a_row)

@@ -1,0 +1,114 @@
+"""The routing as a user gives it: in a file, in the environment, in a program, at a join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_keyshared import KeyShared
+from kafka_keyshared.config import Options, load_file
+from kafka_keyshared.config.layers import layered
+from kafka_keyshared.core.routing.modes import RoutingSettings
+from kafka_keyshared.errors import ConfigError
+
+CONF = {"bootstrap.servers": "localhost:9", "group.id": "g"}
+
+
+def test_a_file_gives_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "keyshared.toml"
+    path.write_text(
+        'routing = "sticky"\non_unmatched = "hold"\nworkers = 2\n'
+        '[ranges]\nworker-0 = "0-9,20-29"\nworker-1 = "10-19"\n'
+        '[filters]\nworker-1 = ["eu-*"]\n'
+    )
+    options = Options(**load_file(path).options)
+    assert options.subscription().routing == RoutingSettings(
+        "sticky",
+        {"worker-0": ((0, 9), (20, 29)), "worker-1": ((10, 19),)},
+        {},
+        {"worker-1": ["eu-*"]},
+        "hold",
+    )
+
+
+def test_the_environment_gives_what_is_no_table() -> None:
+    given = {"KEYSHARED_ROUTING": "exclusive", "KEYSHARED_DLQ": "true"}
+    subscription = Options(**layered(None, given).options).subscription()
+    assert subscription.routing.mode == "exclusive"
+    assert subscription.poison == "block", "nothing goes on without a record, letters or not"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"routing": "hash"}, r"routing='hash': give 'auto-split' or 'exclusive' or 'ring' or"),
+        ({"routing": "sticky", "ranges": {"w": "9-0"}}, r"ranges of worker 'w': the range 9-0 is"),
+        ({"weights": {"worker-0": 0}}, r"weights="),
+        ({"routing": "exclusive", "poison": "drop"}, r"poison='drop' goes on behind a record"),
+        ({"filters": {"worker-0": ["x"], "worker-1": ["y"]}}, r"give on_unmatched='skip'"),
+        ({"on_unmatched": "drop"}, r"on_unmatched='drop': give 'error' or 'hold' or 'skip'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_consumed(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        KeyShared(CONF, ["orders"], workers=2, **given)
+
+
+def test_what_runs_is_told_with_its_order() -> None:
+    said = KeyShared(CONF, ["orders"], workers=2, routing="exclusive").banner()
+    assert "one order for everything" in said
+    assert "no order" in KeyShared(CONF, ["orders"], routing="unordered").banner()
+
+
+# --- members ---
+
+
+def pulled(**given: Any) -> KeyShared:
+    return KeyShared(CONF, ["orders"], workers="pull", **given)
+
+
+def test_a_member_says_what_it_takes_when_it_joins() -> None:
+    app = pulled(routing="sticky", on_unmatched="hold")
+    app.join("a", ranges="0-99,200-299", filters=["x*"])
+    app.join("b", ranges=[(100, 199)])
+    app.join("c")
+    assert app.subscription.routing.ranges == {"a": ((0, 99), (200, 299)), "b": ((100, 199),)}
+    assert app.subscription.routing.filters == {"a": ["x*"]}
+
+
+def test_a_member_whose_range_is_anothers_is_refused_at_the_call_with_both_names() -> None:
+    app = pulled(routing="sticky", on_unmatched="hold")
+    app.join("a", ranges="0-99")
+    with pytest.raises(ConfigError, match=r"0\.\.99 of worker 'a' and 50\.\.60 of worker 'b' over"):
+        app.join("b", ranges="50-60")
+    app.join("b", ranges="100-160")
+
+
+@pytest.mark.parametrize(
+    ("routing", "given", "said"),
+    [
+        ("ring", {"ranges": "0-9"}, "ranges are given and routing='ring' takes none"),
+        ("exclusive", {"filters": ["x"]}, "filters are given for m and routing='exclusive'"),
+        ("sticky", {"ranges": []}, "no range of slots is given"),
+        ("sticky", {"ranges": "0-65536"}, "out of bounds"),
+        ("ring", {"filters": "x*"}, "give a list of patterns"),
+    ],
+)
+def test_what_a_member_cannot_have_is_refused_and_it_has_not_joined(
+    routing: Any, given: dict[str, Any], said: str
+) -> None:
+    app = pulled(routing=routing)
+    with pytest.raises(ConfigError, match=said):
+        app.join("m", **given)
+    app.join("m")  # the name is free
+
+
+def test_members_that_leave_records_to_nobody_are_refused_at_the_start() -> None:
+    app = pulled()
+    app.join("a", filters=["x"])
+    with pytest.raises(ConfigError, match="no worker takes every key, each of a has filters"):
+        app.run()
