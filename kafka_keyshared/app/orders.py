@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+from kafka_keyshared.config import Options
 from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.owner.scaling import bring_to
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 
@@ -29,6 +32,7 @@ class Orderable:
     """
 
     instance: Instance | None
+    options: Options
 
     def lanes(self) -> list[LaneStatus]:
         """Return every closed lane, those first that wait for somebody."""
@@ -62,6 +66,25 @@ class Orderable:
         """
         refuse_inside_handler("flush()")
         return flush(self.instance, timeout)
+
+    def scale(self, workers: int, timeout: float = 30.0) -> tuple[str, ...]:
+        """Bring the running app to so many threads; return the names of its workers.
+
+        From any thread, but not in a handler or a callback. Keys change hands slot by slot: what
+        runs ends where it is, what waits moves, and nothing is lost, repeated or reordered. It is
+        over when the last record that ran in a slot that has moved has ended.
+
+        Raises :class:`ConfigError` for no worker and for an app with members, which come and go by
+        themselves; :class:`OrderRefusedError` when the app does not run or stops meanwhile; and
+        :class:`TimeoutError` after so many seconds: then it goes on by itself.
+        """
+        refuse_inside_handler("scale()")
+        if self.options.pool != "thread":
+            raise ConfigError(f"scale({workers}): an app with members has those that join it")
+        if workers < 1:
+            raise ConfigError(f"scale({workers}): give at least 1 worker")
+        order = bring_to("default", worker_names(workers))
+        return self._running("scale").ask(f"scale({workers})", order, timeout)
 
     def _order(self, action: LaneAction, key: bytes | str | None, at: str) -> str:
         name = action.value

@@ -1,0 +1,108 @@
+"""An app that is brought to more and to fewer workers while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.owner.orders import OrderRefusedError
+from tests.conftest import Eventually
+from tests.support.live import Member, client_conf, group_name, write
+
+WAIT = 60.0
+KEYS = 40
+RECORDS = 6_000
+
+
+class Folding:
+    """Counts the records of each key; the state goes with the key from worker to worker."""
+
+    answers: ClassVar[dict[bytes, list[int]]] = defaultdict(list)
+    made: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        Folding.made += 1
+        self.counts: dict[bytes, int] = {}
+        self.slots: dict[int, set[bytes]] = defaultdict(set)
+
+    def handle(self, record: Any) -> None:
+        key = record.key()
+        self.slots[slot_of(key)].add(key)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        self.answers[key].append(self.counts[key])
+
+    def release(self, slots: Sequence[int]) -> dict[bytes, int]:
+        keys = [key for each in slots for key in self.slots.pop(each, ())]
+        return {key: self.counts.pop(key) for key in keys}
+
+    def adopt(self, slots: Sequence[int], state: object) -> None:
+        assert isinstance(state, dict)
+        self.counts.update(state)
+        for key in state:
+            self.slots[slot_of(key)].add(key)
+
+
+def test_state_follows_its_keys_while_an_app_is_scaled_up_and_down(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    """Each key counts 1, 2, 3, … whatever worker it is at: nothing lost, repeated or reordered."""
+    Folding.answers.clear()
+    Folding.made = 0
+    embedded_cluster.create_topic(topic, 2)
+    records = [(b"key-%d" % (at % KEYS), b"%d" % at) for at in range(RECORDS)]
+    member = Member(client_conf(embedded_cluster, group_name()), [topic], Folding, workers=2)
+    member.start()
+    for number, workers in enumerate((8, 3, 5)):
+        part = records[number * 2_000 : (number + 1) * 2_000]
+        write(embedded_cluster, topic, part[:1_000])
+        eventually(lambda number=number: member.done() > number * 2_000, WAIT)  # type: ignore[misc]
+        named = member.app.scale(workers, WAIT)
+        assert named == tuple(f"worker-{index}" for index in range(workers))
+        write(embedded_cluster, topic, part[1_000:])
+    eventually(lambda: member.done() == RECORDS, WAIT)
+    assert member.stop() == 0
+    assert len(Folding.answers) == KEYS
+    assert all(each == list(range(1, RECORDS // KEYS + 1)) for each in Folding.answers.values())
+    assert Folding.made >= 8
+
+
+def test_what_cannot_be_scaled_is_refused_by_name(embedded_cluster: Cluster, topic: str) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    member = Member(client_conf(embedded_cluster, group_name()), [topic], lambda _: None)
+    with pytest.raises(OrderRefusedError, match="scale: the app does not run"):
+        member.app.scale(2)
+    with pytest.raises(ConfigError, match=r"scale\(0\): give at least 1 worker"):
+        member.app.scale(0)
+
+
+def test_a_worker_that_is_busy_is_waited_for_and_the_scaling_goes_on_by_itself(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    began, go_on, ran = threading.Event(), threading.Event(), list[bytes]()
+
+    def handle(record: Any) -> None:
+        if record.value() == b"slow":
+            began.set()
+            go_on.wait(WAIT)
+        ran.append(record.value())
+
+    member = Member(client_conf(embedded_cluster, group_name()), [topic], handle, workers=4)
+    member.start()
+    keys = [b"key-%d" % number for number in range(64)]
+    write(embedded_cluster, topic, [(key, b"slow") for key in keys[:4]])
+    eventually(began.is_set, WAIT)
+    with pytest.raises(TimeoutError, match=r"scale\(1\): not done within 0.2 s, and given up"):
+        member.app.scale(1, 0.2)
+    go_on.set()
+    write(embedded_cluster, topic, [(key, b"quick") for key in keys])
+    eventually(lambda: len(ran) == 68, WAIT)
+    assert member.app.scale(1, WAIT) == ("worker-0",)
+    assert member.stop() == 0
