@@ -12,8 +12,6 @@ from kafka_keyshared.dlq.publish import DeadLetterPublisher
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 
-CREATE_TIMEOUT = 8.0
-
 
 def refuse_own(options: Options, topics: Sequence[str], there: Sequence[str] = ()) -> None:
     """Refuse to read what is written here; ``there`` are topics that patterns may mean."""
@@ -44,11 +42,13 @@ def publisher(
     options: Options,
     sources: Sequence[str],
     post: Callable[[DeadLettered], None],
+    timeout: float,
 ) -> DeadLetterPublisher:
     """Return what writes the dead letters of these topics, and posts the answers.
 
+    The brokers have ``timeout`` seconds to say that there is a topic for them, or to make it.
     Raises :class:`ConfigError` where there is no topic for them.
     """
     wanted = sorted({options.dlq_topic(topic) for topic in sources})
-    require_topics(conf, wanted, create=options.dlq_create, timeout=CREATE_TIMEOUT)
+    require_topics(conf, wanted, create=options.dlq_create, timeout=timeout)
     return DeadLetterPublisher(conf, options.dlq_topic, post, form=options.dlq_format)

@@ -324,7 +324,8 @@ class KeyShared(Orderable):
         if self.subscription.dlq:
             refuse_own(self.options, self.topics, topics)
             put, hook = mailbox.put, self.hooks.dead_lettered
-            letters = publisher(self.conf, self.options, topics, seen_by(hook, put))
+            post = seen_by(hook, put)
+            letters = publisher(self.conf, self.options, topics, post, START_TIMEOUT)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants

@@ -47,7 +47,6 @@ NullKeys: TypeAlias = Literal["any", "one-lane", "reject"]
 UndecodablePolicy: TypeAlias = Literal["dead_letter", "block", "drop", "null_key"]
 """What becomes of a record whose key cannot be read."""
 
-
 Rows: TypeAlias = Sequence[list[Record]] | Mapping[int, list[Record]]
 """For each slot the backlog of the worker that owns it."""
 
