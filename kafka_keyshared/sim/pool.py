@@ -212,7 +212,10 @@ class SimPool(SteppedPool):
         self._history.tell(was.Began(self._member, subscription, worker, *where_from(record)))
 
     def _ended(self, subscription: str, worker: int, record: Record, ending: Ending) -> None:
-        if self._died_in.pop((subscription, worker), None) is not record:  # told when it died
+        place = subscription, worker
+        if self._died_in.get(place) is record:
+            del self._died_in[place]  # told when it died; what ran beside it is another record
+        else:
             self._tell_end(subscription, worker, record, outcome_of(ending))
 
     def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:

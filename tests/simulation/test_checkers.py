@@ -1121,6 +1121,24 @@ def test_an_owner_that_is_kept_counts_no_beats_of_a_dead_worker() -> None:
     assert_found("Liveness", words, lambda told: story(told, 5.1))
 
 
+def test_a_dead_worker_is_dead_although_what_it_had_was_taken_back() -> None:
+    """A revoke takes everything back from it before anybody has noticed; it may get more."""
+
+    def story(told: Told, seconds: float) -> None:
+        ready(told)
+        told.tell(happened.WorkerDied(1, SUB, 0), happened.Waiting(1))
+        told.take_back(1, 0)
+        told.later(3.0)
+        told.tell(happened.Answered(1))
+        told.hand(1, 0)
+        passing(told, seconds)
+        told.run(1, 2, worker=1)
+
+    assert_right(lambda told: story(told, 4.9))
+    words = "t-0@0 .* could run since 1007.000 .*: worker 0 has it, and runs nothing"
+    assert_found("Liveness", words, lambda told: story(told, 5.1))
+
+
 def test_what_comes_again_has_to_start_and_what_came_first_has_not() -> None:
     def story(told: Told) -> None:
         begun(told, 1)

@@ -199,6 +199,55 @@ def test_a_lane_that_is_released_runs_and_is_not_said_any_more() -> None:
     assert_right(story, DIVERTS)
 
 
+def test_a_lane_that_is_released_while_its_letter_is_on_its_way_is_not_diverted_again() -> None:
+    def story(told: Told) -> None:
+        begun(told, 4).deliver(1, 0, 1)
+        fails(told, 0)
+        told.letter(1, 0, stored=False, error="no answer in time")
+        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.letter(1, 0)
+        told.run(1, 1)
+        told.send(1, 2)
+
+    assert_right(story, DIVERTS)
+
+
+@pytest.mark.parametrize("between", ["another member", "nothing", "one that it did not begin"])
+def test_what_a_member_knows_of_a_partition_it_may_say_whoever_had_it_since(between: str) -> None:
+    """It remembers what it has lost, until it is back with nobody's commit."""
+
+    def story(told: Told) -> None:
+        diverted(told)
+        told.send(1, 0, words=words(0, LaneNotes(frozenset({KEY_A}))))
+        told.released(1, lost=True)
+        if between == "another member":
+            told.assign(2)
+            told.revoke(2)
+        elif between == "one that it did not begin":
+            told.assign(1, position=None)
+            told.released(1, lost=True)
+        told.assign(1)
+        told.deliver(1, 2)
+        told.send(1, 0, words=words(0, LaneNotes(frozenset({KEY_A}))))
+
+    assert_right(story, DIVERTS)
+
+
+def test_attempts_that_a_member_knows_of_count_although_it_has_read_nothing_since() -> None:
+    def story(told: Told, says: int) -> None:
+        begun(told, 4).deliver(1, 0, 1)
+        fails(told, 0, times=2)
+        for _ in range(2):
+            told.released(1, lost=True)
+            told.assign(1)
+        told.deliver(1, 0, 1)
+        told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(says)})))
+
+    assert_right(lambda told: story(told, 2), FIVE)
+    said = "says 3 attempts of t-0@0 .*: 2 at most"
+    assert_found("TrueNotes", said, lambda told: story(told, 3), FIVE)
+
+
 # --- orders ---
 
 

@@ -15,19 +15,13 @@ from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, rea
 def diverted(assignment: Assignment, sub: str) -> None:
     """Take note of the lanes that are diverted when it begins, and of those that may be."""
     lanes = [notes.get(sub, NOTHING).lanes for notes in assignment.notes]
-    before = _of_its_own(assignment)
+    before = assignment.remembered
     # What a member knows of a partition that it has lost counts; the group may not know it.
     if before is not None:
         assignment.perhaps_diverted[sub].update(before.diverted[sub], before.perhaps_diverted[sub])
     else:
         assignment.diverted[sub].update(set.intersection(*lanes))
     assignment.perhaps_diverted[sub].update(*lanes)
-
-
-def _of_its_own(assignment: Assignment) -> Assignment | None:
-    """Return the assignment before, if it was at the same member: it may remember it."""
-    before = assignment.previous
-    return before if before is not None and before.member is assignment.member else None
 
 
 def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
@@ -37,8 +31,11 @@ def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
         times, archived = notes.get(sub, NOTHING).tried.get(each.offset, (0, False))
         counts.add(times)
         copied.add(archived)
-    before = _of_its_own(assignment)
-    if before is not None and (known := before.deliveries[sub].get(each.offset)) is not None:
+    before = assignment.remembered
+    while before is not None and each.offset not in before.deliveries[sub]:
+        before = before.remembered
+    if before is not None:
+        known = before.deliveries[sub][each.offset]
         counts.add(known.tries_most)
         copied.add(known.archived or known.fate.copied)
     each.tries, each.tries_most = min(counts), max(counts)

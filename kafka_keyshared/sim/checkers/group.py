@@ -223,6 +223,11 @@ class Group:
         given = before if start is None else start
         found.stolen = given is not None and given.stolen
         found.previous = self.readers.get(told.partition)
+        had = member.had.get(told.partition)
+        while had is not None and (had.start is None or had.log is not log):
+            had = had.remembered  # it never began: there is nothing of it to remember
+        found.remembered = had
+        member.had[told.partition] = found
         found.left_to_begin = told.position is None
         self.assignments[told.assignment] = member.live[told.partition] = found
         if not found.stolen:

@@ -117,6 +117,9 @@ class Letters(Group):
         elif each.stage is Stage.BLOCKED or not each.posted:
             each.tries = each.tries_most = 0
             each.stage, each.since = Stage.RETRYING, self.now
+        elif each.stage is Stage.LETTERING:
+            # Its own letter is on its way, and is sent again until it arrives; what follows runs.
+            each.stage = Stage.LETTERING_ALONE
 
     def _divert_no_more(
         self, member: Member, told: happened.LaneOrdered, head: Delivery | None

@@ -37,10 +37,11 @@ class Hands:
 class Crew:
     """The workers of a subscription at a member; since when none has anything, or one is dead.
 
-    ``dead`` are those that have died and of which nothing was seen since.
+    ``dead`` are those that have died, of which nothing was seen since, and that may be given
+    something; ``unseen`` those to whom that happened once.
     """
 
-    __slots__ = ("dead", "died_at", "hands", "has", "idle_since")
+    __slots__ = ("dead", "died_at", "hands", "has", "idle_since", "unseen")
 
     def __init__(self) -> None:
         self.hands: dict[int, Hands] = {}
@@ -48,6 +49,7 @@ class Crew:
         self.idle_since = LONG
         self.died_at = LONG
         self.dead: set[int] = set()
+        self.unseen: set[int] = set()
 
     def of(self, worker: int) -> Hands:
         """Return what a worker has."""
@@ -136,6 +138,8 @@ class Liveness(Checker):
         hands = crew.of(told.worker)
         if not hands.has:
             hands.idle_since = self.books.now
+        if told.worker in crew.unseen:
+            crew.dead.add(told.worker)  # nobody has noticed yet, even if all of it was taken back
         before = len(hands.has)
         hands.has.update(dict.fromkeys(self.books.deliveries))
         crew.has += len(hands.has) - before
@@ -163,6 +167,7 @@ class Liveness(Checker):
         crew = self._crews[told.member][told.subscription]
         crew.of(told.worker).runs += 1
         crew.dead.discard(told.worker)
+        crew.unseen.discard(told.worker)
 
     def _went_on(self, told: happened.WentOn) -> None:
         hands = self._crews[told.member][told.subscription].of(told.worker)
@@ -196,6 +201,7 @@ class Liveness(Checker):
         crew = self._crews[told.member][told.subscription]
         crew.died_at = self.books.now
         crew.dead.add(told.worker)
+        crew.unseen.add(told.worker)
 
     def _released(self, told: happened.Released) -> None:
         for each in self.books.ended:

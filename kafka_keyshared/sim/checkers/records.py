@@ -216,6 +216,8 @@ class Assignment:
         self.begins = start
         # Who read the partition before.
         self.previous: Assignment | None = None
+        # The member's own time at it before, whoever has read it since.
+        self.remembered: Assignment | None = None
         self.start: int | None = None
         self.end = 0
         self.sure: dict[str, set[int]] = {}
@@ -291,6 +293,8 @@ class Member:
     def __init__(self, number: int, subs: Iterator[str]) -> None:
         self.number = number
         self.live: dict[TopicPartition, Assignment] = {}
+        # What it has last read of each partition, and may remember.
+        self.had: dict[TopicPartition, Assignment] = {}
         self.pending: dict[TopicPartition, Start] = {}
         self.revoking: set[TopicPartition] = set()
         # In the order of their start; a dict, because what ends first may be any of them.
