@@ -182,8 +182,9 @@ def listing(sub: Subscription, now: float) -> list[LaneStatus]:
 
 
 _URGENCY = (
-    *(LaneState.BLOCKED, LaneState.ARCHIVING, LaneState.DIVERTED, LaneState.DIVERTING),
-    *(LaneState.DEAD_LETTERING, LaneState.WAITING, LaneState.RUNNING, LaneState.OPENING),
+    *(LaneState.BLOCKED, LaneState.STUCK, LaneState.ARCHIVING, LaneState.DIVERTED),
+    *(LaneState.DIVERTING, LaneState.DEAD_LETTERING, LaneState.WAITING),
+    *(LaneState.RUNNING, LaneState.OPENING),
 )
 
 

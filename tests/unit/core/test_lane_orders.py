@@ -341,3 +341,11 @@ def test_the_list_names_all_closed_lanes_first_those_that_wait_for_somebody() ->
     assert (first.attempts, first.error) == (2, "ValueError: no such flight")
     assert (second.key, second.state, second.due_seconds) == ("0-first", "waiting", 3.0)
     assert first.due_seconds is None
+
+
+@pytest.mark.parametrize("state", LaneState)
+def test_a_lane_is_listed_whatever_state_it_is_in(state: LaneState) -> None:
+    harness = MADE[state]()
+    assert [(lane.key, lane.state) for lane in listing(harness.sub(), harness.now)] == [
+        ("a", state.value)
+    ]
