@@ -6,6 +6,7 @@ import re
 
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
@@ -27,8 +28,9 @@ class Orderable:
     """Lists closed lanes and decides about them, from any thread but a worker's.
 
     A lane is named by its key, or by the place of its first record as the log names it, such as
-    ``orders-3@17``. Each call says what was done. Where it is not, :class:`OrderRefusedError` says
-    why: no such lane is closed, or what it waits for does not allow it.
+    ``orders-3@17``, and by its subscription. Each call says what was done. Where it is not,
+    :class:`OrderRefusedError` says why: nothing runs, there is no such subscription, no such lane
+    is closed, or what it waits for does not allow it.
     """
 
     instance: Instance | None
@@ -38,17 +40,35 @@ class Orderable:
         """Return every closed lane, those first that wait for somebody."""
         return self._running("lanes").ask("lanes", closed_lanes, ANSWERED_WITHIN)
 
-    def release(self, key: bytes | str | None = None, *, at: str = "") -> str:
+    def release(
+        self,
+        key: bytes | str | None = None,
+        *,
+        at: str = "",
+        subscription: str = DEFAULT_SUBSCRIPTION,
+    ) -> str:
         """Let a lane go on: what blocks it runs again, what was diverted is so no more."""
-        return self._order(LaneAction.RELEASE, key, at)
+        return self._order(LaneAction.RELEASE, key, at, subscription)
 
-    def drop(self, key: bytes | str | None = None, *, at: str = "") -> str:
+    def drop(
+        self,
+        key: bytes | str | None = None,
+        *,
+        at: str = "",
+        subscription: str = DEFAULT_SUBSCRIPTION,
+    ) -> str:
         """Give up the record that keeps a lane closed: settled, counted, not kept."""
-        return self._order(LaneAction.DROP, key, at)
+        return self._order(LaneAction.DROP, key, at, subscription)
 
-    def dead_letter(self, key: bytes | str | None = None, *, at: str = "") -> str:
+    def dead_letter(
+        self,
+        key: bytes | str | None = None,
+        *,
+        at: str = "",
+        subscription: str = DEFAULT_SUBSCRIPTION,
+    ) -> str:
         """Send the record that keeps a lane closed to the dead-letter topic."""
-        return self._order(LaneAction.DEAD_LETTER, key, at)
+        return self._order(LaneAction.DEAD_LETTER, key, at, subscription)
 
     def lift_dlq_limit(self) -> list[TopicPartition]:
         """Let the partitions go on that their dead-letter limit has stopped; return which."""
@@ -61,11 +81,11 @@ class Orderable:
         From any thread, but not in a handler or a callback. What has failed and waits for its next
         attempt is not waited for, nor what comes meanwhile, nor a partition that goes.
 
-        Raises :class:`KeySharedError` when the instance does not run, or stops meanwhile, and
+        Raises :class:`OrderRefusedError` when the app does not run, or stops meanwhile, and
         :class:`TimeoutError` after so many seconds, which says what is still running.
         """
         refuse_inside_handler("flush()")
-        return flush(self.instance, timeout)
+        return flush(self._running("flush"), timeout)
 
     def scale(self, workers: int, timeout: float = 30.0) -> tuple[str, ...]:
         """Bring the running app to so many threads; return the names of its workers.
@@ -83,21 +103,23 @@ class Orderable:
             raise ConfigError(f"scale({workers}): an app with members has those that join it")
         if workers < 1:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
-        order = bring_to("default", worker_names(workers))
+        order = bring_to(DEFAULT_SUBSCRIPTION, worker_names(workers))
         return self._running("scale").ask(f"scale({workers})", order, timeout)
 
-    def _order(self, action: LaneAction, key: bytes | str | None, at: str) -> str:
+    def _order(
+        self, action: LaneAction, key: bytes | str | None, at: str, subscription: str
+    ) -> str:
         name = action.value
         if (key is None) == (not at):
             raise ConfigError(f"{name}: give the key of a lane, or at='TOPIC-PARTITION@OFFSET'")
         raw = key.encode() if isinstance(key, str) else key
-        order = LaneOrder("default", action, raw)
+        order = LaneOrder(subscription, action, raw)
         if at:
             found = _PLACE.fullmatch(at)
             if found is None:
                 raise ConfigError(f"{name}: at={at!r}: give a place such as 'orders-3@17'")
             partition = TopicPartition(found["topic"], int(found["partition"]))
-            order = LaneOrder("default", action, None, partition, int(found["offset"]))
+            order = LaneOrder(subscription, action, None, partition, int(found["offset"]))
         return self._running(name).ask(name, give(order), ANSWERED_WITHIN)
 
     def _running(self, what: str) -> Instance:

@@ -26,14 +26,12 @@ NAMED_MAX = 5
 Positions = Mapping[TopicPartition, int]
 
 
-def flush(instance: Instance | None, timeout: float) -> Positions:
+def flush(instance: Instance, timeout: float) -> Positions:
     """Order a flush, from any thread but the owner's, and wait for its answer.
 
     Raises :class:`OrderRefusedError`, with the reason, and :class:`TimeoutError`, which says what
     is still waited for.
     """
-    if instance is None:
-        raise OrderRefusedError("flush: the instance does not run yet")
     order = Flush()
     try:
         return instance.ask("flush", order, timeout)

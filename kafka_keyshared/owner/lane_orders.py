@@ -9,7 +9,7 @@ from kafka_keyshared.core import lane_orders
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.owner.orders import OrderRefusedError, named
 from kafka_keyshared.status import LaneStatus
 
 
@@ -18,8 +18,7 @@ def give(order: ev.LaneOrder) -> Callable[[Loop], Generator[None, None, str]]:
 
     def work(loop: Loop) -> Generator[None, None, str]:
         yield from ()  # the answer is there in the round in which it is asked for
-        if order.subscription not in loop.core.subscriptions:
-            raise OrderRefusedError(f"there is no subscription {order.subscription!r}")
+        named(loop.core.subscriptions, order.subscription)
         loop.tell(order)
         answer = loop.lane_answers.pop()
         if answer.refused:

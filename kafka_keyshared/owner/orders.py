@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -26,6 +26,14 @@ the instance."""
 
 class OrderRefusedError(KeySharedError):
     """The owner has not done what was ordered, and will not; the text says why."""
+
+
+def named(subscriptions: Mapping[str, T], name: str) -> T:
+    """Return the subscription that an order is for, or refuse it with those that there are."""
+    if name not in subscriptions:
+        known = ", ".join(map(repr, sorted(subscriptions)))
+        raise OrderRefusedError(f"there is no subscription {name!r}; there is {known}")
+    return subscriptions[name]
 
 
 class _Order(Generic[T]):

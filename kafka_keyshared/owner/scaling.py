@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.owner.orders import OrderRefusedError, named
 
 
 def bring_to(
@@ -20,7 +20,7 @@ def bring_to(
     """
 
     def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:
-        sub = loop.core.subscriptions[subscription]
+        sub = named(loop.core.subscriptions, subscription)
         try:
             loop.tell(ev.Resize(subscription, names))
         except ConfigError as error:

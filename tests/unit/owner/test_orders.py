@@ -16,8 +16,10 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Flush, flush
+from kafka_keyshared.owner.lane_orders import give
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, Orders
+from kafka_keyshared.owner.scaling import bring_to
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -107,6 +109,19 @@ def test_who_waits_too_long_gives_the_order_up(stage: Stage) -> None:
         stage.instance.ask("flush", lambda _: after(0, "done", begun), 0.0)
     stage.step()
     assert begun == []
+
+
+@pytest.mark.parametrize(
+    "order", [give(ev.LaneOrder("audit", ev.LaneAction.RELEASE, b"a")), bring_to("audit", ["one"])]
+)
+def test_for_a_subscription_that_is_not_there_it_is_refused_with_those_that_are(
+    stage: Stage, order: Callable[[Loop], Generator[None, None, Any]]
+) -> None:
+    answer = post(stage, order)
+    stage.step()
+    with pytest.raises(OrderRefusedError, match="no subscription 'audit'; there is 'default'"):
+        answer.result(0)
+    stage.step()  # and it goes on
 
 
 def test_after_the_end_it_is_refused_with_the_reason(stage: Stage) -> None:
@@ -333,15 +348,13 @@ def test_a_flush_of_a_paused_partition_is_one_like_any_other(stage: Stage) -> No
     assert flushed.result(0) == {P0: 3}
 
 
-def test_a_flush_is_refused_while_it_stops_and_before_it_runs(stage: Stage) -> None:
+def test_a_flush_is_refused_while_it_stops(stage: Stage) -> None:
     flushed = post(stage, Flush())
     stage.instance.stop(1.0, lambda: True)
     with pytest.raises(OrderRefusedError, match="the instance is stopping"):
         flushed.result(0)
     with pytest.raises(OrderRefusedError, match="flush: the instance is stopping"):
         flush(stage.instance, 1.0)
-    with pytest.raises(OrderRefusedError, match="does not run yet"):
-        flush(None, 1.0)
 
 
 def test_what_the_owner_asks_of_itself_is_refused_at_once(stage: Stage) -> None:
