@@ -53,7 +53,8 @@ class VnodeRing(Routing):
     The owner of every slot follows from the set of names, their weights and ``vnodes`` alone: not
     from the order of the names, the machine or Python's hash seed. ``workers`` keeps the order it
     was given in. A worker has ``vnodes`` times its weight vnodes, at least one; the weight is 1
-    where none is given, and one with a weight of 2 gets about twice the slots of one with 1.
+    where none is given, and one with a weight of 2 gets about twice the slots of one with 1. The
+    weight of one that leaves is kept for its return.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` for no workers, a name given twice, an
     empty name, fewer than one vnode, a weight that is not above 0 or is nobody's.
@@ -66,6 +67,8 @@ class VnodeRing(Routing):
     _ring: tuple[int, ...] = field(repr=False, compare=False)
     # For each place in the order of the names the index of the worker.
     _ranked: tuple[int, ...] = field(repr=False, compare=False)
+    # Of workers that have left; the ring is the same without them.
+    _kept: Mapping[str, float] = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class VnodeRing(Routing):
         object.__setattr__(self, "weights", heavy)
         object.__setattr__(self, "_ring", tuple(ring))
         object.__setattr__(self, "_ranked", tuple(ranked))
+        object.__setattr__(self, "_kept", {})
 
     def owner(self, slot: int) -> str:
         """Return the name of the worker that owns ``slot``.
@@ -132,13 +136,17 @@ class VnodeRing(Routing):
         point = slot << _POINT_BITS_PER_SLOT
         return bisect_left(self._ring, point << _RANK_BITS) % len(self._ring)
 
-    def with_worker(self, name: str, weight: float = 1) -> VnodeRing:
+    def with_worker(self, name: str, weight: float | None = None) -> VnodeRing:
         """Return the ring with one more worker, the last in ``workers``; it only takes slots.
 
-        Raises :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already or its
-        weight is not above 0.
+        Unless a weight is given, one that was here before has the one that it had. Raises
+        :class:`~kafka_keyshared.errors.ConfigError` when the worker is there already or its weight
+        is not above 0.
         """
-        return VnodeRing((*self.workers, name), self.vnodes, {**self._weighed(), name: weight})
+        kept = dict(self._kept)
+        before = kept.pop(name, 1)
+        weights = self._weighed() | {name: before if weight is None else weight}
+        return VnodeRing((*self.workers, name), self.vnodes, weights)._keeping(kept)
 
     def without_worker(self, name: str) -> VnodeRing:
         """Return the ring without one worker; only the slots of that one change their owner.
@@ -147,8 +155,9 @@ class VnodeRing(Routing):
         """
         others = rest(self, name, _WHAT)
         weights = self._weighed()
-        del weights[name]
-        return VnodeRing(others, self.vnodes, weights)
+        weight = weights.pop(name)
+        kept = self._kept if weight == 1 else {**self._kept, name: weight}
+        return VnodeRing(others, self.vnodes, weights)._keeping(kept)
 
     def arcs(self) -> Iterator[tuple[int, int]]:
         """Yield (owner, number of slots) around the ring from slot 0; together they are 65,536.
@@ -167,6 +176,10 @@ class VnodeRing(Routing):
                 start = end
         if start < SLOTS:
             yield ranked[self._ring[0] & _RANK_MASK], SLOTS - start
+
+    def _keeping(self, weights: Mapping[str, float]) -> VnodeRing:
+        object.__setattr__(self, "_kept", weights)
+        return self
 
     def _weighed(self) -> dict[str, float]:
         return dict(zip(self.workers, self.weights, strict=True))

@@ -210,7 +210,23 @@ def test_weights_stay_with_their_workers_through_changes() -> None:
     assert ring.weights == (3, 1, 0.2)
     assert (ring.count("x"), ring.count("worker-0")) == (2, 30)
     assert ring.without_worker("worker-1").weights == (3, 0.2)
-    assert ring.without_worker("worker-0").with_worker("worker-0").weights == (1, 0.2, 1)
+
+
+def test_a_worker_that_comes_back_has_the_weight_that_it_had_unless_another_is_given() -> None:
+    ring = VnodeRing(names(3), 10, {"worker-0": 3, "worker-2": 0.5})
+    away = ring.without_worker("worker-0").without_worker("worker-2")
+    assert away == VnodeRing(["worker-1"], 10), "who is away counts for nothing meanwhile"
+    back = away.with_worker("x").with_worker("worker-2").with_worker("worker-0")
+    assert back.weights == (1, 1, 0.5, 3)
+    assert back.without_worker("x").table() == VnodeRing(back.workers[:1] + back.workers[2:], 10,
+        {"worker-0": 3, "worker-2": 0.5}).table()  # fmt: skip
+    assert away.with_worker("worker-0", 2).weights == (1, 2)
+    again = away.with_worker("worker-0", 2).without_worker("worker-0").with_worker("worker-0")
+    assert again.weights == (1, 2), "and has that from then on"
+    once = VnodeRing(names(2), 10, {"worker-0": 3}).without_worker("worker-0")
+    assert once.with_worker("worker-0", 1).without_worker("worker-0").with_worker(
+        "worker-0"
+    ).weights == (1, 1)
 
 
 def test_however_small_its_weight_a_worker_has_a_vnode() -> None:
@@ -227,8 +243,9 @@ def test_a_vnode_of_a_heavy_worker_is_told_by_its_number() -> None:
 def test_a_weight_that_is_no_number_above_zero_is_refused_by_name(weight: object) -> None:
     with pytest.raises(ConfigError, match=r"worker 'b' of the ring has the weight .* above 0"):
         VnodeRing(["a", "b"], weights={"b": weight})  # type: ignore[dict-item]
-    with pytest.raises(ConfigError, match="worker 'b' of the ring"):
-        VnodeRing(["a"]).with_worker("b", weight)  # type: ignore[arg-type]
+    if weight is not None:  # none is the one that it had
+        with pytest.raises(ConfigError, match="worker 'b' of the ring"):
+            VnodeRing(["a"]).with_worker("b", weight)  # type: ignore[arg-type]
 
 
 def test_a_weight_of_nobody_is_refused() -> None:

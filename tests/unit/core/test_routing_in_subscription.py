@@ -88,6 +88,18 @@ def test_weights_give_a_worker_so_much_more_of_the_ring() -> None:
     assert sub.table.shares[0] == pytest.approx(0.75, abs=0.08)
 
 
+def test_a_worker_that_leaves_and_comes_back_has_the_weight_that_was_given_to_it() -> None:
+    member = started(given={"weights": {"worker-1": 3.0}})
+    before = member.sub().table.routing
+    member.tell(ev.Resize("default", ["worker-0"]))
+    member.tell(ev.Resize("default", ["worker-0", "worker-1"]))
+    assert member.sub().table.routing == before
+    assert member.sub().table.shares[named(member, "worker-1").id] > 0.6
+    goes(member, "worker-1")
+    member.tell(ev.Join("default", "worker-1"))
+    assert member.sub().table.routing == before
+
+
 def test_auto_split_gives_each_worker_half_of_the_largest_range() -> None:
     shares = started("auto-split", 4).sub().table.shares
     assert shares == pytest.approx(dict.fromkeys(range(4), 0.25), abs=1e-4)
