@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kafka_keyshared.config import Options
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder
 from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
@@ -14,7 +14,7 @@ from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError
-from kafka_keyshared.owner.scaling import bring_to
+from kafka_keyshared.owner.scaling import assign, bring_to
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 
@@ -105,6 +105,37 @@ class Orderable:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
         order = bring_to(DEFAULT_SUBSCRIPTION, worker_names(workers))
         return self._running("scale").ask(f"scale({workers})", order, timeout)
+
+    def assign_range(
+        self,
+        first: int,
+        last: int,
+        worker: str,
+        *,
+        take_over: bool = False,
+        timeout: float = 30.0,
+    ) -> dict[str, str]:
+        """Give a worker of the running app the slots from one to another, both included.
+
+        With ``routing="sticky"``. What others have of them is refused, with their names, unless it
+        is to be taken over: then the worker gets nothing of a key until the last record has ended
+        that whoever had it was running. Returns when that is so, with the ranges that all workers
+        have then, as the option ``ranges`` takes them. From any thread, but not in a handler or a
+        callback.
+
+        Raises :class:`ConfigError` for an app whose routing has no ranges;
+        :class:`OrderRefusedError` for a range that cannot be, and when the app does not run or
+        stops meanwhile; and :class:`TimeoutError` after so many seconds: then it goes on by itself.
+        """
+        refuse_inside_handler("assign_range()")
+        name = f"assign_range({first}, {last}, {worker!r})"
+        if self.options.routing != "sticky":
+            raise ConfigError(
+                f"{name}: the app has routing={self.options.routing!r}; make it with "
+                "routing='sticky'"
+            )
+        order = assign(AssignRange(DEFAULT_SUBSCRIPTION, first, last, worker, take_over))
+        return self._running("assign_range").ask(name, order, timeout)
 
     def _order(
         self, action: LaneAction, key: bytes | str | None, at: str, subscription: str

@@ -17,6 +17,7 @@ from kafka_keyshared.core import (
     draining,
     heartbeat,
     lane_orders,
+    membership,
     metadata,
     pressure,
     reports,
@@ -99,8 +100,9 @@ class Dispatcher:
             ev.CommitDue: self._commit_due,
             ev.CommitAnswered: self._commit_answered,
             ev.Beat: self._beat,
-            ev.Join: self._join,
-            ev.Resize: self._resize,
+            ev.Join: self._membership,
+            ev.Resize: self._membership,
+            ev.AssignRange: self._membership,
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
@@ -249,15 +251,9 @@ class Dispatcher:
         self._changed = self.ceilings.stirred = True
         return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
-    def _join(self, event: ev.Join, now: float) -> list[Command]:
+    def _membership(self, event: ev.Join | ev.Resize | ev.AssignRange, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
-        commands = worker_lifecycle.join(sub, event.name, self.partitions, event.filters)
-        return commands + self._go_on(sub, now)
-
-    def _resize(self, event: ev.Resize, now: float) -> list[Command]:
-        sub = self.subscriptions[event.subscription]
-        commands = worker_lifecycle.resize(sub, event.names, self.partitions)
-        return commands + self._go_on(sub, now)
+        return membership.change(sub, event, self.partitions) + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]

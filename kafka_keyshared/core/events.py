@@ -291,6 +291,20 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignRange:
+    """The slots ``first`` to ``last``, both included, are to be this worker's from now on.
+
+    What others have of them is refused, unless the worker is to ``take_over`` that.
+    """
+
+    subscription: str
+    first: int
+    last: int
+    worker: str
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Hand out whatever may run now; sent when a timer is due."""
 
@@ -311,5 +325,6 @@ Event: TypeAlias = (
     | LaneOrder
     | DlqLimitLifted
     | Resize
+    | AssignRange
     | Flush
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
 
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.owner.orders import OrderRefusedError
 from tests.conftest import Eventually
@@ -106,3 +107,81 @@ def test_a_worker_that_is_busy_is_waited_for_and_the_scaling_goes_on_by_itself(
     eventually(lambda: len(ran) == 68, WAIT)
     assert member.app.scale(1, WAIT) == ("worker-0",)
     assert member.stop() == 0
+
+
+# --- ranges that are assigned ---
+
+HALF = SLOTS // 2
+HALVES = {"worker-0": f"0-{HALF - 1}", "worker-1": f"{HALF}-{SLOTS - 1}"}
+LOW = next(key for n in range(99) if slot_of(key := b"low-%d" % n) < HALF)
+
+
+def test_a_range_moves_while_the_app_runs_and_its_new_worker_waits_for_what_runs(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    began, go_on = threading.Event(), threading.Event()
+    ran: list[tuple[str, bytes]] = []
+
+    def handle(record: Any) -> None:
+        if record.value() == b"0":
+            began.set()
+            go_on.wait(WAIT)
+        ran.append((threading.current_thread().name, record.value()))
+
+    conf = client_conf(embedded_cluster, group_name())
+    member = Member(conf, [topic], handle, workers=2, routing="sticky", ranges=HALVES).start()
+    write(embedded_cluster, topic, [(LOW, b"%d" % at) for at in range(3)])
+    eventually(began.is_set, WAIT)
+    app = member.app
+    with pytest.raises(
+        OrderRefusedError,
+        match=r"assign_range\(5, 9, 'worker-1'\): range 0\.\.32767 of worker 'worker-0' and 5\.\.9 "
+        r"of worker 'worker-1' overlap in 5\.\.9",
+    ):
+        app.assign_range(5, 9, "worker-1")
+    with ThreadPoolExecutor(1) as other:
+        moved = other.submit(app.assign_range, 0, HALF - 1, "worker-1", take_over=True)
+        write(embedded_cluster, topic, [(LOW, b"3")])
+        instance = app.instance
+        assert instance is not None
+        eventually(lambda: instance.core.unsettled_count() == 4, WAIT)
+        assert not moved.done()
+        assert not ran
+        go_on.set()
+        assert moved.result(WAIT) == {"worker-1": f"0-{SLOTS - 1}"}
+    eventually(lambda: len(ran) == 4, WAIT)
+    assert [value for _, value in ran] == [b"0", b"1", b"2", b"3"]
+    assert ["worker-0" in name for name, _ in ran] == [True, False, False, False]
+    assert member.stop() == 0
+
+
+def test_state_goes_with_a_range(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    Folding.answers.clear()
+    embedded_cluster.create_topic(topic, 1)
+    conf = client_conf(embedded_cluster, group_name())
+    member = Member(conf, [topic], Folding, workers=2, routing="sticky", ranges=HALVES).start()
+    keys = [b"key-%d" % at for at in range(KEYS)]
+    for number in range(4):
+        write(embedded_cluster, topic, [(key, b"") for key in keys])
+        eventually(lambda number=number: member.done() > number * KEYS, WAIT)  # type: ignore[misc]
+        worker = f"worker-{number % 2}"
+        ranges = member.app.assign_range(0, SLOTS - 1, worker, take_over=True, timeout=WAIT)
+        assert ranges == {worker: f"0-{SLOTS - 1}"}
+    eventually(lambda: member.done() == 4 * KEYS, WAIT)
+    assert member.stop() == 0
+    assert all(Folding.answers[key] == [1, 2, 3, 4] for key in keys)
+
+
+def test_ranges_of_an_app_that_has_none_or_does_not_run_are_refused(
+    embedded_cluster: Cluster, topic: str
+) -> None:
+    conf = client_conf(embedded_cluster, group_name())
+    by_ring = Member(conf, [topic], lambda _: None)
+    with pytest.raises(ConfigError, match=r"assign_range\(0, 9, 'worker-1'\): .* routing='ring'"):
+        by_ring.app.assign_range(0, 9, "worker-1")
+    sticky = Member(conf, [topic], lambda _: None, workers=2, routing="sticky", ranges=HALVES)
+    with pytest.raises(OrderRefusedError, match="assign_range: the app does not run"):
+        sticky.app.assign_range(0, 9, "worker-1")

@@ -171,6 +171,14 @@ class StickyRanges(Routing):
         return _range((first, last), worker)
 
 
+def written(routing: Routing) -> dict[str, str]:
+    """Return by worker the ranges that are assigned to it, as the settings take them."""
+    found: dict[str, list[str]] = {}
+    for each in routing.ranges if isinstance(routing, StickyRanges) else ():
+        found.setdefault(each.worker, []).append(f"{each.first}-{each.last}")
+    return {worker: ",".join(spans) for worker, spans in sorted(found.items())}
+
+
 def _made(workers: tuple[str, ...], ranges: Iterable[Range]) -> StickyRanges:
     made = object.__new__(StickyRanges)
     object.__setattr__(made, "workers", workers)
