@@ -52,6 +52,8 @@ def change(
             worker.row.merge().put_first(worker.take_later())
     workers = [worker for worker in sub.workers.values() if worker.present]
     before = sub.table.owners
+    if filters is not None and sub.table.filtered is None:
+        sub.begin_to_filter(filters)
     sub.table.project(workers, routing, filters)
     if filters is not None:
         sub.draining.ask_slots_again()

@@ -50,6 +50,13 @@ class DrainingSlots:
         # The slots of what waits in the backlog, in order, as far as somebody has asked.
         self._slots: array[int] = array(self._typecode)
 
+    def widen(self) -> None:
+        """Count by wide slots from now on; whatever drains is counted anew before it is asked."""
+        self._wide = True
+        self._typecode = "Q"
+        self._slots = array(self._typecode)
+        self._pending, self.count = NOTHING, 0
+
     # --- counts ---
 
     def count_anew(self, slots: Iterable[int]) -> set[int]:

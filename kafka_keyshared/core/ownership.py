@@ -15,14 +15,19 @@ from kafka_keyshared.core.hand_overs import HandOvers
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.places import WaitingPlace
-from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_unmatched
+from kafka_keyshared.core.routing.filters import (
+    FilteredSlots,
+    Filters,
+    check_filters,
+    check_unmatched,
+    filters_of,
+)
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker, WorkerState
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record
 
 
@@ -98,13 +103,7 @@ class Ownership:
         """
         filtered = self.table.filtered
         if filtered is None:
-            if filters:
-                raise ConfigError(
-                    f"filters={filters!r} of worker {', '.join(names)}: nobody filtered when the "
-                    "subscription began, and slots are not told apart later; give the filters at "
-                    "the start, for this worker too"
-                )
-            return None
+            return self._first_declared(names, filters or ())
         found = filtered.filters
         for name in names:
             if filters is not None or name not in found.workers:
@@ -113,6 +112,30 @@ class Ownership:
             return None
         check_unmatched(self.table.routing, found, self.settings.routing.on_unmatched)
         return found
+
+    def _first_declared(
+        self, names: Iterable[str], filters: Sequence[str | bytes]
+    ) -> Filters | None:
+        """Return the filters where nobody filters yet: those that are there take every key."""
+        there = [worker.name for worker in self.workers.values() if worker.present]
+        found = filters_of(dict.fromkeys(there, ()) | dict.fromkeys(names, filters))
+        if found is not None:
+            routing = self.table.routing
+            refuse_filters(self.settings)
+            if not routing.takes_filters:
+                check_filters(routing, found)
+            check_unmatched(routing, found, self.settings.routing.on_unmatched)
+        return found
+
+    def begin_to_filter(self, filters: Filters) -> None:
+        """Tell keys of one slot apart from now on; whoever calls this projects the table anew.
+
+        Nobody has to know of it: what is counted by slot is counted again when the table changes,
+        and asks each key for its slot.
+        """
+        self.keys.slot = self.table.filtered = FilteredSlots(self.keys.slot, filters)
+        self.draining.widen()
+        self.has_gaps = True
 
     # --- whose a record is ---
 

@@ -173,19 +173,10 @@ class SubscriptionSettings:
             raise ConfigError(f"subscription {self.name!r}: {error}") from error
         if mode == "exclusive":
             refuse_for_exclusive(self.poison, f"subscription {self.name!r}")
-        if self.routing.filters and self.hands_over:
-            raise ConfigError(
-                f"subscription {self.name!r}: filters, and a handler with release() and adopt(): "
-                "with filters a slot may have several workers, so its state has no single owner; "
-                "leave the filters or the two methods out"
-            )
-        waits = mode in ("exclusive", "sticky") or self.routing.filters
-        if waits and not self.reliable:
-            raise ConfigError(
-                f"subscription {self.name!r}: reliable=False and routing={mode!r}"
-                f"{' with filters' * bool(self.routing.filters)}: records would have to wait for a "
-                "worker, and nothing waits without reliability; leave one of the two out"
-            )
+        if self.routing.filters:
+            refuse_filters(self)
+        elif mode in ("exclusive", "sticky") and not self.reliable:
+            raise ConfigError(_WAITS.format(self.name, mode, ""))
         keyed = {
             "key": self.key_of is not None,
             "null_keys": self.null_keys != "any",
@@ -197,3 +188,21 @@ class SubscriptionSettings:
                 f"subscription {self.name!r}: {given} and routing={mode!r}: it looks at no key; "
                 f"leave {given} out, or choose another routing"
             )
+
+
+_WAITS = (
+    "subscription {!r}: reliable=False and routing={!r}{}: records would have to wait for a "
+    "worker, and nothing waits without reliability; leave one of the two out"
+)
+
+
+def refuse_filters(settings: SubscriptionSettings) -> None:
+    """Raise :class:`ConfigError` where workers of this subscription cannot filter."""
+    if settings.hands_over:
+        raise ConfigError(
+            f"subscription {settings.name!r}: filters, and a handler with release() and adopt(): "
+            "with filters a slot may have several workers, so its state has no single owner; "
+            "leave the filters or the two methods out"
+        )
+    if not settings.reliable:
+        raise ConfigError(_WAITS.format(settings.name, settings.routing.mode, " with filters"))

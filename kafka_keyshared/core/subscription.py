@@ -25,6 +25,7 @@ from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.originals import Chunk, Originals
 from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
+from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.window import Window
@@ -65,6 +66,12 @@ class Subscription(Ownership, Holdings):
         self.look_ahead = LookAhead(self.window, self.closed)
         self.look_ahead.held += self.unowned.rows if self.has_gaps else []
         self._tidy_at = 0
+
+    def begin_to_filter(self, filters: Filters) -> None:
+        """Tell keys of one slot apart from now on, and weigh what has no worker."""
+        if not self.has_gaps:
+            self.look_ahead.held += self.unowned.rows
+        super().begin_to_filter(filters)
 
     # --- in ---
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.adversary import Adversary
 from tests.support.delaying import DelayingAdversary
 from tests.support.evicting import EvictingAdversary
-from tests.support.joining import JoiningAdversary
+from tests.support.joining import FilteringAdversary, JoiningAdversary
 from tests.support.lives import SCALE, SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.losing import LosingAdversary
 
@@ -98,4 +98,15 @@ def test_no_seed_breaks_the_contract_where_workers_come_and_go_and_answer_late()
         "a recall is not answered yet",
         "asked twice before the answer",
         "started before the answer",
+    )
+
+
+def test_no_seed_breaks_the_contract_where_workers_begin_to_filter_later() -> None:
+    reached = live(range(200_000, 200_000 + 40 * SCALE), FilteringAdversary)
+    expect_reached(
+        reached,
+        "joined with filters",
+        "the first to filter came while slots drain",
+        "the first to filter came while records run",
+        "resized",
     )

@@ -22,7 +22,9 @@ JOINED_MOST = 6
 
 
 class JoiningAdversary(Adversary):
-    """One seed of it."""
+    """One seed of it. ``staying`` are there after every resize."""
+
+    staying: Sequence[str] = ()
 
     def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
         self.chance = Random(f"joining-{seed}")
@@ -79,11 +81,16 @@ class JoiningAdversary(Adversary):
 
         pool.on_start, pool.on_release, pool.on_adopt = started, release, adopt
 
+    def _join(self, name: str, worker: str) -> None:
+        self.member.tell(ev.Join(name, worker))
+        self.reached["joined"] += 1
+
     def _resize(self, name: str) -> None:
         """Have exactly some workers, old and new ones."""
         workers = self.member.sub(name).workers.values()
         names = {worker.name for worker in workers} | {f"resized-{n}" for n in range(3)}
         wanted = self.resizes.sample(sorted(names), self.resizes.randint(1, min(5, len(names))))
+        wanted += [each for each in self.staying if each not in wanted]
         self.member.tell(ev.Resize(name, wanted))
         self.reached["resized"] += 1
 
@@ -102,8 +109,7 @@ class JoiningAdversary(Adversary):
             name = self.chance.choice(list(member.core.subscriptions))
             sub = member.sub(name)
             if len(sub.workers) < JOINED_MOST and not self.oracle.stopped:
-                member.tell(ev.Join(name, f"joined-{self._count(name)}"))
-                self.reached["joined"] += 1
+                self._join(name, f"joined-{self._count(name)}")
         if self.resizes.random() < 0.03 and not self.oracle.stopped:
             self._resize(self.resizes.choice(list(member.core.subscriptions)))
         for sub in member.core.subscriptions.values():
@@ -126,3 +132,24 @@ class JoiningAdversary(Adversary):
                 for worker in sub.workers.values()
             )
         super().act()
+
+
+class FilteringAdversary(JoiningAdversary):
+    """Nobody filters at first; some of those that join do. One that takes every key is there."""
+
+    staying = ("resized-0",)
+
+    def random_settings(self, name: str) -> SubscriptionSettings:
+        """Settings in which workers may filter."""
+        return replace(super().random_settings(name), hands_over=False)
+
+    def _join(self, name: str, worker: str) -> None:
+        sub = self.member.sub(name)
+        patterns = self.resizes.sample(["*1", "?2*", "*3*", "*4", "*"], self.resizes.randint(1, 2))
+        first = sub.table.filtered is None and "*" not in patterns
+        self.reached["the first to filter came while slots drain"] += bool(
+            first and sub.draining.count
+        )
+        self.reached["the first to filter came while records run"] += bool(first and sub.leased)
+        self.member.tell(ev.Join(name, worker, patterns))
+        self.reached["joined with filters"] += 1

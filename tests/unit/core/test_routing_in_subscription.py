@@ -405,6 +405,95 @@ def test_what_waits_for_a_slot_to_drain_stays_in_order_when_others_come_with_fil
     assert member.committed() == (4, [])
 
 
+def test_the_first_filters_may_come_with_a_worker_that_joins() -> None:
+    member = started(workers=2)
+    sub = member.sub()
+    pay, other = _in_one_slot("worker-0", "pay")
+    member.fetch(record(0, pay), record(1, other), record(2, pay), record(3, other))
+    running = member.worker(0)
+    assert running.start() is not None
+    member.tell(ev.Join("default", "pay", [pay]))
+    assert sub.has_gaps
+    assert sub.draining.count == 1
+    assert sub.draining.pending(sub.keys.slot(pay)) == 1, "the slot of whoever takes that key"
+    assert not sub.draining.pending(sub.keys.slot(other)), "another one than of the other key"
+    member.fetch(record(4, pay), record(5, other))
+    assert [each.offset() for each in sub.draining.waiting()] == [2, 4]
+    running.finish()
+    assert sorted(member.work()) == [1, 2, 3, 4, 5]
+    had = got(member)
+    assert had["pay"] == [2, 4]
+    assert member.committed() == (6, [])
+    member.fetch(*(record(offset, None) for offset in range(6, 12)))
+    member.work()
+    assert got(member)["pay"] == [2, 4], "and no record without a key"
+    assert member.committed() == (12, [])
+
+
+def test_the_first_filters_come_while_slots_drain_and_what_waits_stays_in_order() -> None:
+    member = started(workers=1, unblocking_interval=0.3)
+    pay, other = _in_one_slot("worker-0", "b", ["worker-0"])
+    member.fetch(record(0, pay))
+    running = member.worker(0)
+    assert running.start() is not None
+    member.tell(ev.Join("default", "b"))
+    member.fetch(record(1, pay), record(2, other), record(3, pay))
+    member.tell(ev.Join("default", "z", ["z"]))
+    member.fetch(record(4, pay), record(5, other))
+    running.finish()
+    started_first = member.work()
+    member.later(0.4)
+    ran = started_first + member.work()
+    assert [offset for offset in ran if offset in {1, 3, 4}] == [1, 3, 4]
+    assert [offset for offset in ran if offset in {2, 5}] == [2, 5]
+    assert member.committed() == (6, [])
+    assert member.sub().draining.count == 0
+
+
+def _in_one_slot(
+    before: str, after: str, names: Sequence[str] = ("worker-0", "worker-1")
+) -> tuple[bytes, bytes]:
+    """Two keys of one slot, which is one worker's and another's when that has joined."""
+    ring = VnodeRing(names, ROUTING_VNODES)
+    joined = ring.with_worker(after)
+    met: dict[int, bytes] = {}
+    for number in range(20_000):
+        slot = slot_of(key := b"pay-%d" % number)
+        if ring.owner(slot) == before and joined.owner(slot) == after:
+            if slot in met:
+                return met[slot], key
+            met[slot] = key
+    raise AssertionError(f"no two keys of a slot that goes from {before} to {after}")
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ({"hands_over": True}, r"filters, and a handler with release\(\) and adopt\(\)"),
+        ({"reliable": False}, "reliable=False and routing='ring' with filters"),
+    ],
+)
+def test_first_filters_that_could_not_have_been_given_at_the_start_are_refused(
+    rest: dict[str, Any], said: str
+) -> None:
+    member = started(**rest)
+    with pytest.raises(ConfigError, match=said):
+        member.tell(ev.Join("default", "late", ["x"]))
+    assert len(member.sub().workers) == 2
+    member.tell(ev.Join("default", "late", ["*"]))
+    assert not member.sub().has_gaps, "whoever takes every key does not filter"
+
+
+def test_first_filters_by_which_a_record_may_be_nobodys_are_refused_unless_it_is_said() -> None:
+    ranges = {"worker-0": [(0, SLOTS - 1)]}
+    member = started("sticky", given={"ranges": ranges})
+    member.tell(ev.AssignRange("default", 0, 9, "worker-1", take_over=True))
+    member.tell(ev.Resize("default", ["worker-0"]))
+    with pytest.raises(ConfigError, match=r"no worker without filters has the slots 0\.\.9"):
+        member.tell(ev.Join("default", "worker-1", ["x"]))
+    assert [each.name for each in member.sub().workers.values()] == ["worker-0"]
+
+
 def _goes_to_b(key: bytes) -> bool:
     return VnodeRing(["worker-0", "b"], ROUTING_VNODES).owner(slot_of(key)) == "b"
 
@@ -412,8 +501,8 @@ def _goes_to_b(key: bytes) -> bool:
 @pytest.mark.parametrize(
     ("mode", "given", "join", "said"),
     [
-        ("ring", {}, ["x"], "worker late: nobody filtered when the subscription began"),
-        ("exclusive", {}, ["x"], "worker late: nobody filtered"),
+        ("exclusive", {}, ["x"], "Exclusive takes no filters: it looks at no key"),
+        ("unordered", {}, ["x"], "Unordered takes no filters: it looks at no key"),
         ("ring", {"filters": {"worker-0": ["x"]}}, "x*", "give a list of patterns"),
     ],
 )
