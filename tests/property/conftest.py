@@ -19,8 +19,8 @@ class _KnownRing(VnodeRing):
     def arcs(self) -> Iterator[tuple[int, int]]:
         return iter(_arcs(self))
 
-    def with_worker(self, name: str, weight: float = 1) -> VnodeRing:
-        assert weight == 1
+    def with_worker(self, name: str, weight: float | None = None) -> VnodeRing:
+        assert weight is None
         return _known((*self.workers, name), self.vnodes)
 
     def without_worker(self, name: str) -> VnodeRing:
