@@ -6,13 +6,18 @@ What is done about them stands in :mod:`.diverted`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
 
 from kafka_keyshared.core.lane_notes import LANES_MOST, hash_of
 from kafka_keyshared.core.lanes import ClosedLane, ClosedLanes, Lane, LaneEvent, LaneState
+from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.model import Record, TopicPartition
 
 KEYS_MOST = 100_000
-"""Keys that are remembered not to be among those that came diverted."""
+"""Keys that are remembered not to be among those that came diverted; none of them a long one."""
+
+Place: TypeAlias = tuple[str, int, bytes, bool]
+"""Where a key was seen: topic, partition, the key, and whether it stands for a missing one."""
 
 
 class Diversions:
@@ -34,7 +39,7 @@ class Diversions:
         self.arrived: list[Sequence[Record]] = []
         self._in: dict[TopicPartition, set[bytes]] = {}
         # Where keys were seen whose lanes are not among the unmet ones.
-        self._clean: set[tuple[str, int, bytes]] = set()
+        self._clean: set[Place] = set()
 
     def __bool__(self) -> bool:
         return bool(self._in)
@@ -64,26 +69,32 @@ class Diversions:
             self.met[lane] = hash_of(lane)
         self._in.setdefault(partition, set()).add(self.met[lane])
 
-    def seen(self, where: tuple[str, int, bytes]) -> bool:
+    def seen(self, where: Place) -> bool:
         """Say whether the key was seen there, and its lane is not among the unmet ones."""
         return where in self._clean
 
-    def meet(self, lane: Lane, where: tuple[str, int, bytes]) -> bool:
+    def meet(self, lane: Lane, where: Place) -> bool:
         """Say whether the lane came diverted; know it from now on."""
         hash_ = hash_of(lane)
         if hash_ not in self.unmet:
             if len(self._clean) >= KEYS_MOST:
                 self._clean.clear()
-            self._clean.add(where)
+            if len(where[2]) <= LANE_KEY_BYTES:
+                self._clean.add(where)
             return False
-        self.unmet.discard(hash_)
+        self._no_longer_unmet({hash_})
         self.met[lane] = hash_
         return True
+
+    def _no_longer_unmet(self, hashes: Collection[bytes]) -> None:
+        self.unmet.difference_update(hashes)
+        if not self.unmet:  # nobody asks any more which keys are not among them
+            self._clean.clear()
 
     def drop(self, lane: Lane) -> bool:
         """Divert the lane no more; say whether it was diverted."""
         hash_ = self.met.pop(lane, None) or hash_of(lane)
-        self.unmet.discard(hash_)
+        self._no_longer_unmet({hash_})
         there = [partition for partition, hashes in self._in.items() if hash_ in hashes]
         for partition in there:
             self._in[partition].discard(hash_)
@@ -99,7 +110,7 @@ class Diversions:
         for partition in partitions:
             self._in.pop(partition, None)
         left = set().union(*self._in.values())
-        self.unmet &= left
+        self._no_longer_unmet(self.unmet - left)
         for lane in [lane for lane, hash_ in self.met.items() if hash_ not in left]:
             del self.met[lane]
             found = closed.get(lane)

@@ -17,7 +17,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence, Publish
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.failure_lines import in_short
-from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState
+from kafka_keyshared.core.lanes import ClosedLane, Lane, LaneEvent, LaneState, NullKey
 from kafka_keyshared.core.poison import attempts_of, block, letter_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import InvariantError
@@ -52,7 +52,10 @@ def recognise(sub: Subscription) -> None:
         if record.error() is not None or not keys.knows(record):
             continue
         key = keys.key(record)
-        if key is None or book.seen(where := (record.topic(), record.partition(), key)):
+        if key is None:
+            continue
+        where = record.topic(), record.partition(), key, type(key) is NullKey
+        if book.seen(where):
             continue
         lane = keys.lane(record)
         if book.meet(lane, where):

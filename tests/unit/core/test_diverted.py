@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, hash_of
-from kafka_keyshared.core.lanes import LaneState, OrderScope, lane_of
+from kafka_keyshared.core.lanes import NULL_KEY, Lane, LaneState, OrderScope, lane_by, lane_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.sim.commit_text import read_notes
 from tests.support.harness import Harness
-from tests.support.records import ERROR, P0, P1, FakeRecord, record
+from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
 ONE_TRY = RetryPolicy(attempts=1)
 
@@ -358,7 +359,32 @@ def test_a_lane_stays_diverted_as_long_as_a_partition_has_it() -> None:
     assert letters(harness) == [8]
 
 
+def came_with(*lanes: Lane) -> str:
+    notes = {"default": LaneNotes(frozenset(map(hash_of, lanes)))}
+    return encode(0, {}, notes=notes).text
+
+
+def test_the_lane_of_missing_keys_is_not_taken_for_that_of_the_empty_key() -> None:
+    harness = Harness(settings(null_keys="one-lane"))
+    text = came_with(lane_by(record(1, None), NULL_KEY, "topic"))
+    harness.assign(position=0, metadata=text, log=(0, 100))
+    harness.fetch(record(0, ""), record(1, None), record(2, ""), record(3, None))
+    assert harness.work() == [0, 2]
+    assert letters(harness) == [1, 3]
+
+
 # --- bounds ---
+
+
+def test_what_is_remembered_of_keys_that_did_not_come_diverted_is_bounded() -> None:
+    harness = diverting()
+    harness.assign(P1, position=0, metadata=came_with(lane_of(record(0, "a"))), log=(0, 100))
+    longest, longer = "k" * LANE_KEY_BYTES, "k" * (LANE_KEY_BYTES + 1)
+    places = [(TOPIC, 1, key.encode(), False) for key in ("b", longest, longer)]
+    harness.fetch(*[record(at, each[2], P1) for at, each in enumerate(places)])
+    assert list(map(harness.sub().diverted.seen, places)) == [True, True, False]
+    harness.fetch(record(3, "a", P1))
+    assert not any(map(harness.sub().diverted.seen, places)), "all that came diverted are known"
 
 
 def test_what_a_diverted_lane_holds_counts_like_what_a_blocked_one_holds() -> None:
