@@ -11,6 +11,7 @@ such a lane by its hash when the first record of it comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 from kafka_keyshared.core.burst import Line
@@ -114,6 +115,17 @@ def join(sub: Subscription, closed: ClosedLane, record: Record) -> None:
     """Take in a record that ran when its lane was diverted and has failed: it is the oldest."""
     closed.aside.insert(0, record)
     sub.look_ahead.grown += 1
+
+
+def suspend(sub: Subscription, closed: ClosedLane) -> Iterable[Record]:
+    """Take the lane out for an older record of it that goes first; return what waits in it.
+
+    It came diverted while that record ran: it is diverted anew when the lane opens behind it.
+    """
+    sub.diverted.due.pop(closed, None)
+    sub.diverted.to_fence.pop(closed, None)
+    sub.closed.open(closed)
+    return closed.waiting()
 
 
 def _fences(sub: Subscription) -> list[Command]:

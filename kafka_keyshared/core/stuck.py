@@ -7,18 +7,20 @@ its worker goes on with; or the worker waits, where nobody else may do its work 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kafka_keyshared.core import draining, failures, returns
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Halt, TimeOut
+from kafka_keyshared.core.diverted import suspend
 from kafka_keyshared.core.events import Ended, Recalled, Stuck
 from kafka_keyshared.core.lanes import LaneEvent, LaneState, is_keyless
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import About, name_of, named_key
+from kafka_keyshared.model import About, Record, name_of, named_key
 
 
 def time_out(sub: Subscription, worker: Worker, past: list[tuple[int, int]]) -> TimeOut:
@@ -69,12 +71,16 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
     lane = sub.keys.lane(record)
     over = failures.is_over(sub, leased, index)
     closed = sub.closed.get(lane)
+    waiting: Iterable[Record] = ()
+    if closed is not None and closed.state is LaneState.DIVERTED and not over:
+        waiting, closed = suspend(sub, closed), None
     if closed is None:
         # A later record of the same place is not in the lane of one that has no key.
         if not (over and is_keyless(lane)):
             closed = failures.close_lane(sub, lane, record, LaneState.STUCK, over=over)
             closed.head = None if over else leased.slice.records[index]
             closed.attempt = leased.slice.id
+            closed.queue.extend(waiting)
     elif closed.attempt == leased.slice.id:
         closed.on(LaneEvent.STUCK)
     elif not over:

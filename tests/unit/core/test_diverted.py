@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, hash_of
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, LaneState, OrderScope, lane_by, lane_of
@@ -12,6 +14,8 @@ from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import LANE_KEY_BYTES
 from kafka_keyshared.sim.commit_text import read_notes
+from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import PoolKind
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, TOPIC, FakeRecord, record
 
@@ -321,6 +325,36 @@ def test_what_fails_of_it_then_goes_there_first() -> None:
     harness.worker().finish(ERROR)
     assert harness.work() == []
     assert letters(harness) == [0, 1, 5]
+    assert harness.committed() == (2, [])
+
+
+@pytest.mark.parametrize("ending", [None, ERROR])
+@pytest.mark.parametrize("kind", ["thread", "instance"])
+def test_what_is_stuck_of_another_partition_goes_first_however_late(
+    kind: PoolKind, ending: Ending
+) -> None:
+    harness = diverting(workers=("worker-0",), ack_timeout=1.0)
+    harness.pool.kind = kind
+    harness.fetch(*of("a", 0, 1))
+    worker = harness.worker()
+    hanging = worker.start()
+    assert hanging is not None
+    came_diverted(harness)
+    harness.fetch(record(5, "a", P1))
+    harness.beat(6)
+    harness.deliver()
+    assert state_of(harness) is LaneState.STUCK
+    harness.fetch(record(6, "a", P1))
+    harness.beat()
+    harness.deliver()
+    assert not harness.publishes, "what came before it runs"
+    if worker.running is None:
+        worker.finish_apart(hanging, ending)
+    else:
+        worker.finish(ending)
+    assert harness.work() == []
+    assert letters(harness) == [*([0] if ending else []), 1, 5, 6]
+    assert state_of(harness) is LaneState.DIVERTED
     assert harness.committed() == (2, [])
 
 
