@@ -71,7 +71,8 @@ def lift_dlq_limit(
         sub.put_back(watch.lift(these))
         holds.let_go(Reason.DLQ_LIMIT, these, sub.name)
         for closed in list(sub.closed.lanes.values()):
-            if closed.partition in these:
+            # What a lane without a head holds may be of other partitions than its last head was.
+            if closed.head is None or closed.partition in these:
                 advance(sub, closed)
 
 

@@ -210,6 +210,22 @@ def test_a_diverted_lane_sends_nothing_more_until_it_is_lifted() -> None:
     assert [each.record.offset() for each in harness.publishes] == [4]
 
 
+def test_a_diverted_lane_goes_on_with_whichever_partition_it_waited_for() -> None:
+    harness = limited(poison="divert")
+    harness.fetch(record(0, "a"))
+    harness.work({0: [ERROR]})
+    harness.fetch(*[record(offset, None, P1) for offset in range(4)])
+    harness.work({offset: [ERROR] for offset in range(4)})
+    harness.fetch(record(1, "a"), record(4, "a", P1))
+    while harness.publishes:
+        harness.dead_letter()
+    assert harness.paused == {P1}
+    harness.tell(DlqLimitLifted([P1]))
+    assert harness.work() == []
+    assert harness.dead_letter().record.offset() == 4
+    assert harness.core.unsettled_count() == 0
+
+
 def test_a_partition_that_goes_takes_its_limit_with_it() -> None:
     harness = limited()
     four_letters_and_more(harness)
