@@ -55,6 +55,10 @@ class Diversions:
         """Say whether no further lane can be diverted there: its hash would not travel."""
         return len(self._in.get(partition, ())) >= self.most
 
+    def may_add(self, lane: Lane, partition: TopicPartition) -> bool:
+        """Say whether a record of the lane may be diverted there: its hash travels, or will."""
+        return not self.full(partition) or self.met.get(lane) in self._in.get(partition, ())
+
     def hashes(self, partition: TopicPartition) -> frozenset[bytes]:
         """Return what travels with a partition."""
         return frozenset(self._in.get(partition, ()))

@@ -11,6 +11,7 @@ such a lane by its hash when the first record of it comes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 
@@ -27,7 +28,7 @@ from kafka_keyshared.model import About, Record, named_key, partition_of
 
 def divert(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
     """Divert the lane from its head on; block it instead where no further hash would travel."""
-    if sub.diverted.full(closed.partition):
+    if not sub.diverted.may_add(closed.lane, closed.partition):
         return block(sub, closed, now)
     closed.on(LaneEvent.DIVERT)
     closed.blocked_at = now
@@ -88,27 +89,44 @@ def next_letters(sub: Subscription, now: float, wall_offset: float | None) -> li
             del closed.aside[0]
         else:
             closed.queue.popleft()
-        commands.append(_letter(sub, closed, record, now, wall_offset))
+        at_ms = record.timestamp()[1]
+        if wall_offset is not None:
+            at_ms = round((now + wall_offset) * 1000)
+        if sub.diverted.may_add(closed.lane, partition_of(record)):
+            commands.append(_letter(sub, closed, record, at_ms))
+        else:
+            commands += _block_there(sub, closed, record, at_ms, now)
     return commands
 
 
-def _letter(
-    sub: Subscription, closed: ClosedLane, record: Record, now: float, wall_offset: float | None
-) -> Publish:
+def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -> Publish:
     """Make the record its lane's head, and return its letter."""
     closed.on(LaneEvent.DIVERT)
     closed.head, closed.partition = record, partition_of(record)
     closed.failures = closed.publish_failures = 0
     sub.diverted.add(closed.lane, closed.partition)
-    at_ms = record.timestamp()[1]
-    if wall_offset is not None:
-        at_ms = round((now + wall_offset) * 1000)
-    why = "" if closed.last is None else f"; it failed with {in_short(closed.last)}"
-    failure = Failure(
-        Disposition.DIVERT, "Diverted", f"{named_key(closed.key)} is diverted{why}", "", at_ms
-    )
+    failure = _unrun(closed, at_ms)
     closed.letter = Publish(sub.name, closed.lane, record, 0, failure, failure)
     return closed.letter
+
+
+def _unrun(closed: ClosedLane, at_ms: int) -> Failure:
+    """Return why a record of the lane was given to no handler."""
+    why = "" if closed.last is None else f"; it failed with {in_short(closed.last)}"
+    text = f"{named_key(closed.key)} is diverted{why}"
+    return Failure(Disposition.DIVERT, "Diverted", text, "", at_ms)
+
+
+def _block_there(
+    sub: Subscription, closed: ClosedLane, record: Record, at_ms: int, now: float
+) -> list[Command]:
+    """Block the lane at a record of a partition with which no further hash would travel."""
+    where, why = partition_of(record), _unrun(closed, at_ms)
+    waiting = deque(suspend(sub, closed))
+    blocked = ClosedLane(closed.lane, closed.key, LaneState.WAITING, record, where, queue=waiting)
+    blocked.first = blocked.last = why
+    sub.closed.close(blocked)
+    return block(sub, blocked, now)
 
 
 def join(sub: Subscription, closed: ClosedLane, record: Record) -> None:
@@ -118,9 +136,9 @@ def join(sub: Subscription, closed: ClosedLane, record: Record) -> None:
 
 
 def suspend(sub: Subscription, closed: ClosedLane) -> Iterable[Record]:
-    """Take the lane out for an older record of it that goes first; return what waits in it.
+    """Take the lane out for one of its records that is not diverted; return what waits in it.
 
-    It came diverted while that record ran: it is diverted anew when the lane opens behind it.
+    It is diverted anew when the lane opens behind that record.
     """
     sub.diverted.due.pop(closed, None)
     sub.diverted.to_fence.pop(closed, None)

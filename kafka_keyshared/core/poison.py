@@ -51,11 +51,7 @@ def block(
         raise InvariantError(f"lane {closed.lane} is blocked by nothing")
     sub.look_ahead.grown += 1
     sub.reminder.blocked = True
-    why = (
-        "its handler asked for a dead letter"
-        if last.disposition is Disposition.DEAD_LETTER
-        else "it failed"
-    )
+    why = _WHY.get(last.disposition, "it failed")
     trace = sub.bursts.attempts.first_block(last, now)
     text = (
         f"key {closed.key!r:.80} is blocked at {closed.partition}@{head.offset()}: {why} "
@@ -70,6 +66,12 @@ def block(
     line = Line(text, About(closed.partition, head.offset(), closed.key), traceback=trace)
     blocks = sub.bursts.blocks
     return [*(blocks.at_once(line, now) if trace else blocks.add(line, now))]
+
+
+_WHY = {
+    Disposition.DEAD_LETTER: "its handler asked for a dead letter",
+    Disposition.DIVERT: "it is diverted in another partition",
+}
 
 
 def _cure(sub: Subscription, closed: ClosedLane) -> str:

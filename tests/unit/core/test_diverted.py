@@ -265,6 +265,26 @@ def stored_position(harness: Harness) -> int:
     return harness.commits[-1].entries[P0].position
 
 
+def test_a_lane_that_is_diverted_elsewhere_is_blocked_where_32_are() -> None:
+    harness = diverting()
+    harness.assign(P1)
+    harness.fetch(record(0, "a"))
+    harness.work({0: [ERROR]})
+    assert letters(harness) == [0]
+    harness.fetch(*[record(at, f"key-{at}", P1) for at in range(LANES_MOST)])
+    harness.work({at: [ERROR] for at in range(LANES_MOST)})
+    harness.fetch(*of("a", 1), record(40, "a", P1), *of("a", 2), record(41, "key-0", P1))
+    assert sorted(letters(harness)) == sorted([*range(LANES_MOST), 1, 41])
+    assert harness.work() == []
+    assert state_of(harness) is LaneState.BLOCKED
+    assert harness.said("key b'a' is blocked at orders-1@40: it is diverted in another partition (")
+    assert harness.said(f"It is not diverted, because {LANES_MOST} keys of its partition are")
+    assert len(harness.sub().diverted.hashes(P1)) == LANES_MOST
+    harness.tell(ev.LaneOrder("default", ev.LaneAction.DROP, b"a"))
+    assert letters(harness) == [2], "it is diverted elsewhere still"
+    assert harness.core.unsettled_count() == 0
+
+
 def test_several_subscriptions_share_the_room_and_divert_each_for_itself() -> None:
     first = settings(name="default")
     second = settings(name="audit", poison="block", dlq=False)
