@@ -205,15 +205,28 @@ class Subscription(Ownership, Holdings):
         able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
-            room = worker.room()
+            room = worker.places()
             share = min(-(-len(self.keyless) // left), room)
+            if worker.individually and share:
+                share = self._in_turn(worker, room, share)
             part, chunks = self.keyless.take(worker.bytes.fitting(self.keyless.records, share))
             keyed, came_in, _ = self._take(worker, room - len(part), part)
             part, _ = self._startable(part)
-            records = merged(keyed, part) if worker.individually else keyed + part
-            claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
-            if records:
+            if worker.individually:
+                for record in merged(keyed, part):
+                    lanes = () if self.one_lease is None else [self.keys.lane(record)]
+                    yield self._lease(worker, [record], chunks + came_in, lanes)
+            elif records := keyed + part:
+                claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
                 yield self._lease(worker, records, chunks + came_in, claimed, also=part)
+
+    def _in_turn(self, worker: Worker, room: int, share: int) -> int:
+        """Return how many records without a key come before what else fills the room, at least one.
+
+        A member that settles by offsets gets nothing below what it has received.
+        """
+        found = merged(worker.row.routed[:room], self.keyless.records[:share])[:room]
+        return max(1, sum(self.keys.key(record) is None for record in found))
 
     def _take(
         self, worker: Worker, room: int, beside: Sequence[Record] = ()

@@ -145,6 +145,13 @@ class Worker:
             return 0
         return min(self.slice_size, max(0, self.leases_max - leased))
 
+    def places(self) -> int:
+        """Return how many records it may be leased at once; individually each is a slice."""
+        room = self.room()
+        if not (room and self.individually):
+            return room
+        return min(self.slices_max - len(self.slices), self.leases_max - self.leased)
+
     @property
     def waits(self) -> bool:
         """Say whether it does nothing until a record ends that is stuck."""

@@ -63,6 +63,25 @@ def test_records_without_a_key_wait_for_nobody(mode: Mode) -> None:
     assert sorted({*leasing.work(), *range(9)}) == list(range(9))
 
 
+def test_who_settles_one_by_one_has_as_many_at_once_with_or_without_a_key() -> None:
+    for mode in (mode for mode in MODES.values() if mode.individually):
+        leasing = member(mode)
+        leasing.fetch(*[record(offset, None) for offset in range(20)])
+        assert len(leasing.start_all()) == LEASES * len(leasing.workers)
+        leasing.end(leasing.endable()[0], None)
+        leasing.mail()
+        assert len(leasing.start_all()) == 1
+
+
+def test_one_by_one_what_has_no_key_comes_between_the_others_as_it_was_received() -> None:
+    for mode in (mode for mode in MODES.values() if mode.individually):
+        leasing = member(mode, workers=1)
+        keys = [None, "a", None, "b", None, "c", None, "d", None]
+        leasing.fetch(*[record(offset, key) for offset, key in enumerate(keys)])
+        assert leasing.start_all() == list(range(LEASES))
+        assert leasing.work() == list(range(LEASES, len(keys)))
+
+
 # --- failures ---
 
 
