@@ -96,7 +96,7 @@ class SteppedWorker:
         """The number of the run that it is in, or was in last."""
         self.failed = FailedLanes(pool.lanes(sub))
         self.asked: deque[Recall] = deque()
-        # The stuck records beside which it goes on; and the slice of one that was cancelled.
+        # The stuck records beside which it goes on; and the one that was cancelled, by its run.
         self.apart: list[Apart] = []
         self.cancelled: int | None = None
         self.alive = True
@@ -192,13 +192,13 @@ class SteppedWorker:
         runs, kind = self.runs(id_, index), self.pool.kind
         stuck: tuple[Stuck, ...] = ()
         back: list[tuple[int, range]] = []
-        if kind in ("thread", "instance") or (kind == "task" and self.cancelled == id_):
+        if kind in ("thread", "instance") or (kind == "task" and self.cancelled == self.run):
             back = [(each, given.take_back()) for each, given in self.given.items()]
             if runs and self.current is not None:
                 goes_on = self.pool.may_go_on()
                 stuck = (Stuck(id_, index, goes_on, tuple(self.current.dropped)),)
         elif runs and kind == "task" and not self.pool.heeds():
-            self.cancelled = id_
+            self.cancelled = self.run
         elif runs:
             self.finish(TIMED_OUT)
         self.pool.post(Recalled(self.sub, self.index, back, stuck))

@@ -29,12 +29,17 @@ from kafka_keyshared.model import Drop
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.pull import PullPool
 from tests.support.harness import Harness
-from tests.support.pool_rules import At, selecting
+from tests.support.pool_rules import At, Fate, selecting
 from tests.support.pool_sides import (
     WAIT,
     WORKER,
     Fake,
+    FakeInstances,
+    FakeLeases,
+    FakeProcesses,
+    FakeTasks,
     Heard,
+    Instances,
     Later,
     Members,
     Side,
@@ -299,17 +304,133 @@ def test_a_worker_that_is_added_does_all_that_the_first_one_does(side: Side) -> 
     assert len(side.rules.said) > 30
 
 
+# --- past the ack timeout: what it means, each kind of pool says for itself ---
+
+
+FATES = {
+    Threads: Fate.BESIDE,
+    Instances: Fate.WAITED_FOR,
+    Fake: Fate.BESIDE,
+    FakeInstances: Fate.WAITED_FOR,
+    FakeProcesses: Fate.ENDS,
+    FakeTasks: Fate.ENDS,
+    FakeLeases: Fate.ENDS,
+    Later: Fate.BESIDE,
+    Members: Fate.ENDS,
+    Split: Fate.ENDS,
+}
+
+
+@pytest.fixture(params=FATES)
+def past(request: pytest.FixtureRequest) -> Iterator[Side]:
+    """Every pool, with a record that runs past its time, and one of its key and another behind."""
+    for side in made(request.param):
+        side.submit(record(1, "a"))
+        side.start()
+        side.submit(record(2, "a"), record(3, "b"))
+        (running,) = side.rules.running()
+        assert side.time_out(running) is FATES[request.param]
+        yield side
+
+
+def test_what_runs_past_its_time_is_ended_or_stuck_and_only_its_lane_waits(past: Side) -> None:
+    fate = FATES[type(past)]
+    if fate is Fate.ENDS:
+        assert past.rules.at(At.FAILED) == [1]
+        assert past.work() == [3]
+        assert past.rules.at(At.ASIDE) == [2]
+        return
+    assert past.rules.at(At.BACK) == [2, 3], "who is given back may run elsewhere"
+    assert past.rules.waits is (fate is Fate.WAITED_FOR)
+    if not past.rules.waits:
+        past.submit(record(4, "b"))
+        assert past.work() == [4]
+
+
+def test_it_may_be_asked_again_and_what_has_ended_meanwhile_is_not_stuck(past: Side) -> None:
+    """As the core does until somebody is free: what it saw running may have ended since."""
+    ended = record(9, "c")
+    if past.rules.waits:
+        (stuck,) = past.rules.running()
+        assert past.time_out(stuck) is Fate.WAITED_FOR
+        past.end(None, stuck)
+        assert past.start() is None
+    past.submit(ended)
+    assert ended.offset() in past.work()
+    said = list(past.rules.said)
+    past.time_out(ended)
+    assert past.rules.said == said
+
+
+@pytest.mark.parametrize("ending", [None, ERROR, Drop()])
+@pytest.mark.parametrize("kind", [each for each, fate in FATES.items() if fate is not Fate.ENDS])
+def test_a_late_result_is_reported_as_any_other_and_once(kind: type[Side], ending: Any) -> None:
+    for side in made(kind):
+        side.together(record(1, "b"), record(2, "a"), record(3, "b"))
+        side.start()
+        side.end(Drop())
+        stuck = side.start()
+        side.time_out(stuck)
+        if side.rules.waits:
+            side.end(ending)
+            assert side.start() is None
+        else:
+            side.end_beside(stuck, ending)
+        failed = ["Failed 2"] if ending is ERROR else []
+        assert side.rules.said[2:] == [*failed, "Ended 1+2+3"]
+        assert side.rules.all_over()
+
+
+@DIES
+@pytest.mark.parametrize("settle", [False, True])
+@pytest.mark.parametrize("kind", [Threads, Fake, Later, FakeTasks])
+def test_what_is_stuck_beside_a_worker_that_is_given_up_is_reported_when_it_ends(
+    kind: type[Side], settle: bool
+) -> None:
+    for side in made(kind):
+        side.submit(record(1, "slow"))
+        stuck = side.start()
+        side.heeds = False
+        side.time_out(stuck)
+        if not side.rules.beside():
+            side.time_out(stuck)
+        side.together(record(2, "a"), record(3, "b"))
+        side.start()
+        side.lose()
+        side.fail_to_replace()
+        side.evict(settle=settle)
+        assert side.rules.said[2:] == ["Failed 2", "Ended 2+3"]
+        assert side.rules.at(At.WRITTEN_OFF if settle else At.BACK) == [3]
+        side.end_beside(stuck)
+        assert side.rules.said[-1] == "Ended 1"
+
+
 # --- all at random ---
 
 
 ALWAYS = {"set aside", "given back", "some given back, some not", "nothing given back"}
 
+SERIAL = {
+    *("replaced", "came back after a while", "timed out too late"),
+    *("evicted, settled", "evicted, given back"),
+}
+BESIDE = {
+    *(Fate.BESIDE.value, "ended beside", "ended beside, by death"),
+    "evicted beside a stuck record",
+}
+ENDS = {Fate.ENDS.value}
+
 MET: dict[type[Side], set[str]] = {
-    Threads: {"replaced"},
-    Fake: {"replaced"},
-    Later: {"replaced", "asked before the last answer", "lost before the answer"},
-    Members: {"set aside in hand"},
-    Split: {"set aside in hand", "kept waiting"},
+    Threads: SERIAL | BESIDE | {Fate.WAITED_FOR.value, "went on after a while"},
+    Instances: SERIAL | {Fate.WAITED_FOR.value},
+    Fake: SERIAL | BESIDE | {Fate.WAITED_FOR.value, "went on after a while"},
+    FakeInstances: SERIAL | {Fate.WAITED_FOR.value},
+    FakeProcesses: SERIAL | ENDS,
+    FakeTasks: SERIAL | BESIDE | ENDS | {Fate.RUNS_ON.value},
+    FakeLeases: SERIAL | ENDS,
+    Later: SERIAL | BESIDE | {"asked before the last answer", "lost before the answer"},
+    Members: ENDS | {"set aside in hand", "spoke of what was over"},
+    Split: ENDS | {"set aside in hand", "kept waiting", "spoke of what was over"},
 }
 
 
@@ -334,10 +455,13 @@ def test_whatever_comes_in_whatever_order_the_rules_hold(kind: type[Side]) -> No
 
 @DIES
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_fake_does_to_the_letter_what_a_thread_does(seed: int) -> None:
+@pytest.mark.parametrize("kinds", [(Threads, Fake), (Instances, FakeInstances)])
+def test_the_fake_does_to_the_letter_what_a_thread_does(
+    kinds: tuple[type[Side], ...], seed: int
+) -> None:
     """Or all that the core's tests show with it would be shown of nothing."""
     said = []
-    for kind in (Threads, Fake):
+    for kind in kinds:
         side = kind()
         Walk(side, random.Random(f"letter-{seed}")).go(60)
         said.append(side.rules.said)

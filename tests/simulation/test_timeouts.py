@@ -13,7 +13,7 @@ from kafka_keyshared.sim.run import run_seed
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.sim.world import World
 
-SEEDS = (18, 20)
+SEEDS = (3, 18, 20)
 STEPS = 20_000
 
 

@@ -10,7 +10,7 @@ import enum
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
-from kafka_keyshared.core.commands import Fence, Recall
+from kafka_keyshared.core.commands import Fence, Recall, TimeOut
 from kafka_keyshared.core.events import (
     Ended,
     Failed,
@@ -38,9 +38,19 @@ class At(enum.Enum):
     FAILED = "failed"
     ASIDE = "set aside"
     BACK = "given back"
+    WRITTEN_OFF = "written off with its worker"
 
 
-OVER = {At.DONE, At.FAILED, At.ASIDE, At.BACK}
+OVER = {At.DONE, At.FAILED, At.ASIDE, At.BACK, At.WRITTEN_OFF}
+
+
+class Fate(enum.Enum):
+    """What a pool has to make of a record that runs past its time."""
+
+    ENDS = "it is ended: a failed attempt"
+    RUNS_ON = "it is told to end, and has not yet"
+    BESIDE = "it is stuck, and its worker goes on beside it"
+    WAITED_FOR = "it is stuck, and its worker waits for it"
 
 
 class Rules:
@@ -66,13 +76,25 @@ class Rules:
         self._lanes: dict[Name, Lane] = {}
         self._at: dict[Name, At] = {}
         self._over: set[int] = set()
+        self._dropped: set[Name] = set()
         self._fences: deque[tuple[Fence, set[Name]]] = deque()
+        # Time-outs: what was asked for, and what is to come of it; the stuck ones beside which the
+        # worker goes on, and the one that it waits for.
+        self._past: tuple[TimeOut, Fate] | None = None
+        self._apart: set[Name] = set()
+        self._waits: Name | None = None
+        self.shut: set[Lane] = set()
+        """Lanes of which the core gives nothing: that of each stuck record, and those that had
+        failed when another went on in a worker's place, until their fences."""
 
     # --- what it is told to do ---
 
     def given(self, slice_: Slice) -> None:
         """Note that the worker is given a slice."""
         assert not self.asked, "whoever has not answered a recall is given nothing"
+        assert not self.waits, "whoever waits for a stuck record is given nothing"
+        closed = [each for each in slice_.records if lane_of(each) in self.shut]
+        assert not closed, f"{closed} are given and their lanes are closed"
         self._slices[slice_.id] = slice_
         for index, record in enumerate(slice_.records):
             self._at[slice_.id, index] = At.WAITING
@@ -87,6 +109,28 @@ class Rules:
         """Note that the worker is asked for what it has not started."""
         self.asked.append(recall)
         self.met["asked before the last answer"] += len(self.asked) > 1
+
+    def timing_out(self, past: TimeOut, fate: Fate) -> None:
+        """Note that the worker is asked to end records, and what has to become of those that run.
+
+        Of several in a lane only the first has failed; the others are behind it.
+        """
+        assert self._past is None, "a time-out is answered before the next"
+        self._past = past, fate
+        self.met["timed out too late"] += any(self._at[e] is not At.RUNNING for e in past.running)
+        failing: set[Lane] = set()
+        for name in past.running if fate is Fate.ENDS else ():
+            if self._at[name] is At.RUNNING and self._lanes[name] not in failing:
+                failing.add(self._lanes[name])
+                self._at[name] = At.FAILING
+
+    def abandoned(self, *, settle: bool) -> None:
+        """Note that a worker that is lost is given up, with all that it has but stuck records."""
+        for name in self._in(At.WAITING):
+            assert settle, f"{self._say(name)} has not started, and was not asked back"
+            self._at[name] = At.WRITTEN_OFF
+            self._dropped.add(name)
+        self._fences.clear()
 
     def stopped(self) -> None:
         """Note that nothing may start any more, and that nobody asks what becomes of it."""
@@ -106,21 +150,26 @@ class Rules:
         assert lane not in self.failed, f"{self._say(name)} starts in a failed lane"
         self._no_failure_unposted(lane)
         if self._serial:
-            assert not self._in(At.RUNNING), "two records run at once"
+            assert not self.running(), "two records run at once"
         self._at[name] = At.RUNNING
         self.said.append(f"start {record.offset()}")
 
-    def ended(self, record: Record, *, failed: bool) -> None:
+    def ended(self, record: Record, *, failed: bool, dropped: bool = False) -> None:
         """Note that a record's run has ended, or that its member has said so."""
         name = self.name_of(record)
         assert self._at[name] is At.RUNNING, f"{self._say(name)} ends and is {self._at[name]}"
         self._at[name] = At.FAILING if failed else At.DONE
+        if dropped:
+            self._dropped.add(name)
 
     def heard(self, report: Report | Recalled) -> None:
         """Take what was posted."""
         self.posted.append(report)
         if isinstance(report, Recalled):
-            self.answered(report)
+            if self._past is not None:  # nothing else is answered before it
+                self._timed_out(report, *self._past)
+            else:
+                self.answered(report)
             return
         if isinstance(report, Released):
             return
@@ -142,13 +191,8 @@ class Rules:
         assert self.asked, "a recall is answered that was not asked for, or twice"
         recall = self.asked.popleft()
         assert (answer.subscription, answer.worker) == (recall.subscription, recall.worker)
-        ids = [id_ for id_, _ in answer.slices]
-        assert ids == [id_ for id_ in self._slices if id_ in ids], "not in the order of the leases"
-        got = {(id_, index) for id_, back in answer.slices for index in back}
-        assert sum(len(back) for _, back in answer.slices) == len(got), "given back twice"
-        assert all(list(back) == sorted(back) for _, back in answer.slices), "not in order"
-        waiting = set(self._in(At.WAITING))
-        assert got <= waiting, f"{self._names(got - waiting)} came back and had started or ended"
+        assert not answer.stuck, "nobody asked for the end of what runs"
+        got, waiting = self._given_back(answer)
         if recall.only is None:
             wanted = waiting
         else:
@@ -163,7 +207,57 @@ class Rules:
             self._at[name] = At.BACK
         self.answers.append(answer)
 
+    def _given_back(self, answer: Recalled) -> tuple[set[Name], set[Name]]:
+        """Return what came back and what could have: what has not started, once and in order."""
+        ids = [id_ for id_, _ in answer.slices]
+        assert ids == [id_ for id_ in self._slices if id_ in ids], "not in the order of the leases"
+        got = {(id_, index) for id_, back in answer.slices for index in back}
+        assert sum(len(back) for _, back in answer.slices) == len(got), "given back twice"
+        assert all(list(back) == sorted(back) for _, back in answer.slices), "not in order"
+        waiting = set(self._in(At.WAITING))
+        assert got <= waiting, f"{self._names(got - waiting)} came back and had started or ended"
+        return got, waiting
+
+    def _timed_out(self, answer: Recalled, past: TimeOut, fate: Fate) -> None:
+        """Take the answer to a time-out: what runs has met its fate, and what follows from that."""
+        self._past = None
+        assert (answer.subscription, answer.worker) == (past.subscription, past.worker)
+        got, waiting = self._given_back(answer)
+        failing = [name for name in past.running if self._at[name] is At.FAILING]
+        assert not failing, f"the end of {self._names(failing)} is not posted before the answer"
+        runs = [name for name in past.running if self._at[name] is At.RUNNING]
+        stuck = {(each.slice, each.index): each for each in answer.stuck}
+        assert len(stuck) == len(answer.stuck), "stuck twice"
+        if fate not in (Fate.BESIDE, Fate.WAITED_FOR) or not runs:
+            assert not stuck, f"{self._names(stuck)} are stuck, and are not"
+            assert not runs or fate is Fate.RUNS_ON, f"{self._names(runs)} run on: {fate.value}"
+        else:
+            assert list(stuck) == runs, f"{self._names(runs)} run, stuck are {self._names(stuck)}"
+            assert got == waiting, f"{self._names(waiting - got)} stay behind a stuck record"
+        for name in got:
+            self._at[name] = At.BACK
+        for name, each in stuck.items():
+            assert list(each.dropped) == self._dropped_of(name[0]), "what it has dropped so far"
+            assert each.goes_on is (fate is Fate.BESIDE), fate.value
+            self._stuck(name, goes_on=each.goes_on)
+
+    def _stuck(self, name: Name, *, goes_on: bool) -> None:
+        self.met["went on beside a stuck record" if goes_on else "waited for a stuck record"] += 1
+        self.met["went on after a while"] += goes_on and self._waits == name
+        self.shut.add(self._lanes[name])
+        if goes_on:
+            # The other thread knows of no failed lane, and gets nothing of one before its fence.
+            self.shut |= self.failed
+            self.failed.clear()
+            self._apart.add(name)
+        self._waits = None if goes_on else name
+
     # --- what can be asked of it ---
+
+    @property
+    def waits(self) -> bool:
+        """Whether the worker waits for a stuck record."""
+        return self._waits is not None
 
     @property
     def reports(self) -> list[Report]:
@@ -185,8 +279,13 @@ class Rules:
             assert said - back == left, f"slice {id_}: what is outstanding"
 
     def running(self) -> list[Record]:
-        """Return the records that run, in the order in which they were given."""
-        return [self._slices[id_].records[index] for id_, index in self._in(At.RUNNING)]
+        """Return the records that run, in the order in which they were given; no stuck ones beside
+        which the worker goes on."""
+        return [self._record(name) for name in self._in(At.RUNNING) if name not in self._apart]
+
+    def beside(self) -> list[Record]:
+        """Return the stuck records beside which the worker goes on."""
+        return [self._record(name) for name in self._in(At.RUNNING) if name in self._apart]
 
     def slice_of(self, record: Record) -> Slice:
         """Return the slice that has the record."""
@@ -214,18 +313,27 @@ class Rules:
                     return id_, index
         raise AssertionError(f"{record} starts and was not given")
 
+    def _record(self, name: Name) -> Record:
+        return self._slices[name[0]].records[name[1]]
+
+    def _dropped_of(self, id_: int) -> list[int]:
+        return sorted(index for each, index in self._dropped if each == id_)
+
     def _in(self, state: At) -> list[Name]:
         return [name for name, at in self._at.items() if at is state]
 
     def _say(self, name: Name) -> str:
-        return str(self._slices[name[0]].records[name[1]])
+        return str(self._record(name))
 
     def _names(self, names: Iterable[Name]) -> str:
         return ", ".join(self._say(name) for name in sorted(names))
 
     def _no_failure_unposted(self, lane: Lane) -> None:
+        serial = self._serial
         failing = [
-            name for name in self._in(At.FAILING) if self._serial or self._lanes[name] == lane
+            name
+            for name in self._in(At.FAILING)
+            if self._lanes[name] == lane or (serial and name not in self._apart)
         ]
         assert not failing, f"the failure of {self._names(failing)} is not posted before this"
 
@@ -233,16 +341,26 @@ class Rules:
         mine = {name: at for name, at in self._at.items() if name[0] == report.slice}
         left = [name for name, at in mine.items() if at not in OVER]
         assert not left, f"slice {report.slice} ends before {self._names(left)}"
-        if self._serial:
-            before = [id_ for id_ in self._slices if id_ not in self._over]
+        apart = {id_ for id_, _ in self._apart}
+        if self._serial and report.slice not in apart:
+            before = [id_ for id_ in self._slices if id_ not in self._over | apart]
             assert before[0] == report.slice, "slices end in the order of the leases"
+        if self._serial:
+            dropped = self._dropped_of(report.slice)
+            assert sorted(report.dropped) == dropped, f"slice {report.slice}: what was dropped"
         self._over.add(report.slice)
+        for name in mine:
+            if self._waits == name or (name in self._apart and self._at[name] is At.DONE):
+                self.shut.discard(self._lanes[name])
+                self._waits = None if self._waits == name else self._waits
 
     def _failed(self, report: Failed) -> None:
         name = report.slice, report.index
         assert self._at[name] is At.FAILING, f"{self._say(name)} fails and is {self._at[name]}"
         self._at[name] = At.FAILED
-        if not is_keyless(self._lanes[name]):
+        if self._past is not None and name in self._past[0].running:
+            assert report.failure.timed_out, f"{self._say(name)} was ended, which is not said"
+        if not is_keyless(self._lanes[name]) and name not in self._apart:
             self.failed.add(self._lanes[name])
 
     def _set_aside(self, report: SetAside) -> None:
@@ -263,9 +381,15 @@ class Rules:
         fence, before = self._fences.popleft()
         assert (report.subscription, report.worker) == (fence.subscription, fence.worker)
         assert report.lanes == fence.lanes, "fences come back in order, with their lanes"
-        left = [name for name in before if self._at[name] not in OVER]
+        left = [
+            name
+            for name in before
+            if self._at[name] not in OVER
+            and (name not in self._apart or self._lanes[name] in fence.lanes)
+        ]
         assert not left, f"the fence has passed before {self._names(left)}"
         self.failed.difference_update(fence.lanes)
+        self.shut.difference_update(fence.lanes)
 
     def _in_words(self, report: Ended | Failed | SetAside | FencePassed) -> str:
         if isinstance(report, FencePassed):

@@ -6,14 +6,16 @@ member that receives and settles. What happens at it, :class:`~.pool_rules.Rules
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, NamedTuple
+from unittest import mock
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker
+from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.lanes import lane_of
@@ -26,8 +28,9 @@ from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
+from kafka_keyshared.sim.stepped import DIED, PoolKind
 from kafka_keyshared.sim.stepped_pool import SteppedPool
-from tests.support.pool_rules import Rules
+from tests.support.pool_rules import Fate, Rules
 from tests.support.records import failure
 from tests.support.slices import slice_of
 
@@ -38,11 +41,13 @@ WORKER = ("default", 0)
 class Side(ABC):
     """A pool of one worker, which is stepped.
 
-    ``serial`` and ``in_order`` are those of :class:`~.pool_rules.Rules`.
+    ``serial`` and ``in_order`` are those of :class:`~.pool_rules.Rules`; ``kind`` says what becomes
+    of a record that runs past its time.
     """
 
     serial: ClassVar[bool] = True
     in_order: ClassVar[bool] = True
+    kind: ClassVar[PoolKind] = "thread"
     pool: Any
 
     def __init__(self) -> None:
@@ -51,12 +56,17 @@ class Side(ABC):
         """What was settled or failed too late, where whoever does so is told."""
         self.whose = WORKER
         self.is_lost = False
+        self.workers = 1
+        self.heeds = True
+        """Whether a task that is cancelled ends."""
+        self._cancelled: list[Record] = []
         self._posted = 0
 
     # --- what the owner does ---
 
     def add(self, index: int) -> None:
         """Add a worker; from now on this is about that one."""
+        self.workers += 1
         self.pool.add(StartWorker("default", index, f"worker-{index}"))
         self.whose = ("default", index)
 
@@ -115,6 +125,38 @@ class Side(ABC):
         """Say that leases are over."""
         self.pool.lapse(Lapse(*self.whose, tuple(each.id for each in slices)))
 
+    def time_out(self, *records: Record) -> Fate:
+        """Have the pool end these, which run or have; return what has to become of them."""
+        self.hear()
+        fate = self._fate(records)
+        past = TimeOut(*self.whose, tuple(self.rules.name_of(each) for each in records))
+        self.rules.timing_out(past, fate)
+        self.pool.time_out(past)
+        self.hear()
+        return fate
+
+    def _fate(self, records: Sequence[Record]) -> Fate:
+        """Say what ``pools/port.py`` has a pool of this kind make of records past their time."""
+        if self.kind == "instance":
+            return Fate.WAITED_FOR
+        if self.kind == "thread":
+            # No more threads hang than there are workers.
+            return Fate.BESIDE if len(self.rules.beside()) < self.workers else Fate.WAITED_FOR
+        if self.kind == "task" and records[0] in self._cancelled:
+            return Fate.BESIDE
+        if self.kind == "task" and not self.heeds:
+            self._cancelled += [each for each in records if each in self.rules.running()]
+            return Fate.RUNS_ON
+        return Fate.ENDS
+
+    def evict(self, *, settle: bool) -> None:
+        """Give up a worker that is lost, as the core does by either rule."""
+        if not settle:
+            self.recall()
+        self.rules.abandoned(settle=settle)
+        self.pool.abandon(*self.whose, settle=settle)
+        self.hear()
+
     def progress(self) -> Progress:
         """Return how far the pool says that it has got."""
         found: Progress = self.pool.progress()
@@ -135,6 +177,14 @@ class Side(ABC):
     @abstractmethod
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
         """End the record that runs; the one, where several do."""
+
+    def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
+        """End a stuck record beside which the worker goes on; or its thread in it."""
+        raise AssertionError(f"nobody goes on beside {record}, nor {ending} or {dies}")
+
+    def fail_to_replace(self) -> None:
+        """Have the pool try to replace the worker, where nobody can be started."""
+        raise AssertionError("this is for workers that the pool starts")
 
     @abstractmethod
     def lose(self) -> None:
@@ -169,6 +219,8 @@ class Side(ABC):
 
     def close(self) -> None:
         """End it; see that nothing is left to be heard."""
+        for record in self.rules.beside():
+            self.end_beside(record)
         for record in self.rules.running():
             self.end(None, record)
         if not self.is_lost:
@@ -179,7 +231,8 @@ class Side(ABC):
 
     def _note_end(self, ending: Ending, record: Record | None) -> Any:
         item = record if record is not None else self.rules.running()[0]
-        self.rules.ended(item, failed=ending is not None and not isinstance(ending, Drop))
+        dropped = isinstance(ending, Drop)
+        self.rules.ended(item, failed=ending is not None and not dropped, dropped=dropped)
         return item
 
 
@@ -199,19 +252,26 @@ class Threads(Side):
     def __init__(self) -> None:
         super().__init__()
         self._stream: SimpleQueue[Any] = SimpleQueue()
-        self._endings: SimpleQueue[Ending] = SimpleQueue()
+        # By the record: a stuck one waits in its handler beside others.
+        self._endings: dict[int, SimpleQueue[Ending]] = {}
         self._ahead: deque[Any] = deque()
         self._marks = 0
         self._stopped = False
         self._deadly = False
-        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle))
+        one = self.kind == "instance"
+        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle), one_thread=one)
         self.pool = ThreadPool([spec], self._stream, Clock(wall=self._wall))
         self.pool.start()
+
+    def give(self, slice_: Slice) -> None:
+        for each in slice_.records:
+            self._endings[id(each)] = SimpleQueue()
+        super().give(slice_)
 
     def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
         self._stream.put(_Started(record))
-        ending = self._endings.get(timeout=WAIT)
+        ending = self._endings[id(record)].get(timeout=WAIT)
         if isinstance(ending, Drop):
             raise ending
         if ending is not None:
@@ -232,8 +292,8 @@ class Threads(Side):
     def _let_go(self) -> None:
         """Let the worker end all that it may still run: what it does is not heard any more."""
         self.is_lost = True
-        for _ in range(1_000):
-            self._endings.put(None)
+        for each in self._endings.values():
+            each.put(None)
 
     def _start(self) -> Any:
         if self._stopped:
@@ -256,8 +316,23 @@ class Threads(Side):
                 return None
 
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
-        self._note_end(ending, record)
-        self._endings.put(ending)
+        self._endings[id(self._note_end(ending, record))].put(ending)
+
+    def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
+        id_ = self.rules.slice_of(record).id
+        (cell,) = [each for each in self.pool.beside if each.is_in(id_)]
+        self._deadly = dies
+        self.end(failure() if dies else ending, record)
+        cell.thread.join(WAIT)
+        assert not cell.thread.is_alive()
+        self.pool.beat()
+        self.hear()
+
+    def fail_to_replace(self) -> None:
+        none = RuntimeError("can't start new thread")
+        with mock.patch.object(threading.Thread, "start", side_effect=none):
+            self.pool.replace(*self.whose)
+        self.hear()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -307,13 +382,22 @@ def _is_mark(item: Any) -> bool:
     return isinstance(item, FencePassed) and item.lanes[0][2] == b"mark"
 
 
+class Instances(Threads):
+    """The same with an instance of a handler class, which one thread at a time may enter."""
+
+    kind = "instance"
+
+
 class Fake(Side):
     """The pool of the core's tests. It answers a recall at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self._mailbox: deque[Report | Recalled] = deque()
-        self.pool = SteppedPool(Dispatcher([SubscriptionSettings()]), self._mailbox.append)
+        settings = SubscriptionSettings(workers=("worker-0",))
+        self.pool = SteppedPool(Dispatcher([settings]), self._mailbox.append)
+        self.pool.kind = self.kind
+        self.pool.heeds = lambda: self.heeds
 
     @property
     def worker(self) -> Any:
@@ -331,6 +415,18 @@ class Fake(Side):
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
         self._note_end(ending, record)
         self.worker.finish(ending)
+
+    def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
+        ending = DIED if dies else ending
+        self._note_end(ending, record)
+        self.worker.finish_apart(record, ending)
+        self.hear()
+
+    def fail_to_replace(self) -> None:
+        self.pool.replaceable = False
+        self.pool.replace(*self.whose)
+        self.pool.replaceable = True
+        self.hear()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -358,10 +454,35 @@ class Later(Fake):
             self.worker.step()
 
 
+class FakeInstances(Fake):
+    """The same, playing instances of a handler class."""
+
+    kind = "instance"
+
+
+class FakeProcesses(Fake):
+    """The same, playing processes, which are killed."""
+
+    kind = "process"
+
+
+class FakeTasks(Fake):
+    """The same, playing tasks, which are cancelled and may not heed that."""
+
+    kind = "task"
+
+
+class FakeLeases(Fake):
+    """The same, playing leases, which end."""
+
+    kind = "lease"
+
+
 class Members(Side):
     """A member of a pull pool, which receives and settles."""
 
     serial = False
+    kind = "lease"
 
     def __init__(self) -> None:
         super().__init__()

@@ -541,6 +541,8 @@ def test_members_lease_one_record_of_a_key_for_30_s() -> None:
     assert pull_app(ack_timeout=2.0).options.subscription().ack_timeout == 2.0
     split = KeyShared(CONF, ["orders"], workers="split:3").options.subscription()
     assert split.ack_timeout is None, "a loop has as long as it had with one consumer"
+    limited = KeyShared(CONF, ["orders"], workers="split:3", ack_timeout=2.0).options
+    assert limited.subscription().ack_timeout == 2.0, "unless somebody asks for a limit"
     assert split.max_leases_per_key is None
     assert split.individually
     assert KeyShared(CONF, ["orders"], workers=3).options.subscription().ack_timeout is None
