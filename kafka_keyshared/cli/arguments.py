@@ -24,12 +24,14 @@ from kafka_keyshared.cli.options import (
     Group,
     Handler,
     HttpPort,
+    NewWorkersWait,
     OnUnmatchedFlag,
     Poison,
     RoutingFlag,
     RunKey,
     RunWorkers,
     Topics,
+    UnblockingInterval,
 )
 
 
@@ -49,6 +51,8 @@ class RunArguments:
     poison: str | None = None
     routing: str | None = None
     on_unmatched: str | None = None
+    unblocking_interval: float | None = None
+    new_workers_wait: bool = False
     from_beginning: bool = False
     http_port: int | None = None
     config: Path | None = None
@@ -68,6 +72,8 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "poison": (Poison, None),
     "routing": (RoutingFlag, None),
     "on_unmatched": (OnUnmatchedFlag, None),
+    "unblocking_interval": (UnblockingInterval, None),
+    "new_workers_wait": (NewWorkersWait, False),
     "from_beginning": (FromBeginning, False),
     "http_port": (HttpPort, None),
     "config": (ConfigFile, None),

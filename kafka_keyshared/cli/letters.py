@@ -21,7 +21,7 @@ from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
 from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers, make_options
-from kafka_keyshared.config.options import AUTO
+from kafka_keyshared.config.poison import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter

@@ -79,6 +79,18 @@ OnUnmatchedFlag = Annotated[
         metavar="TEXT", help="What becomes of records that no worker takes: skip, hold or error."
     ),
 ]
+UnblockingInterval = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="How long keys wait to change workers together; 0: not at all."
+    ),
+]
+NewWorkersWait = Annotated[
+    bool,
+    typer.Option(
+        "--new-workers-wait", help="Who joins gets nothing new before all that came is settled."
+    ),
+]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option(help="The least that is worth a line."),

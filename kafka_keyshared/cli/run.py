@@ -83,16 +83,23 @@ def refuse_flags_beside_app(arguments: RunArguments) -> None:
         "--poison": arguments.poison,
         "--routing": arguments.routing,
         "--on-unmatched": arguments.on_unmatched,
+        "--unblocking-interval": _said(arguments.unblocking_interval),
+        "--new-workers-wait": arguments.new_workers_wait,
         "--from-beginning": arguments.from_beginning,
         "--config": arguments.config,
         "-X": arguments.client,
-        "--http-port": None if arguments.http_port is None else str(arguments.http_port),
+        "--http-port": _said(arguments.http_port),
     }
     if given := [name for name, value in flags.items() if value]:
         raise ConfigError(
             f"{arguments.handler} is a KeyShared app with its own settings; leave out "
             f"{', '.join(given)}, or name a handler instead"
         )
+
+
+def _said(number: float | None) -> str | None:
+    """Return a number as text: 0 is said, too."""
+    return None if number is None else str(number)
 
 
 def gather(arguments: RunArguments) -> Layers:
@@ -109,6 +116,8 @@ def gather(arguments: RunArguments) -> Layers:
         "poison": (arguments.poison, "--poison"),
         "routing": (arguments.routing, "--routing"),
         "on_unmatched": (arguments.on_unmatched, "--on-unmatched"),
+        "unblocking_interval": (arguments.unblocking_interval, "--unblocking-interval"),
+        "new_workers_wait": (arguments.new_workers_wait or None, "--new-workers-wait"),
         "http_port": (arguments.http_port, "--http-port"),
     }
     client = client_settings(arguments.client)

@@ -21,7 +21,8 @@ from kafka_keyshared.config.layers import (
     merge,
     sources,
 )
-from kafka_keyshared.config.options import POOLS, Options
+from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.pooled import POOLS
 from kafka_keyshared.config.retrying import RetryOptions
 from kafka_keyshared.config.whole import FileConfig
 

@@ -40,6 +40,8 @@ class HandlingOptions(TypedDict, total=False):
     weights: dict[str, float]
     filters: dict[str, list[str]]
     on_unmatched: OnUnmatched | None
+    unblocking_interval: float
+    new_workers_wait: bool
     undecodable: UndecodablePolicy | None
     window_records: int
     window_bytes: int

@@ -8,14 +8,26 @@ bytes.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from kafka_keyshared.config.poison import dlq_limit_of, poison_of
+from kafka_keyshared.config.poison import (
+    AUTO,
+    DLQ_MEANT,
+    DLQ_SUFFIX,
+    dlq_limit_of,
+    poison_of,
+)
+from kafka_keyshared.config.pooled import (
+    ACK_TIMEOUTS,
+    PULL,
+    WORKERS,
+    WORKERS_ALLOWED,
+    counted_workers,
+)
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
@@ -25,46 +37,23 @@ from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SlotFunction
 
-POOLS = ("thread", "split")
-PULL = "pull"
-ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, "split": None, PULL: 30.0}
-"""By pool for how many seconds a record may run unless it is said: a loop that is split has as long
-as it had with one consumer."""
-
-_WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 # What a broker takes for a topic's name.
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
-
-AUTO = "auto"
-"""As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
-
-DLQ_SUFFIX = ".dlq"
-"""What such a topic is called behind the name of its source."""
-
-
-_TO_ALL = "text is the name of a topic; give true without quotes, or 'auto', for '<topic>.dlq'"
-_TO_NONE = "text is the name of a topic; give false without quotes, or leave it out"
-_MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
-    ("no", "off", "false"), _TO_NONE
-)
-"""What stands for yes and no elsewhere would be a topic of that name, and nobody would notice."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything but the Kafka client's own configuration."""
 
     workers: Annotated[
-        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=_WORKERS)],
+        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=WORKERS)],
         Meta(
             description="How many workers run handlers, and in what pool.",
             extra={
                 "flag": "--workers",
-                "allowed": "a number of threads such as 16 or 'thread:16', at least 1 worker, or "
-                "'pull' for members that ask for records",
+                "allowed": WORKERS_ALLOWED,
             },
         ),
     ] = 16
@@ -76,7 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={
                 "flag": "--dlq",
                 "allowed": "true, false, 'auto' or the name of a topic",
-                "meant": _MEANT,
+                "meant": DLQ_MEANT,
             },
         ),
     ] = False
@@ -209,6 +198,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"flag": "--on-unmatched"},
         ),
     ] = None
+    unblocking_interval: Annotated[
+        Annotated[float, Meta(ge=0, le=WEEK)],
+        Meta(
+            description="When keys change workers, those whose last record has ended where they "
+            "were go on together, so long after the first of them. 0: each at once.",
+            extra={"flag": "--unblocking-interval", "unit": "s"},
+        ),
+    ] = 0.0
+    new_workers_wait: Annotated[
+        bool,
+        Meta(
+            description="Whether a worker that joins gets nothing that came later until everything "
+            "is settled that was received before: Pulsar's rule up to 3.x.",
+            extra={"flag": "--new-workers-wait"},
+        ),
+    ] = False
     undecodable: Annotated[
         UndecodablePolicy | None,
         Meta(
@@ -324,16 +329,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
         Raises :class:`ConfigError` for anything else.
         """
-        return PULL if self.workers == PULL else self._counted()[0]
-
-    def _counted(self) -> tuple[str, int]:
-        match = re.fullmatch(_WORKERS, str(self.workers))
-        if match is None or match[2] is None:
-            raise ConfigError(
-                f"workers={self.workers!r}: give a number of threads such as 16 or 'thread:16', at "
-                "least 1 worker, or 'pull' for members that ask for records"
-            )
-        return match[1] or POOLS[0], int(match[2])
+        return PULL if self.workers == PULL else counted_workers(self.workers)[0]
 
     @property
     def time_limit(self) -> float | None:
@@ -344,7 +340,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
         if self.pool == PULL:
             return ()  # its workers are the members that join
-        return worker_names(self._counted()[1])
+        return worker_names(counted_workers(self.workers)[1])
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
@@ -372,6 +368,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
             reliable=self.reliable,
+            unblocking_interval=self.unblocking_interval,
+            new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
         )
         settings.check()

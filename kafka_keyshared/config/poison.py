@@ -1,4 +1,4 @@
-"""What becomes of poison, as the core's settings have it."""
+"""What becomes of poison, as the core's settings have it, and where its letters go."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from kafka_keyshared.core.retry_policy import PoisonPolicy
 
 if TYPE_CHECKING:
     from kafka_keyshared.config.options import Options
+
+AUTO = "auto"
+"""As a dead-letter topic: ``<topic>.dlq``, for places where there is only text."""
+
+DLQ_SUFFIX = ".dlq"
+"""What such a topic is called behind the name of its source."""
+
+
+_TO_ALL = "text is the name of a topic; give true without quotes, or 'auto', for '<topic>.dlq'"
+_TO_NONE = "text is the name of a topic; give false without quotes, or leave it out"
+DLQ_MEANT = {"yes": _TO_ALL, "on": _TO_ALL, "true": _TO_ALL} | dict.fromkeys(
+    ("no", "off", "false"), _TO_NONE
+)
+"""What stands for yes and no elsewhere would be a topic of that name, and nobody would notice."""
 
 
 def poison_of(options: Options) -> PoisonPolicy:

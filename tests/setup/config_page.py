@@ -25,10 +25,12 @@ def settings() -> str:
 
     rows = []
     for field in fields().values():
-        names = [f"`{each}`" for each in (field.env or f"{CLIENT}…", field.flag) if each]
+        variable = f"{CLIENT}…" if field.name == "kafka" else field.env
+        names = [f"`{each}`" for each in (variable, field.flag) if each]
         allowed = field.allowed.removesuffix(", or leave it out")
         default = "–" if field.default in (None, [], {}) else f"`{json.dumps(field.default)}`"
-        rows.append((f"`{field.name}`", allowed, default, "<br>".join(names), field.meaning))
+        how = "<br>".join(names) or "–"
+        rows.append((f"`{field.name}`", allowed, default, how, field.meaning))
     return table(("setting", "may be", "default", "variable, flag", "meaning"), rows)
 
 

@@ -67,10 +67,18 @@ def test_attempts_and_poison_are_flags_and_win_over_the_file(
     assert found["poison"] == {"value": "drop", "origin": "--poison"}
 
 
+def test_how_keys_change_hands_is_said_by_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--unblocking-interval", "0.5", "--new-workers-wait")
+    found = settings(capsys, *COMPLETE, *flags)["settings"]
+    assert found["unblocking_interval"] == {"value": 0.5, "origin": "--unblocking-interval"}
+    assert found["new_workers_wait"] == {"value": True, "origin": "--new-workers-wait"}
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--attempts", "0"), "retry.attempts"),
+        (("--unblocking-interval", "-1"), "unblocking_interval"),
         (("--poison", "ignore"), "poison"),
         (("--from-beginning", "-X", "auto.offset.reset=latest"), "give one of them"),
     ],

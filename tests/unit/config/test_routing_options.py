@@ -33,6 +33,19 @@ def test_a_file_gives_all_of_it(tmp_path: Path) -> None:
     )
 
 
+def test_how_keys_change_hands_is_given_too(tmp_path: Path) -> None:
+    usual = Options().subscription()
+    assert (usual.unblocking_interval, usual.new_workers_wait) == (0.0, False)
+    path = tmp_path / "keyshared.toml"
+    path.write_text("unblocking_interval = 0.25\nnew_workers_wait = true\n")
+    from_file = Options(**load_file(path).options).subscription()
+    given = {"KEYSHARED_UNBLOCKING_INTERVAL": "0.25", "KEYSHARED_NEW_WORKERS_WAIT": "true"}
+    from_env = Options(**layered(None, given).options).subscription()
+    in_program = KeyShared(CONF, ["orders"], unblocking_interval=0.25, new_workers_wait=True)
+    for each in (from_file, from_env, in_program.subscription):
+        assert (each.unblocking_interval, each.new_workers_wait) == (0.25, True)
+
+
 def test_the_environment_gives_what_is_no_table() -> None:
     given = {"KEYSHARED_ROUTING": "exclusive", "KEYSHARED_DLQ": "true"}
     subscription = Options(**layered(None, given).options).subscription()
@@ -48,6 +61,7 @@ def test_the_environment_gives_what_is_no_table() -> None:
         ({"weights": {"worker-0": 0}}, r"weights="),
         ({"routing": "exclusive", "poison": "drop"}, r"poison='drop' goes on behind a record"),
         ({"filters": {"worker-0": ["x"], "worker-1": ["y"]}}, r"give on_unmatched='skip'"),
+        ({"unblocking_interval": -1}, r"unblocking_interval=-1: give a number from 0 to 604800"),
         ({"on_unmatched": "drop"}, r"on_unmatched='drop': give 'error' or 'hold' or 'skip'"),
     ],
 )

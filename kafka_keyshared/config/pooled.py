@@ -1,0 +1,30 @@
+"""How the workers of a program are said: in what kind of pool, and how many."""
+
+from __future__ import annotations
+
+import re
+
+from kafka_keyshared.errors import ConfigError
+
+POOLS = ("thread", "split")
+PULL = "pull"
+ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, "split": None, PULL: 30.0}
+"""By pool for how many seconds a record may run unless it is said: a loop that is split has as long
+as it had with one consumer."""
+
+WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
+WORKERS_ALLOWED = (
+    "a number of threads such as 16 or 'thread:16', at least 1 worker, or 'pull' for members that "
+    "ask for records"
+)
+
+
+def counted_workers(workers: int | str) -> tuple[str, int]:
+    """Return the kind of the pool, and how many workers it has.
+
+    Raises :class:`ConfigError` for what says neither, ``pull`` included.
+    """
+    match = re.fullmatch(WORKERS, str(workers))
+    if match is None or match[2] is None:
+        raise ConfigError(f"workers={workers!r}: give {WORKERS_ALLOWED}")
+    return match[1] or POOLS[0], int(match[2])
