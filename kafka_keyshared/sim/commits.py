@@ -46,10 +46,27 @@ class Fate(enum.Enum):
     GIVEN_UP = "given up"
 
 
-class Sent:
-    """A commit on its way. ``told`` once the client has been, or will be, told of it."""
+AGAIN_AFTER = (0.1, 0.25)
+"""Seconds until the client has sent again, over a new connection, what had no answer in time."""
 
-    __slots__ = ("client", "commit", "entries", "fate", "generation", "number", "seat", "told")
+
+class Sent:
+    """A commit on its way. ``told`` once the client has been, or will be, told of it.
+
+    ``again`` once the client has sent it again, just as it was, as nobody answered in time.
+    """
+
+    __slots__ = (
+        "again",
+        "client",
+        "commit",
+        "entries",
+        "fate",
+        "generation",
+        "number",
+        "seat",
+        "told",
+    )
 
     def __init__(self, client: SimClient, commit: Commit, number: int, fate: Fate) -> None:
         self.client = client
@@ -58,7 +75,7 @@ class Sent:
         self.fate = fate
         self.seat: Seat | None = client.membership.seat
         self.generation = client.membership.generation
-        self.told = False
+        self.told = self.again = False
         # With the epochs that go along.
         self.entries = {
             partition: CommittedOffset(
@@ -146,9 +163,28 @@ class Commits:
             return
         seat = sent.seat
         if seat is not None and seat.joined:
-            seat.behind_join.append(lambda: self._decide(sent))
+            self._wait_behind_join(sent, seat)
         else:
             self._decide(sent)
+
+    def _wait_behind_join(self, sent: Sent, seat: Seat) -> None:
+        """Have it wait for the answer to the member's JoinGroup, which is before it in the line.
+
+        That takes as long as the slowest member. A client that waits for too long breaks the
+        connection, and sends it again at once; the JoinGroup follows later.
+        """
+
+        def decide() -> None:
+            self._decide(sent)
+
+        def out_of_time() -> None:
+            if decide in seat.behind_join:
+                seat.behind_join.remove(decide)
+                sent.again = True
+                self._timeline.after(self._chance.uniform(*AGAIN_AFTER), decide)
+
+        seat.behind_join.append(decide)
+        self._timeline.after(self._cluster.settings.request_timeout, out_of_time)
 
     def _decide(self, sent: Sent) -> None:
         """Store it or refuse it, and answer."""
@@ -237,6 +273,6 @@ class Commits:
 
         client.membership.ops.append(tell)
         if code == KafkaError.UNKNOWN_MEMBER_ID and sent.seat is client.membership.seat:
-            client.membership.refused(for_generation=False)
+            client.membership.lose()
         elif code == KafkaError.ILLEGAL_GENERATION and sent.seat is client.membership.seat:
-            client.membership.refused(for_generation=True)
+            client.membership.aged(unheard=sent.again)

@@ -51,14 +51,16 @@ class Faults:
 class GroupSettings:
     """What members and coordinator agree on. Times are in seconds.
 
-    ``protocol`` is ``eager``, ``cooperative`` (KIP-429) or ``kip-848``. ``refresh`` is how long
-    members take to notice a partition that was added; ``metadata_max`` counts UTF-16 units, the
-    NUL included that the binding adds.
+    ``protocol`` is ``eager``, ``cooperative`` (KIP-429) or ``kip-848``. ``request_timeout`` is how
+    long a commit waits for its answer behind a JoinGroup (``socket.timeout.ms``, but as short as a
+    user may set it); ``refresh`` is how long members take to notice a partition that was added;
+    ``metadata_max`` counts UTF-16 units, the NUL included that the binding adds.
     """
 
     protocol: str = "eager"
     session_timeout: float = 10.0
     heartbeat: float = 1.0
     max_poll_interval: float = 60.0
+    request_timeout: float = 6.0
     refresh: float = 5.0
     metadata_max: int = 4_096

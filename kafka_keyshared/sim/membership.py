@@ -123,15 +123,14 @@ class Membership:
 
     # --- what it notices by itself ---
 
-    def refused(self, *, for_generation: bool) -> None:
-        """Give everything up because a commit was refused, and join again.
+    def aged(self, *, unheard: bool) -> None:
+        """Hear that a commit was refused as one of an old generation.
 
-        A refusal for the generation counts less while a rebalance is on, as one may have it.
+        In a rebalance that means nothing: the new one is on its way, or here. Else all is lost;
+        also while the JoinGroup is ``unheard``, as the client has broken the connection over it.
         """
-        busy = self._joining or self._calling
-        if for_generation and busy and self._cluster.chance("group").random() < 0.5:
-            return
-        self.lose()
+        if unheard or not (self._joining or self._calling or self._rejoin):
+            self.lose()
 
     def lose(self, *, left: bool = False) -> None:
         """Take everything for lost, and join again; having ``left``, only in the next poll."""

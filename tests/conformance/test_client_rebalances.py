@@ -42,6 +42,8 @@ class Peer:
         self.told: list[str] = []
         self.held: list[TopicPartition] = []
         self.taken: list[Record] = []
+        # How often it was told what is new to it, which may be nothing.
+        self.rounds = 0
         # Called in the next revoke, before the partitions are let go.
         self.on_revoke: Callable[[list[TopicPartition]], None] | None = None
         self.closed = False
@@ -51,6 +53,7 @@ class Peer:
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         self._note("assigned", partitions)
+        self.rounds += 1
         self.client.assign(dict.fromkeys(partitions, 0))
         self.held += partitions
 
@@ -121,11 +124,11 @@ class Groups(Protocol):
 class SimulatedGroups:
     """In the simulation."""
 
-    def __init__(self, protocol: str, *, impatient: bool = False) -> None:
+    def __init__(self, protocol: str, *, impatient: bool = False, hasty: bool = False) -> None:
         self.timeline = Timeline()
-        patience: dict[str, Any] = {}
+        patience: dict[str, Any] = {"request_timeout": 2.0 if hasty else 60.0}
         if impatient:
-            patience = {"session_timeout": 1.0, "max_poll_interval": 1.0}
+            patience |= {"session_timeout": 1.0, "max_poll_interval": 1.0}
         settings = GroupSettings(protocol=protocol, heartbeat=0.2, **patience)
         history = History(self.timeline)
         self.cluster = SimCluster(self.timeline, Chance(1), history, {"orders": 2}, settings)
@@ -169,12 +172,20 @@ class RealGroups:
     """On a cluster."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, protocol: str, *, impatient: bool = False
+        self,
+        cluster: Cluster,
+        topic: str,
+        protocol: str,
+        *,
+        impatient: bool = False,
+        hasty: bool = False,
     ) -> None:
         cluster.create_topic(topic, 2)
         self.cluster = cluster
         self.group = group_name()
         self.conf = group_conf(cluster, self.group, protocol, enable_auto_commit=False)
+        if hasty:
+            self.conf["socket.timeout.ms"] = 2_000
         if impatient:
             self.conf["max.poll.interval.ms"] = 1_500
             if protocol != "kip-848":
@@ -375,6 +386,69 @@ def test_a_commit_of_an_old_generation_costs_all_and_the_member_joins_again(
     turns(side, lambda: len(first.told) == 3 and bool(first.answers), first)
     assert first.told == ["assigned", "lost", "assigned"]
     assert [each.result for each in first.answers] == [CommitResult.LOST]
+
+
+def answer_within(side: Groups, seconds: float, member: Peer, *peers: Peer) -> CommitResult | None:
+    """Poll them until the member has the answer to its one commit; None when that takes longer."""
+    until = side.now() + seconds
+    while not member.answers and side.now() < until:
+        for peer in (member, *peers):
+            peer.turn(0.02)
+    return member.answers.pop().result if member.answers else None
+
+
+def held_up(side: Groups) -> tuple[Peer, Peer, list[Peer], Commit]:
+    """Return a member with a commit that waits, who holds it up when not polled, and the others.
+
+    And that commit, of the partition that the first has. It waits behind the first one's JoinGroup,
+    which is answered when all have joined; and the second does not join while it is to be told of
+    the round before. Nor does it give anything up: the others get nothing.
+    """
+    side.write(side.first, 3)
+    side.write(side.second, 3)
+    first, second = side.join(), side.join()
+    turns(side, lambda: len(first.held) == len(second.held) == 1, first, second)
+    commit = Commit({first.held[0]: CommitEntry(2, "text")})
+    seen = first.rounds
+    third = side.join()
+    turns(side, lambda: first.rounds > seen and third.rounds > 0, first, third)
+    others = [third, side.join()]
+    first.client.commit(commit)
+    deadline = side.now() + PATIENCE
+    while (result := answer_within(side, 1.0, first, *others)) is not None:
+        assert result is CommitResult.ACCEPTED
+        assert side.now() < deadline, "the second has joined"
+        first.client.commit(commit)
+    return first, second, others, commit
+
+
+@over("simulated", "real", protocols=("cooperative",))
+def test_a_commit_that_a_round_has_made_old_is_refused_and_costs_nothing_else(
+    make: Make, protocol: str
+) -> None:
+    """It was sent behind a JoinGroup, which is answered first, and with a new generation."""
+    side = make(protocol)
+    first, second, others, commit = held_up(side)
+    held = list(first.held)
+    assert answer_within(side, PATIENCE, first, second, *others) is CommitResult.LOST
+    turns(side, lambda: others[-1].rounds > 0, first, second, *others)
+    assert "lost" not in first.told
+    assert first.held == held
+    first.client.commit(commit)
+    assert answer_within(side, PATIENCE, first, second, *others) is CommitResult.ACCEPTED
+
+
+@over("simulated", "real", protocols=("cooperative",))
+def test_a_commit_that_waits_too_long_behind_a_join_is_sent_again_and_overtakes_it(
+    make: Make, protocol: str
+) -> None:
+    """The client has broken the connection for it (``socket.timeout.ms``)."""
+    side = make(protocol, hasty=True)
+    first, second, others, _ = held_up(side)
+    assert answer_within(side, 20.0, first, *others) is CommitResult.ACCEPTED
+    assert others[-1].rounds == 0, "the round is not over"
+    assert "lost" not in first.told
+    turns(side, lambda: others[-1].rounds > 0, first, second, *others)
 
 
 @over("simulated", "embedded", "real")

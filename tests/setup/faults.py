@@ -72,7 +72,7 @@ def plan_of(seed: int, what: str) -> Plan:
         disturbances={} if what == NONE else {what: DISTURBANCES[what].every / EVERY},
         member=MemberPlan(subscriptions=(subscription,)),
         habits=Habits(failing=0.02, poisoned=0.001, hanging=0.0, typical=0.005),
-        letters=LetterFaults(),
+        letters=LetterFaults().healed(),
         value_bytes=5,
     )
 

@@ -8,6 +8,7 @@ from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.commits import Fate
+from kafka_keyshared.sim.group import Seat
 from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
 from tests.support.simulated import PROTOCOLS, TOPIC, Reading, Simulation
 
@@ -176,3 +177,47 @@ def test_the_leader_epoch_is_committed_with_the_position() -> None:
     simulation.until(lambda: bool(member.answers))
     stored = simulation.cluster.commits.stored
     assert [stored[each].leader_epoch for each in (P0, P1)] == [1, 0]
+
+
+def test_a_commit_of_an_old_generation_costs_everything_outside_a_rebalance() -> None:
+    simulation, member = settled("cooperative")
+    member.client.membership.generation -= 1
+    send(member, 1)
+    simulation.until(lambda: member.names() == ["assigned", "lost", "assigned"])
+    assert [each.result for each in member.answers] == [CommitResult.LOST]
+
+
+def held_up() -> tuple[Simulation, Reading, Seat]:
+    """Return a member whose commit waits behind its JoinGroup, as another does not poll."""
+    simulation = Simulation("cooperative", partitions=2)
+    first, second = simulation.join(), simulation.join()
+    simulation.until(lambda: simulation.shared(first, second))
+    simulation.run(2.0)
+    second.polling = False
+    for _ in range(2):
+        simulation.join()
+        simulation.run(3.0)
+    seat = first.client.membership.seat
+    assert seat is not None
+    assert seat.joined
+    send(first, 1, "", *first.held)
+    simulation.run(5.9)
+    assert not first.answers
+    assert "lost" not in first.names()
+    return simulation, first, seat
+
+
+def test_a_commit_that_waits_too_long_behind_a_join_is_sent_again_and_overtakes_it() -> None:
+    simulation, first, seat = held_up()
+    simulation.run(0.5)
+    assert seat.joined
+    assert [each.result for each in first.answers] == [CommitResult.ACCEPTED]
+
+
+def test_a_commit_that_is_sent_again_and_old_by_then_costs_everything() -> None:
+    """Its client has broken the connection, and does not know itself to be in a rebalance."""
+    simulation, first, seat = held_up()
+    seat.generation += 1  # the round is over, and its member has not heard of it
+    simulation.until(lambda: bool(first.answers))
+    assert [each.result for each in first.answers] == [CommitResult.LOST]
+    simulation.until(lambda: first.names()[-1] == "lost")

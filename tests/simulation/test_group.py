@@ -224,11 +224,14 @@ def test_in_a_cooperative_group_a_commit_behind_a_join_is_of_the_generation_befo
     fourth = simulation.join()  # the second has a callback to serve before it can join for this one
     simulation.run(5.0)
     first.commit()
-    simulation.run(5.0)
+    simulation.run(3.0)
+    assert not first.answers
     second.polling = True
     simulation.until(lambda: bool(first.answers))
-    assert [each.result for each in first.answers] == [CommitResult.LOST]
+    assert first.answers[0].result is CommitResult.LOST
     simulation.until(lambda: simulation.shared(first, second, third, fourth))
+    assert "lost" not in first.names()
+    assert first.answers[-1].result is CommitResult.ACCEPTED, "of what it has given up since"
 
 
 def test_an_eager_member_gives_up_what_it_was_given_before_it_joins_again() -> None:
