@@ -42,7 +42,7 @@ from kafka_keyshared.core.regained import Regained
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Progress
 from kafka_keyshared.core.snapshots import Snapshots
-from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.subscription import Subscription, Subscriptions
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import Record, TopicPartition
 
@@ -69,10 +69,10 @@ class Dispatcher:
         self.holds = Holds()
         self._epochs, self._book = Epochs(), Book()
         closing = self.holds.held_back(Reason.CLOSING)
-        self.subscriptions = {
-            settings.name: Subscription(settings, closing, self._epochs, self._book)
+        self.subscriptions = Subscriptions(
+            (settings.name, Subscription(settings, closing, self._epochs, self._book))
             for settings in subscriptions
-        }
+        )
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits = Commits(commit)
         self.ceilings = Ceilings(self.subscriptions, self.partitions, set_budget)

@@ -46,13 +46,21 @@ FIRED_AT_ONCE = 1_000
 
 
 def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
-    """End the leases of a slice; what did not come back as unsettled is settled."""
+    """End the leases of a slice; what did not come back as unsettled is settled.
+
+    Raises :class:`InvariantError`, and changes nothing, where it cannot end yet, or has dropped
+    what it never had.
+    """
     worker, count = sub.workers[leased.slice.worker], len(leased)
-    sub.counts.unstuck += leased.slice.id in worker.apart
+    for index in report.dropped:
+        if not 0 <= index < len(leased.slice.records):
+            raise InvariantError(f"the end of slice {report.slice} drops record {index} of it")
+    was_stuck = leased.slice.id in worker.apart
+    worker.release(leased, count, report.seconds)
+    sub.counts.unstuck += was_stuck
     if worker.evicted:
         sub.commit_at_once = True
         sub.counts.written_off += len(report.dropped) if worker.written_off else 0
-    worker.release(leased, count, report.seconds)
     sub.book.strike(leased)
     sub.leased -= count
     sub.window.free(count - len(leased.unsettled))

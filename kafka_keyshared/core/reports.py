@@ -27,8 +27,8 @@ def see_to(
         if isinstance(report, ev.Ended):
             leased = book.find(report.slice)
             sub = subscriptions[leased.slice.subscription]
-            meters.slice_ended(sub.counts, leased, report.seconds, now)
             failures.ended(sub, leased, report)
+            meters.slice_ended(sub.counts, leased, report.seconds, now)
             if sub.draining.count and draining.is_waited_for(sub, leased):
                 drained.setdefault(sub.name, []).append((leased, None))
         elif isinstance(report, ev.FencePassed):

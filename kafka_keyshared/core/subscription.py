@@ -30,7 +30,8 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, merged
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import Record, TopicPartition, partition_of, some
 
 
 class Subscription(Ownership, Holdings):
@@ -322,3 +323,11 @@ class Subscription(Ownership, Holdings):
         """Give up the lease that a record was granted; what waits in its lane is as before it."""
         if self.one_lease is not None:
             self.put_back(self.one_lease.release(self.keys.lane(record)))
+
+
+class Subscriptions(dict[str, Subscription]):
+    """By its name every subscription that there is, and :class:`InvariantError` for any other."""
+
+    def __missing__(self, name: str) -> Subscription:
+        known = some(map(repr, sorted(self)))
+        raise InvariantError(f"there is no subscription {name!r}; there is {known}")

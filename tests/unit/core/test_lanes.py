@@ -17,7 +17,6 @@ from kafka_keyshared.core.lanes import (
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.workers import merged
-from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import lane_hash
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.handlers import Ending
@@ -293,26 +292,6 @@ def test_a_lease_given_up_at_a_revoke_lets_nothing_from_the_backlog_past_its_lan
 
 
 # --- the table of states ---
-
-
-@pytest.mark.parametrize("state", LaneState)
-@pytest.mark.parametrize("event", LaneEvent)
-def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
-    state: LaneState, event: LaneEvent
-) -> None:
-    head = record(0, "k")
-    closed = ClosedLane(lane_of(head), b"k", state, head, P0)
-    before = repr(closed)
-    following = LANE_TABLE[state].get(event)
-    if following is None:
-        with pytest.raises(
-            InvariantError, match=f"is {state.value}; it cannot be that {event.value}"
-        ):
-            closed.on(event)
-        assert repr(closed) == before
-    else:
-        closed.on(event)
-        assert closed.state is following
 
 
 def test_from_every_state_a_lane_opens_when_its_head_goes_but_a_diverted_one_stays_so() -> None:

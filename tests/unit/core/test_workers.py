@@ -6,56 +6,14 @@ import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent, WorkerState
-from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.core.workers import Worker, WorkerState
 from tests.support.harness import Harness
 from tests.support.records import ERROR, record
-from tests.support.slices import slice_of
 
 TWO = ("worker-0", "worker-1")
 KEYS = [f"key-{number}" for number in range(60)]
-
-
-# --- the table ---
-
-
-def busy_worker(state: WorkerState) -> Worker:
-    """A worker of which everything is in use that an event could spoil."""
-    worker = Worker("worker-7", 7, 100, state=state)
-    worker.row.backlog.extend([record(3)])
-    worker.row.front.append(record(2))
-    worker.row.granted.append((lane_of(record(1)), record(1)))
-    worker.lease(Leased(slice_of(record(0), worker=7)))
-    worker.recalls = 1
-    return worker
-
-
-def seen_of(worker: Worker) -> list[object]:
-    waits = [each.offset() for each in worker.row.waiting()]
-    return [worker.state, worker.row.holder, worker.leased, [*worker.slices], worker.recalls, waits]
-
-
-@pytest.mark.parametrize("state", WorkerState)
-@pytest.mark.parametrize("event", WorkerEvent)
-def test_what_cannot_happen_to_a_worker_is_refused_and_changes_nothing(
-    state: WorkerState, event: WorkerEvent
-) -> None:
-    worker = busy_worker(state)
-    before = seen_of(worker)
-    following = WORKER_TABLE[state].get(event)
-    if following is None:
-        with pytest.raises(InvariantError, match=f"worker-7 is {state.value}; it cannot be that"):
-            worker.on(event)
-        assert seen_of(worker) == before
-        return
-    worker.on(event)
-    assert worker.state is following
-    assert (worker.row.holder == 7) is (following is WorkerState.ACTIVE)
-    assert seen_of(worker)[2:] == before[2:], "what it holds is dealt with by whoever says so"
 
 
 @pytest.mark.parametrize("state", WorkerState)

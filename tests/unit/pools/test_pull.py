@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
-from kafka_keyshared.app.members import PullMember
+from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Lapse, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
@@ -165,6 +166,61 @@ def test_past_the_ack_timeout_the_attempt_has_failed_and_a_late_word_is_refused_
     assert bench.said() == []
     assert bench.cell.take_refused() == 1
     assert bench.cell.take_refused() == 0
+
+
+def timed_out(bench: Bench, _pulled: PulledRecord) -> None:
+    bench.pool.time_out(TimeOut("default", 0, tuple((id_, 0) for id_ in bench.shares)))
+
+
+def behind_a_failed_one(bench: Bench, _pulled: PulledRecord) -> None:
+    """Of two of a key in hand the first fails, and the second goes back with it."""
+    (before, _) = bench.cell.held()
+    bench.cell.fail(before, failure())
+
+
+ENDS: dict[str, Callable[[Bench, PulledRecord], object]] = {
+    "acknowledged": lambda _, pulled: pulled.ack(),
+    "failed": lambda _, pulled: pulled.nack(),
+    "dead-lettered": lambda _, pulled: pulled.dead_letter(),
+    "timed out": timed_out,
+    "set aside": behind_a_failed_one,
+    "partition gone": lambda bench, _: bench.pool.lapse(Lapse("default", 0, tuple(bench.shares))),
+    "member left": lambda bench, _: bench.cell.leave(),
+    "member broke": lambda bench, _: bench.cell.leave(broken=True),
+    "instance over": lambda bench, _: bench.pool.stop(0.0),
+    "in a forked child": lambda bench, _: bench.pool.forked(),
+}
+"""How a lease ends before its member has said a word, or another."""
+
+WORDS: dict[str, Callable[[PulledRecord], None]] = {
+    "ack": lambda pulled: pulled.ack(),
+    "nack": lambda pulled: pulled.nack(),
+    "nack with a delay": lambda pulled: pulled.nack(2.5),
+    "dead_letter": lambda pulled: pulled.dead_letter("why"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("word", WORDS)
+def test_each_word_behind_each_end_of_a_lease_is_refused_and_counted_and_settles_nothing(
+    bench: Bench, end: str, word: str
+) -> None:
+    member = PullMember(bench.cell)
+    bench.put(*[record(at) for at in range(1 + (end == "set aside"))])
+    pulled = [member.receive(1) for _ in bench.shares][-1]
+    assert pulled is not None
+    ENDS[end](bench, pulled)
+    bench.said()
+    assert bench.pool.late() == {"default": 0}
+    for times in (1, 2):
+        with pytest.raises(LeaseOverError, match=f"orders-0@{pulled.offset()}: worker-0 has it no"):
+            WORDS[word](pulled)
+        # The owner waits for the end of everything that it has leased, and has asked nobody else.
+        ended = times == 1 and end in ("partition gone", "instance over")
+        failed = ["Failed"] if word != "ack" else []
+        assert bench.kinds() == ([*failed, "Ended"] if ended else [])
+        assert bench.pool.late() == {"default": 1}
+    assert bench.cell.held() == []
 
 
 def test_a_record_of_a_partition_that_has_gone_is_ended_and_its_ack_refused(bench: Bench) -> None:
