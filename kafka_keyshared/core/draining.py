@@ -31,6 +31,7 @@ from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
+from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased, Progress
 from kafka_keyshared.core.subscription import Subscription
@@ -51,7 +52,7 @@ def change(
         if not worker.later.empty():
             worker.row.merge().put_first(worker.take_later())
     workers = [worker for worker in sub.workers.values() if worker.present]
-    before = sub.table.owners
+    before = sub.table.arcs
     if filters is not None and sub.table.filtered is None:
         sub.begin_to_filter(filters)
     sub.table.project(workers, routing, filters)
@@ -60,11 +61,13 @@ def change(
     moved: dict[int, set[int]] = {}
     drained = set(sub.draining.draining())
     shut = sub.draining.count_anew(_moved_leases(sub, moved))
-    if sub.hand_overs is not None and isinstance(before, list):  # so it is without filters
-        hand_over.note_moved(sub, sub.hand_overs, before, shut | drained)
-        shut |= sub.hand_overs.slots()
     sub.table.close(shut, sub.draining.row.routed)
-    _place(sub, *sub.draining.take(lambda slot: slot not in shut))
+    handed = Slots()
+    if sub.hand_overs is not None:
+        hand_over.note_moved(sub, sub.hand_overs, before, shut | drained)
+        handed = sub.hand_overs.slots()
+        sub.table.close(handed, sub.draining.row.routed)
+    _place(sub, *sub.draining.take(lambda slot: not (slot in shut or slot in handed)))
     for row in (*(worker.row for worker in sub.workers.values()), *sub.unowned.rows):
         _hand_over(sub, row)
     sub.look_ahead.grown += sum(map(len, sub.unowned.rows))
@@ -154,7 +157,7 @@ def ended(sub: Subscription, those: Ended) -> None:
     for leased, _, slot in slots_of(sub, those):
         if 0 <= owners[slot] != leased.slice.worker and draining.one_less(slot):
             if sub.hand_overs is not None:
-                sub.hand_overs.waiting.setdefault(leased.slice.worker, []).append(slot)
+                sub.hand_overs.waiting.setdefault(leased.slice.worker, []).append((slot, slot + 1))
             elif draining.blocks(slot):
                 draining.cleared.add(slot)
             else:  # nobody is to be woken for it

@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import compress
 from typing import TypeAlias
 
 from kafka_keyshared.core.keying import OwnKeys
@@ -91,7 +92,7 @@ class DrainingSlots:
         """Yield the slots that drain, ascending."""
         if isinstance(self._pending, Counter):
             return iter(sorted(slot for slot, count in self._pending.items() if count))
-        return (slot for slot, count in enumerate(self._pending) if count)
+        return compress(range(len(self._pending)), self._pending)
 
     def one_less(self, slot: int) -> bool:
         """Note the end of a lease that the slot has waited for; say whether it was the last one.

@@ -11,35 +11,42 @@ told and the keys begin without. They could not stay where they were: their work
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
+from itertools import chain
 
 from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
 from kafka_keyshared.core.events import Released
 from kafka_keyshared.core.hand_overs import HandOver, HandOvers
+from kafka_keyshared.core.routing.slots import Arcs, Run, Slots, moved
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import counted
 
 
 def note_moved(
-    sub: Subscription, hand_overs: HandOvers, before: Sequence[int], drained: Collection[int]
+    sub: Subscription, hand_overs: HandOvers, before: Arcs, drained: Iterable[int]
 ) -> None:
     """Note which slots have moved and are to be handed over at once.
 
     Not those that drain, or have drained until now (``drained``): their state is where their leases
     are. Nor those that are on their way: they go on from where they come to.
     """
-    under_way = hand_overs.slots()
-    for slot, (old, new) in enumerate(zip(before, sub.table.owners, strict=True)):
-        if old != new and old >= 0 and new >= 0 and slot not in drained and slot not in under_way:
-            hand_overs.waiting.setdefault(old, []).append(slot)
+    elsewhere = Slots(chain(Slots.single(drained).runs, hand_overs.slots().runs))
+    by_worker: dict[int, list[Run]] = {}
+    for run, old, new in moved(before, sub.table.arcs):
+        if old >= 0 and new >= 0:
+            by_worker.setdefault(old, []).append(run)
+    for worker, runs in by_worker.items():
+        if at_once := Slots(runs).without(elsewhere).runs:
+            hand_overs.waiting.setdefault(worker, []).extend(at_once)
 
 
 def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
     """Ask for the state of all slots that have drained or moved."""
     commands: list[Command] = []
     waiting, hand_overs.waiting = hand_overs.waiting, {}
-    for id_, slots in waiting.items():
+    for id_, runs in waiting.items():
+        slots = Slots(runs)
         worker = sub.workers.get(id_)
         if worker is None or not (worker.present or worker.dismissed):
             sub.open_slots(slots)  # its state has gone with it: told where it is given up
@@ -48,21 +55,17 @@ def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
     return commands
 
 
-def _release(
-    sub: Subscription, hand_overs: HandOvers, worker: int, slots: Iterable[int]
-) -> list[Command]:
+def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots) -> list[Command]:
     """Ask a worker for the state of slots, once for each of their new owners."""
-    owners = sub.table.owners
-    by_owner: dict[int, list[int]] = {}
-    for slot in slots:
-        by_owner.setdefault(owners[slot], []).append(slot)
+    by_owner = slots.by_owner(sub.table.arcs)
     home = by_owner.pop(worker, [])  # back before anybody was asked
-    home += [slot for owner in list(by_owner) if owner < 0 for slot in by_owner.pop(owner)]
-    sub.open_slots(home)
+    home += [run for owner in list(by_owner) if owner < 0 for run in by_owner.pop(owner)]
+    sub.open_slots(Slots(home))
     commands: list[Command] = []
-    for target, those in by_owner.items():
-        number = hand_overs.begin(HandOver(worker, target, tuple(those)))
-        commands.append(Release(sub.name, worker, number, tuple(those)))
+    for target, runs in by_owner.items():
+        those = Slots(runs)
+        number = hand_overs.begin(HandOver(worker, target, those))
+        commands.append(Release(sub.name, worker, number, those))
     return commands
 
 
@@ -77,18 +80,16 @@ def released(sub: Subscription, event: Released) -> list[Command]:
         return []  # given up with its worker
     if event.error is not None:
         return _without(sub, hand_over.worker, hand_over.slots, f"release() failed: {event.error}")
-    owners = sub.table.owners
     target = sub.workers.get(hand_over.target)
     if target is None or not target.present:
-        able = [owner for slot in hand_over.slots if (owner := owners[slot]) >= 0]
+        able = [owner for owner in hand_over.slots.by_owner(sub.table.arcs) if owner >= 0]
         if not able:
             sub.open_slots(hand_over.slots)
             return []
         target = sub.workers[able[0]]
     commands: list[Command] = [Adopt(sub.name, target.id, hand_over.slots, event.state)]
-    sub.open_slots([slot for slot in hand_over.slots if owners[slot] == target.id])
-    rest = [slot for slot in hand_over.slots if owners[slot] != target.id]
-    return commands + _release(sub, hand_overs, target.id, rest)
+    # What is the target's by now is opened, the others go on from there.
+    return commands + _release(sub, hand_overs, target.id, hand_over.slots)
 
 
 def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Command]:
@@ -101,7 +102,7 @@ def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Comma
     return commands
 
 
-def _without(sub: Subscription, worker: int, slots: Sequence[int], why: str) -> list[Command]:
+def _without(sub: Subscription, worker: int, slots: Slots, why: str) -> list[Command]:
     sub.open_slots(slots)
     found = sub.workers.get(worker)
     name = f"worker {worker}" if found is None else found.name

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from kafka_keyshared.core.routing.slots import Run, Slots
 from kafka_keyshared.core.workers import Worker
 
 
@@ -15,7 +16,7 @@ class HandOver:
 
     worker: int
     target: int
-    slots: Sequence[int]
+    slots: Slots
 
 
 class HandOvers:
@@ -26,7 +27,7 @@ class HandOvers:
 
     def __init__(self) -> None:
         self.out: dict[int, HandOver] = {}
-        self.waiting: dict[int, list[int]] = {}
+        self.waiting: dict[int, list[Run]] = {}
         self._numbers = itertools.count()
 
     def begin(self, hand_over: HandOver) -> int:
@@ -35,10 +36,10 @@ class HandOvers:
         self.out[number] = hand_over
         return number
 
-    def slots(self) -> set[int]:
+    def slots(self) -> Slots:
         """Return the slots that are shut until their state has come."""
-        found = {slot for each in self.out.values() for slot in each.slots}
-        return found.union(*self.waiting.values())
+        out = (each.slots.runs for each in self.out.values())
+        return Slots(chain(*out, *self.waiting.values()))
 
     def asked(self, worker: Worker) -> bool:
         """Say whether a worker has yet to release something."""

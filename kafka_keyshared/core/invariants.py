@@ -241,7 +241,7 @@ def _rows_of_slots(sub: Subscription) -> None:
     draining = sub.draining
     waits = {*draining.draining(), *draining.cleared}
     if sub.hand_overs is not None:
-        waits |= sub.hand_overs.slots()
+        waits.update(sub.hand_overs.slots())
     if waits:  # else a look at every slot would be most of the work
         shut = sub.table.slots_to(draining.row.routed)
         if shut != waits:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.draining_slots import DrainingSlots
@@ -23,6 +24,7 @@ from kafka_keyshared.core.routing.filters import (
     filters_of,
 )
 from kafka_keyshared.core.routing.port import Unowned
+from kafka_keyshared.core.routing.slots import Slots
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings, refuse_filters
@@ -199,11 +201,12 @@ class Ownership:
             if closed.head is not None:
                 self.row_of(closed.head).ready(closed)
 
-    def open_slots(self, slots: Iterable[int]) -> None:
+    def open_slots(self, slots: AbstractSet[int] | Slots) -> None:
         """Open slots for their owners; what has waited for them goes before all that these have."""
-        opened = set(slots)
-        self.table.open(opened, self.workers)
-        records, granted, retries = self.draining.take(opened.__contains__)
+        if not slots:
+            return
+        self.table.open(slots, self.workers)
+        records, granted, retries = self.draining.take(slots.__contains__)
         self.put_back(records)
         self.grant(granted)
         self.ready(retries)

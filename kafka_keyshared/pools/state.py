@@ -23,9 +23,9 @@ def hand_over(
     error = state = None
     try:
         if isinstance(item, Release):
-            state = None if made.release is None else made.release(item.slots)
+            state = None if made.release is None else made.release(tuple(item.slots))
         elif made.adopt is not None:
-            made.adopt(item.slots, item.state)
+            made.adopt(tuple(item.slots), item.state)
     except BaseException as raised:
         if in_child():
             raise

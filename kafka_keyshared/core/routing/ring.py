@@ -35,6 +35,9 @@ _POINT_BITS_PER_SLOT = 16
 _RANK_BITS = 20
 _RANK_MASK = (1 << _RANK_BITS) - 1
 
+_SMALL = 4_000
+"""Vnodes of a ring that is remembered: those of 20 workers as they are by default."""
+
 _WHAT = "the ring"
 
 
@@ -84,17 +87,14 @@ class VnodeRing(Routing):
             )
         heavy = _weights(names, weights or {})
         ranked = sorted(range(len(names)), key=names.__getitem__)
-        ring = [
-            point << _RANK_BITS | rank
-            for rank, index in enumerate(ranked)
-            for point in _vnode_points(names[index], _count(vnodes, heavy[index]))
-        ]
-        ring.sort()
+        counts = tuple(_count(vnodes, heavy[index]) for index in ranked)
+        in_order = tuple(names[index] for index in ranked)
+        made = _remembered if sum(counts) <= _SMALL else _in_order_of_points
         # The only way to fill a frozen instance; nothing writes to it afterwards.
         object.__setattr__(self, "workers", names)
         object.__setattr__(self, "vnodes", vnodes)
         object.__setattr__(self, "weights", heavy)
-        object.__setattr__(self, "_ring", tuple(ring))
+        object.__setattr__(self, "_ring", made(in_order, counts))
         object.__setattr__(self, "_ranked", tuple(ranked))
         object.__setattr__(self, "_kept", {})
 
@@ -204,6 +204,21 @@ def _weights(names: tuple[str, ...], given: Mapping[str, float]) -> tuple[float,
 
 def _count(vnodes: int, weight: float) -> int:
     return max(1, round(vnodes * weight))
+
+
+def _in_order_of_points(names: tuple[str, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the vnodes of workers, given in the order of their names, as numbers, sorted."""
+    ring = [
+        point << _RANK_BITS | rank
+        for rank, (name, count) in enumerate(zip(names, counts, strict=True))
+        for point in _vnode_points(name, count)
+    ]
+    ring.sort()
+    return tuple(ring)
+
+
+# Subscriptions and members of one group have rings of the same workers.
+_remembered = lru_cache(maxsize=16)(_in_order_of_points)
 
 
 @lru_cache(maxsize=1_000)

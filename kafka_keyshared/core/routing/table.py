@@ -7,11 +7,14 @@ nothing else is looked at per record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import is_
 from typing import TypeAlias, TypeVar
 
 from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_filters
 from kafka_keyshared.core.routing.port import Routing, Unowned, brought_to
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
+from kafka_keyshared.core.routing.slots import Arcs, Slots
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
@@ -34,6 +37,8 @@ class SlotTable:
     the workers unless another is given; ``unowned`` takes the records of slots that are no
     worker's, and what stands in ``owners`` for them is the :class:`.Unowned`.
 
+    ``arcs`` are the owners once more, as the routing has them.
+
     Where workers filter, ``filtered`` makes the slots, which are wide ones, and an entry is found
     when it is asked for.
     """
@@ -49,6 +54,7 @@ class SlotTable:
         self.routing = routing or VnodeRing([worker.name for worker in able], ROUTING_VNODES)
         self.owners: Owners = []
         self.rows: Rows = []
+        self.arcs: Arcs = ()
         self.shares: dict[int, float] = {}
         self.version = 0
         self.filtered = filtered
@@ -70,55 +76,75 @@ class SlotTable:
         able = {worker.name: worker for worker in workers}
         routing = brought_to(routing or self.routing, [*able])
         by_place = [able[name] for name in routing.workers]
-        owners, rows, owned = self._projected(routing, by_place)
+        owners, rows, arcs, owned = self._projected(routing, by_place)
         if self.filtered is not None:
             check_filters(routing, filters or self.filtered.filters)
             if filters is not None:
                 self.filtered.declare(filters)
             owners, rows = _found_later(routing, self.filtered, able, self._unowned)
-        self.routing, self.owners, self.rows = routing, owners, rows
+        self.routing, self.owners, self.rows, self.arcs = routing, owners, rows, arcs
         parts = zip(by_place, owned, strict=True)
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
         self.version += 1
 
     def _projected(
         self, routing: Routing, by_place: Sequence[Worker]
-    ) -> tuple[Owners, Rows, Sequence[int]]:
-        """Return owners and rows by slot, and how many slots each worker has."""
+    ) -> tuple[Owners, Rows, Arcs, Sequence[int]]:
+        """Return owners and rows by slot, owners by arc, and how many slots each worker has."""
         takers = [(worker.id, worker.row.routed) for worker in by_place]
         owned = [0] * len(takers)
         owners: list[int] = []
         rows: list[list[Record]] = []
+        arcs: list[tuple[int, int]] = []
         # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
         for place, slots in routing.arcs():
             if place >= 0:
                 owner, row = takers[place]
                 owned[place] += slots
             else:
-                owner, row = place, self._row_of(Unowned(place), len(owners))
+                owner, row = place, self._row_of(place, len(owners))
             owners += [owner] * slots
             rows += [row] * slots
-        return owners, rows, owned
+            arcs.append((len(rows), owner))
+        return owners, rows, arcs, owned
 
     def slots_to(self, row: list[Record]) -> set[int]:
         """Return the slots whose records this takes just now."""
         rows = self.rows
-        numbered = rows.items() if isinstance(rows, dict) else enumerate(rows)
-        return {slot for slot, each in numbered if each is row}
+        slots, takers = (rows, rows.values()) if isinstance(rows, dict) else (range(SLOTS), rows)
+        return set(compress(slots, map(is_, takers, repeat(row))))
 
-    def close(self, slots: Iterable[int], row: list[Record]) -> None:
+    def close(self, slots: Iterable[int] | Slots, row: list[Record]) -> None:
         """Have this take the records of the slots, until they are opened or projected anew."""
+        if isinstance(slots, Slots) and isinstance(self.rows, list):
+            for start, end in slots.runs:
+                self.rows[start:end] = [row] * (end - start)
+            return
+        rows = self.rows
         for slot in slots:
-            self.rows[slot] = row
+            rows[slot] = row
 
-    def open(self, slots: Iterable[int], workers: Mapping[int, Worker]) -> None:
+    def open(self, slots: Iterable[int] | Slots, workers: Mapping[int, Worker]) -> None:
         """Have the owners of the slots take their records, those that are workers among these."""
+        if isinstance(slots, Slots) and isinstance(self.rows, list):
+            for owner, runs in slots.by_owner(self.arcs).items():
+                row = self._taker(owner, runs[0][0], workers)
+                for start, end in runs:
+                    self.rows[start:end] = [row] * (end - start)
+            return
+        rows, owners = self.rows, self.owners
+        known: dict[int, list[Record]] = {}
         for slot in slots:
-            owner = self.owners[slot]
-            known = workers[owner].row.routed if owner >= 0 else self._row_of(Unowned(owner), slot)
-            self.rows[slot] = known
+            owner = owners[slot]
+            if owner not in known:
+                known[owner] = self._taker(owner, slot, workers)
+            rows[slot] = known[owner]
 
-    def _row_of(self, why: Unowned, slot: int) -> list[Record]:
+    def _taker(self, owner: int, slot: int, workers: Mapping[int, Worker]) -> list[Record]:
+        return workers[owner].row.routed if owner >= 0 else self._row_of(owner, slot)
+
+    def _row_of(self, owner: int, slot: int) -> list[Record]:
+        why = Unowned(owner)
         try:
             return self._unowned[why]
         except KeyError:

@@ -1,0 +1,125 @@
+"""Many slots at once, as runs of neighbours: a worker that comes moves tens of thousands of them.
+
+They move arc by arc, in a few hundred runs, and the owner of the client does nothing else while
+it sees to that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, starmap
+from typing import TypeAlias, overload
+
+Run: TypeAlias = tuple[int, int]
+"""Slots next to one another: the first one, and the one behind the last."""
+
+Arcs: TypeAlias = Sequence[tuple[int, int]]
+"""Whose slots are, from slot 0 on: the slot behind each arc, and the owner of the arc."""
+
+
+class Slots(Sequence[int]):
+    """Slots, ascending. ``runs`` are sorted, and neither overlap nor touch."""
+
+    __slots__ = ("_starts", "runs")
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        """Join these, which may be in any order and overlap."""
+        joined: list[Run] = []
+        start = end = -1
+        for first, behind in sorted(runs):
+            if first > end:
+                if end > start:
+                    joined.append((start, end))
+                start, end = first, behind
+            elif behind > end:
+                end = behind
+        if end > start:
+            joined.append((start, end))
+        self.runs = joined
+        self._starts = [first for first, _ in joined]
+
+    @classmethod
+    def single(cls, slots: Iterable[int]) -> Slots:
+        """Return these slots, given one by one."""
+        return cls((slot, slot + 1) for slot in slots)
+
+    def __len__(self) -> int:
+        return sum([end - start for start, end in self.runs])
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(starmap(range, self.runs))
+
+    def __contains__(self, slot: object) -> bool:
+        if not isinstance(slot, int):
+            return False
+        at = bisect_right(self._starts, slot) - 1
+        return at >= 0 and slot < self.runs[at][1]
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[int]: ...
+    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
+        return tuple(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slots) and self.runs == other.runs
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.runs))
+
+    def __repr__(self) -> str:
+        return f"Slots({self.runs})"
+
+    def without(self, others: Slots) -> Slots:
+        """Return those that are not among the others."""
+        left: list[Run] = []
+        away = iter((*others.runs, (1 << 64, 1 << 64)))
+        first, behind = next(away)
+        for start, end in self.runs:
+            at = start
+            while at < end:
+                while behind <= at:
+                    first, behind = next(away)
+                if first > at:
+                    left.append((at, min(end, first)))
+                at = behind
+        return Slots(left)
+
+    def by_owner(self, arcs: Arcs) -> dict[int, list[Run]]:
+        """Return them by whose they are, in the order of the first of each."""
+        found: dict[int, list[Run]] = {}
+        arc = 0
+        for start, end in self.runs:
+            at = start
+            if arcs[arc][0] <= at:
+                arc = bisect_right(arcs, (at + 1,), arc)
+            while True:
+                behind, owner = arcs[arc]
+                runs = found.get(owner)
+                if runs is None:
+                    runs = found[owner] = []
+                if behind >= end:
+                    runs.append((at, end))
+                    break
+                runs.append((at, behind))
+                at = behind
+                arc += 1
+        return found
+
+
+def moved(before: Arcs, after: Arcs) -> Iterator[tuple[Run, int, int]]:
+    """Yield the runs that have changed hands, with whose they were and whose they are."""
+    earlier = iter(before)
+    behind, old = next(earlier)
+    start = 0
+    for end, new in after:
+        while behind < end:
+            if old != new and behind > start:
+                yield (start, behind), old, new
+            start = max(start, behind)
+            behind, old = next(earlier)
+        if old != new:
+            yield (start, end), old, new
+        start = end
