@@ -22,6 +22,8 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import counted
 
+GONE = "its thread is gone for good"
+
 
 def note_moved(
     sub: Subscription, hand_overs: HandOvers, before: Arcs, drained: Iterable[int]
@@ -49,7 +51,7 @@ def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
         slots = Slots(runs)
         worker = sub.workers.get(id_)
         if worker is None or not (worker.present or worker.dismissed):
-            sub.open_slots(slots)  # its state has gone with it: told where it is given up
+            commands += _without(sub, id_, slots, GONE)
             continue
         commands += _release(sub, hand_overs, id_, slots)
     return commands
@@ -98,13 +100,13 @@ def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Comma
     for number, each in list(hand_overs.out.items()):
         if each.worker == worker.id:
             del hand_overs.out[number]
-            commands += _without(sub, worker.id, each.slots, "its thread is gone for good")
+            commands += _without(sub, worker.id, each.slots, GONE)
     return commands
 
 
 def _without(sub: Subscription, worker: int, slots: Slots, why: str) -> list[Command]:
     sub.open_slots(slots)
-    found = sub.workers.get(worker)
-    name = f"worker {worker}" if found is None else found.name
+    known = (*sub.workers.values(), *sub.gone.values())
+    name = next((each.name for each in known if each.id == worker), f"worker {worker}")
     text = f"{name}: the state of {counted(len(slots), 'slot')} is lost, keys there begin without: "
     return [Notice(Level.ERROR, text + why)]
