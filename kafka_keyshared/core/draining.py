@@ -50,7 +50,7 @@ def change(
     sub.mixed = True
     for worker in sub.workers.values():
         if not worker.later.empty():
-            worker.row.merge().put_first(worker.take_later())
+            worker.end_later()
     workers = [worker for worker in sub.workers.values() if worker.present]
     before = sub.table.arcs
     if filters is not None and sub.table.filtered is None:

@@ -143,10 +143,10 @@ class Subscription(Ownership, Holdings):
             self.draining.merge()
         for worker in workers:
             row = worker.row
-            if row.front:
-                row.merge()
             if worker.joined_at:
                 worker.hold_later()
+            if row.front:
+                row.merge()
             if row.retries:
                 yield from self._lease_heads(worker)
         if self.keyless.records:

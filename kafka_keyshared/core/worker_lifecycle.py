@@ -111,7 +111,8 @@ def caught_up(sub: Subscription) -> None:
             sub.changing.remove(worker)
             worker.on(WorkerEvent.CAUGHT_UP)
             worker.joined_at = {}
-            sub.put_back(worker.take_later())
+            worker.end_later()
+            sub.mixed = True
 
 
 # --- leaving ---

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain, islice
+from itertools import chain, compress, islice
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
@@ -172,15 +172,27 @@ class Worker:
         return self.row.take_ready(self.bytes.fitting(heads, most))
 
     def hold_later(self) -> None:
-        """While it joins: put what was received since in a place where it waits for the rest."""
-        backlog, marks = self.row.merge(), self.joined_at
-        later = [each.offset() >= marks.get(partition_of(each), 0) for each in backlog.records]
-        if any(later):
-            self.later.extend(backlog.pick(later))
+        """While it joins: put what was received since in a place where it waits for the rest.
 
-    def take_later(self) -> list[Record]:
-        """Take what waits there."""
-        return self.later.take(len(self.later))[0]
+        What came back goes before what waits there, as it does everywhere.
+        """
+        row = self.row
+        came_back = [self._is_later(each) for each in row.front]
+        if any(came_back):
+            later = list(compress(row.front, came_back))
+            row.front = [each for each, is_later in zip(row.front, came_back) if not is_later]
+            self.later.put_first(later)
+        backlog = row.backlog
+        routed = [self._is_later(each) for each in backlog.records]
+        if any(routed):
+            self.later.extend(backlog.pick(routed))
+
+    def _is_later(self, record: Record) -> bool:
+        return record.offset() >= self.joined_at.get(partition_of(record), 0)
+
+    def end_later(self) -> None:
+        """Put what waits there back behind all that was received before it."""
+        self.row.merge().extend(self.later.take(len(self.later))[0])
 
     def lease(self, leased: Leased) -> None:
         """Note that the slice is leased to it, in the same step in which it was admitted."""

@@ -6,6 +6,7 @@ Slots are given away by ranges here, so that each test says which slot goes wher
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.draining_slots import DrainingSlots
 from kafka_keyshared.core.keying import OwnKeys
 from kafka_keyshared.core.routing.ranges import StickyRanges
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import Worker, WorkerState
@@ -429,6 +431,72 @@ def test_who_joins_and_is_all_that_is_left_waits_for_nobody() -> None:
     harness.beat()
     harness.fetch(*one_each(SPREAD[:5], 1))
     assert sorted(harness.work()) == [*range(6)]
+
+
+def waits_at(harness: Harness, name: str) -> Worker:
+    """One that joins, while records wait for it that have come since."""
+    found = next(each for each in harness.sub().workers.values() if each.name == name)
+    assert found.state is WorkerState.JOINING
+    assert not found.later.empty()
+    return found
+
+
+@pytest.mark.parametrize("stays", ["A", "B"])
+def test_what_came_since_stays_behind_what_came_before_whoever_gets_it(stays: str) -> None:
+    """Who joins leaves again, or is all that is left, while both wait for it."""
+    settings = SubscriptionSettings(workers=("A",), new_workers_wait=True, leases_per_worker=2)
+    harness = Harness(settings)
+    harness.assign()
+    some = SPREAD[:10]
+    harness.fetch(*one_each(some), *one_each(some, 10), *one_each(some, 20))
+    harness.worker(0).start()
+    harness.tell(ev.Resize("default", ["A", "B"]))
+    harness.fetch(*one_each(some, 30))
+    joined = waits_at(harness, "B")
+    assert not joined.row.empty()
+    harness.worker(0).finish()
+    harness.tell(ev.Resize("default", [stays]))
+    harness.beat()
+    ran = [0, *harness.work()]
+    for key in range(10):
+        assert [offset for offset in ran if offset % 10 == key] == [
+            key,
+            key + 10,
+            key + 20,
+            key + 30,
+        ]
+
+
+def test_what_waited_behind_a_failure_goes_before_what_came_since() -> None:
+    """A lane fails at C, whose slots go to B; and B has joined since a record that still runs."""
+    retry = RetryPolicy(backoff=5.0, jitter=0.0)
+    settings = SubscriptionSettings(workers=("A", "C"), new_workers_wait=True, retry=retry)
+    harness, then = Harness(settings), Harness(replace(settings, workers=("A", "B")))
+    harness.assign()
+    ones = [record(0, key) for key in keys(0, SLOTS - 1)]
+    harness.fetch(next(each for each in ones if harness.owner_of(each).name == "A"))
+    running = harness.worker(0).start()
+    assert running is not None
+    harness.tell(ev.Resize("default", ["A", "C", "B"]))
+    moves = [each for each in ones if harness.owner_of(each).name == "C"]
+    key = next(each.key() for each in moves if then.owner_of(each).name == "B")
+    harness.fetch(record(1, key), record(2, key))
+    harness.worker(1).start()
+    harness.worker(1).finish(ERROR)
+    while harness.worker(1).busy:
+        harness.worker(1).step()
+    harness.deliver()
+    harness.tell(ev.Resize("default", ["A", "B"]))
+    harness.fetch(record(3, key))
+    waits_at(harness, "B")
+    harness.later(5.0)
+    b = harness.worker(2)
+    assert offsets([b.start() or running]) == [1]
+    b.finish()
+    harness.worker(0).finish()
+    assert harness.work() == []
+    harness.beat()
+    assert harness.work() == [2, 3]
 
 
 # --- counts ---
