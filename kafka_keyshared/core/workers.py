@@ -180,7 +180,9 @@ class Worker:
         came_back = [self._is_later(each) for each in row.front]
         if any(came_back):
             later = list(compress(row.front, came_back))
-            row.front = [each for each, is_later in zip(row.front, came_back) if not is_later]
+            row.front = [
+                each for each, is_later in zip(row.front, came_back, strict=True) if not is_later
+            ]
             self.later.put_first(later)
         backlog = row.backlog
         routed = [self._is_later(each) for each in backlog.records]

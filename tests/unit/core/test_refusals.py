@@ -200,7 +200,7 @@ def held(core: Any) -> Any:
 REFUSED: dict[str, tuple[ev.Event, str]] = {
     "name that another has": (ev.Join("default", "worker-1"), "has a worker 'worker-1' already"),
     "no name": (ev.Join("default", ""), "none of them empty or twice"),
-    "filters that are none": (ev.Join("default", "new", "x*"), "'x.' of worker new"),
+    "filters that are none": (ev.Join("default", "new", "x*"), "give a list of patterns, .'x"),
     "one name twice": (ev.Resize("default", ["a", "a"]), "none of them empty or twice"),
     "an empty name": (ev.Resize("default", ["a", ""]), "none of them empty or twice"),
     "nobody": (ev.Resize("default", []), "give at least one name"),
