@@ -110,10 +110,11 @@ class Ceilings:
                     return True
         return False
 
-    def arrived(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Mark how far all partitions are received after a chunk."""
+    def arrived(self) -> None:
+        """Mark how far all partitions are received after a chunk, be it one of some of them."""
         if self._marks is not None:
-            self._marks.append(ends)
+            ends = ((each, state.received_end) for each, state in self._states.items())
+            self._marks.append({each: end for each, end in ends if end is not None})
 
     def raise_all(self, now: float, ends: Mapping[TopicPartition, int] | None = None) -> None:
         """Raise the ceilings as far as can be told cheaply, or else by a look, but not too often.

@@ -194,7 +194,7 @@ class Dispatcher:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
             commands += self._go_on(sub, now)
-        self.ceilings.arrived(ends)
+        self.ceilings.arrived()
         if self._restored:
             for partition, state in self.partitions.items():
                 state.drop_passed(self.ceilings.of(partition))

@@ -298,3 +298,29 @@ def test_where_nothing_is_left_to_run_a_look_is_not_put_off_for_long() -> None:
                 member.now = due
             member.tell(ev.Flush())
     assert waited < 0.1, f"the owner had nothing to do for {waited:.2f} s"
+
+
+def test_the_end_of_one_partition_is_no_mark_for_what_is_held_of_others() -> None:
+    """That one is at its end is told alone: of the others no received end comes with it."""
+    harness = Harness(SubscriptionSettings(workers=workers(2)), set_budget=60)
+    harness.assign(P0, P1)
+    slow, quick = (
+        next(key for key in map(str, range(99)) if harness.owner_of(record(0, key)).index == index)
+        for index in range(2)
+    )
+    harness.fetch(record(0, slow), record(0, slow, P1))
+    harness.work()
+    harness.commit()
+    # Each other record of P1 waits in a slice whose first record is one of P0, and runs for long.
+    noise = [record(at, slow if at % 2 else quick, P1) for at in range(1, 120)]
+    others = [record(at, quick, P1) for at in range(120, 500)]
+    for chunk in ([record(1, slow), *noise], others):
+        harness.fetch(*chunk, ends={P0: 2})
+        harness.worker(0).start()
+        while harness.worker(1).busy:
+            if harness.worker(1).start() is not None:
+                harness.worker(1).finish()
+            harness.deliver()
+        harness.tell(Fetched([], {P1: chunk[-1].offset() + 1}))
+    harness.commit(final=True)
+    assert not harness.said("does not fit")
