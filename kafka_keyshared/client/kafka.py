@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
 from kafka_keyshared.client.outage import Outages
@@ -378,13 +379,11 @@ class KafkaClient:
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---
 
     def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        sent = {(each.topic, each.partition): each.offset for each in partitions}
-        for commit in self._in_flight:
-            if {tuple(each): entry.position for each, entry in commit.entries.items()} == sent:
-                self._in_flight.remove(commit)
-                failure = error or next((each.error for each in partitions if each.error), None)
-                self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
-                break
+        commit = commit_of(partitions, self._in_flight)
+        if commit is not None:
+            self._in_flight.remove(commit)
+            failure = error or next((each.error for each in partitions if each.error), None)
+            self._answer(CommitAnswered(commit, classify_commit(failure), str(failure or "")))
 
     def _ended(self, error: BaseException) -> None:
         self.ending = self.ending or error

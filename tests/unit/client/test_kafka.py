@@ -267,6 +267,19 @@ def test_commits_of_one_partition_are_told_apart_by_their_positions(
     ]
 
 
+def test_commits_of_one_position_are_told_apart_by_their_sets(
+    fake: tuple[Nowhere, FakeConsumer],
+) -> None:
+    """Behind a slow record only the set grows, and the client may repeat the earlier one last."""
+    made, _ = fake
+    earlier, later = Commit({P0: CommitEntry(5, "")}), Commit({P0: CommitEntry(5, "set")})
+    for each in (earlier, later):
+        made.client.commit(each)
+    made.client._on_commit(None, [ClientPartition(*P0, 5, "set")])
+    made.client._on_commit(None, [ClientPartition(*P0, 5)])
+    assert [each.commit for each in made.answers] == [later, earlier]
+
+
 def test_an_error_of_one_partition_is_an_error_of_the_commit(
     fake: tuple[Nowhere, FakeConsumer],
 ) -> None:
