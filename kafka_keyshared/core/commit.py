@@ -195,8 +195,12 @@ class Commits:
         if together:
             commits.append(Commit(together))
         if now >= self._sure_at:
-            doubts = [each.doubt_until or 0.0 for each in self._partitions.values()]
-            self._sure_at = min((at for at in doubts if at > now), default=float("inf"))
+            # What was left out of this one is still to be confirmed, but not in every turn.
+            soon = now + self.policy.interval
+            doubts = {each: state.doubt_until or 0.0 for each, state in self._partitions.items()}
+            left = (max(at, soon) for each, at in doubts.items() if at and each not in entries)
+            later = (at for at in doubts.values() if at > now)
+            self._sure_at = min((*left, *later), default=float("inf"))
         self._last_sent = now
         # One of some partitions, at a revoke, does nothing for the others.
         self.retrying = any(each.again for each in self._partitions.values())

@@ -185,6 +185,21 @@ def test_doubt_about_a_position_that_cannot_be_told_asks_for_nothing(commits: Co
     assert not commits.due(99.0, changed=False, idle_since=0.0)
 
 
+def test_a_commit_of_some_partitions_leaves_the_doubt_about_others(commits: Commits) -> None:
+    """P1 is revoked when nothing can come late any more, and nothing of P0 settles after it."""
+    (failed,) = commits.plan({P0: entry(5), P1: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    for commit in commits.plan({P0: entry(6), P1: entry(6)}, 13.0):
+        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1)
+    for commit in commits.plan({P1: entry(7)}, 13.0 + DOUBT, final=True):
+        commits.answered(CommitAnswered(commit, ACCEPTED), 13.1 + DOUBT)
+    commits.forget([P1])
+    assert not commits.due(13.1 + DOUBT, changed=False, idle_since=0.0), "not in every turn"
+    assert commits.due(14.0 + DOUBT, changed=False, idle_since=0.0)
+    assert sent(commits.plan({P0: entry(6)}, 14.0 + DOUBT)) == [{P0: entry(6)}]
+    assert not commits.retry_now()
+
+
 def test_after_too_large_each_is_sent_alone_and_the_large_one_without_its_set(
     commits: Commits,
 ) -> None:
