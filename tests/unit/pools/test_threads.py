@@ -609,6 +609,15 @@ def test_a_worker_without_a_thread_stands_nowhere() -> None:
     assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0, 7) == ""
 
 
+def test_a_worker_that_is_gone_stands_nowhere(bench: MakeBench) -> None:
+    """A stop tells where the records stand that were running at the last heartbeat."""
+    made = bench(lambda record: None)
+    made.pool.add(StartWorker("default", 1, "worker-1"))
+    made.pool.abandon("default", 1)
+    made.pool.end("default", 1)
+    assert made.pool.where("default", 1, 7) == ""
+
+
 def test_a_worker_that_is_gone_closes_its_handler_and_is_nobodys_any_more(
     bench: MakeBench, eventually: Eventually
 ) -> None:
