@@ -24,8 +24,8 @@ def ask_committed(
     """Ask for committed positions and their metadata.
 
     Raises ``KafkaException`` when there is no answer in time. A partition for which the broker
-    answers with an error is left out. One whose metadata cannot be read at all (another client
-    wrote it) is asked for alone, and given up on without a set.
+    answers with an error is left out. So is one whose metadata, which another client wrote, keeps
+    the client from saying its position: to start it without one would be to leave records out.
     """
     try:
         return _ask_committed(consumer, partitions, timeout)
@@ -36,11 +36,11 @@ def ask_committed(
                 found |= _ask_committed(consumer, [partition], timeout)
             except UnicodeDecodeError:
                 log.warning(
-                    "%s: the commit metadata cannot be read; reading from the committed "
-                    "offset without a settled set",
+                    "%s: the commit metadata cannot be read, and keeps the client from saying the "
+                    "position; set the group's offset of it anew (kafka-consumer-groups "
+                    "--reset-offsets --to-current)",
                     partition,
                 )
-                found[partition] = CommittedOffset(None, None)
         return found
 
 
