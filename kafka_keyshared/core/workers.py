@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain, compress, islice
+from itertools import chain, islice
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
@@ -176,15 +176,13 @@ class Worker:
 
         What came back goes before what waits there, as it does everywhere.
         """
-        row = self.row
-        came_back = [self._is_later(each) for each in row.front]
-        if any(came_back):
-            later = list(compress(row.front, came_back))
-            row.front = [
-                each for each, is_later in zip(row.front, came_back, strict=True) if not is_later
-            ]
-            self.later.put_first(later)
-        backlog = row.backlog
+        before: list[Record] = []
+        since: list[Record] = []
+        for record in self.row.front:
+            (since if self._is_later(record) else before).append(record)
+        self.row.front = before
+        self.later.put_first(since)
+        backlog = self.row.backlog
         routed = [self._is_later(each) for each in backlog.records]
         if any(routed):
             self.later.extend(backlog.pick(routed))
