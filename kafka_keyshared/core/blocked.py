@@ -22,8 +22,9 @@ class Reminder:
     Whoever blocks a lane says so in ``blocked``: there may be very many that only wait for a retry.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, dlq: bool = False) -> None:
         self.blocked = False
+        self._cure = cure(dlq=dlq)
         self._remind_at = float("-inf")
 
     def remind(self, closed: Iterable[ClosedLane], now: float) -> list[Notice]:
@@ -46,11 +47,16 @@ class Reminder:
         names = ", ".join(map(_named, oldest))
         more = f" and {count - NAMED_MAX:,} more" if count > NAMED_MAX else ""
         keys = "1 key is" if count == 1 else f"{count:,} keys are"
-        text = (
-            f"{keys} blocked, the oldest for {minutes:.0f} min: {names}{more}. Mend the handler "
-            "and restart, or give a dead-letter topic (dlq=True)"
-        )
+        text = f"{keys} blocked, the oldest for {minutes:.0f} min: {names}{more}. {self._cure}"
         return [Notice(Level.ERROR, text)]
+
+
+def cure(*, dlq: bool) -> str:
+    """Return what to do about keys that are blocked, where there is a dead-letter topic or none."""
+    if dlq:
+        orders = "app.release(), app.drop() or app.dead_letter()"
+        return f"Mend the handler and restart, or say what becomes of it ({orders})"
+    return "Mend the handler and restart, or give a dead-letter topic (dlq=True)"
 
 
 def oldest_blocked(closed: Iterable[ClosedLane]) -> tuple[list[ClosedLane], int]:

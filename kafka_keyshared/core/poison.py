@@ -6,6 +6,7 @@ same way, in :mod:`.diverted`.
 
 from __future__ import annotations
 
+from kafka_keyshared.core.blocked import cure
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Publish
 from kafka_keyshared.core.dispositions import Disposition
@@ -83,7 +84,7 @@ def _cure(sub: Subscription, closed: ClosedLane) -> str:
             f"It is not diverted, because {sub.diverted.most} keys of its partition are: release "
             "one of them, or mend the handler and restart"
         )
-    return "Mend the handler and restart, or give a dead-letter topic (dlq=True)"
+    return cure(dlq=settings.dlq)
 
 
 def attempts_of(closed: ClosedLane) -> str:

@@ -60,7 +60,7 @@ class Subscription(Ownership, Holdings):
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
-        self.reminder = Reminder()
+        self.reminder = Reminder(dlq=settings.dlq)
         self.diverted = Diversions()
         # Of records not settled, what the commit said with which their partition came.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}

@@ -140,3 +140,19 @@ def test_an_exclusive_routing_refuses_what_goes_on_behind_a_record(poison: str) 
 def test_an_exclusive_routing_takes_what_stops_it(poison: PoisonPolicy) -> None:
     assert poison in WHERE_ORDER_IS_REQUIRED
     refuse_for_exclusive(poison, "subscription 's'")
+
+
+# --- what is said to do about it ---
+
+
+@pytest.mark.parametrize("dlq", [False, True])
+def test_who_has_a_dead_letter_topic_is_not_told_to_give_one(dlq: bool) -> None:
+    harness = Harness(SubscriptionSettings(poison="block", dlq=dlq, retry=RetryPolicy(attempts=1)))
+    harness.assign()
+    harness.fetch(record(0, "a"))
+    harness.work({0: [ERROR]})
+    harness.beat(130)
+    told = [each.text for each in harness.notices if "Mend the handler" in each.text]
+    assert len(told) == 2, "at once, and after a minute"
+    assert all(("give a dead-letter topic" in each) is not dlq for each in told)
+    assert all(("app.dead_letter()" in each) is dlq for each in told)
