@@ -51,6 +51,13 @@ NAMED_MAX = 5
 REFUSALS = (ev.CommitResult.LOST, ev.CommitResult.DENIED)
 """Answers after which the same commit is not sent again."""
 
+REFUSED_MOST = 6
+"""Times that the last commit is sent at most when each was refused as one of an old generation.
+
+Twice are usual when a member joins or leaves, one for each round; the others are for a group that
+is restarted member by member. Who is out for good is told so, or hears it each time.
+"""
+
 RETRY_AFTER = 0.05
 """Seconds until the last commit is sent again that failed; twice as long after each failure."""
 
@@ -267,25 +274,26 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
 
     A member of a cooperative group keeps its partitions over a rebalance (KIP-429), but what it
     commits between its JoinGroup and the answer waits behind that at the broker and is then of the
-    generation before. Refused so, it is sent once more.
+    generation before. Refused so, it is sent again, of what the member still has.
     """
-    had = set(loop.core.partitions)
     last = _LastCommit(loop)
     loop.on_answer = last.hear
-    accepted, heard = _send(loop, last, deadline, hurried)
-    if last.refused and loop.halted is None and had <= set(loop.core.partitions):
-        last = _LastCommit(loop)
-        loop.on_answer = last.hear
-        accepted, heard = _send(loop, last, deadline, hurried)
+    heard = _send(loop, last, deadline, hurried)
+    for times in range(1, REFUSED_MOST):
+        late = hurried() or loop.ports.clock() >= deadline
+        if not last.refused_of_ours() or loop.halted is not None or (late and times > 1):
+            break
+        heard = _send(loop, last, deadline, hurried)
     loop.on_answer = None
-    return accepted, heard
+    return last.accepted(), heard
 
 
 class _LastCommit:
-    """The last commit: what was sent of it, and whether the broker has refused any of that.
+    """The last commit: what was sent of it, and for which partitions the broker has refused it.
 
     What it says to commits from before is another matter: these may be of an older generation. But
-    for a partition of which such a one has the last word, as nothing has settled since.
+    for a partition of which such a one has the last word, as nothing has settled since. So has any
+    for a partition that has gone; until a later one is accepted that was sent when it went.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -293,7 +301,7 @@ class _LastCommit:
         self._sent: set[cmd.Commit] = set()
         # Those from before, with the partitions of which they have the last word.
         self._earlier: dict[cmd.Commit, list[TopicPartition]] = {}
-        self.refused = False
+        self._refused: set[TopicPartition] = set()
 
     def send(self) -> None:
         """Send what is settled and not yet sent; all of it again that has failed."""
@@ -305,23 +313,26 @@ class _LastCommit:
 
     def hear(self, answer: ev.CommitAnswered) -> None:
         """Take an answer."""
-        if answer.result not in REFUSALS:
-            return
-        here = self._loop.core.partitions
-        if answer.commit in self._sent or any(
-            each in here for each in self._earlier.get(answer.commit, ())
-        ):
-            self.refused = True
+        entries = answer.commit.entries
+        if answer.result is ev.CommitResult.ACCEPTED:
+            self._refused.difference_update(entries)
+        elif answer.result in REFUSALS:
+            here = self._loop.core.partitions
+            last = entries if answer.commit in self._sent else self._earlier.get(answer.commit, ())
+            self._refused.update(each for each in entries if each in last or each not in here)
+
+    def refused_of_ours(self) -> bool:
+        """Say whether something was refused that this member may still commit."""
+        return not self._refused.isdisjoint(self._loop.core.partitions)
 
     def accepted(self) -> bool:
         """Say whether the broker has accepted all that was to be committed."""
         commits = self._loop.core.commits
-        return not (self.refused or commits.in_flight or commits.retrying or commits.behind())
+        return not (self._refused or commits.in_flight or commits.retrying or commits.behind())
 
 
-def _send(
-    loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]
-) -> tuple[bool, bool]:
+def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]) -> bool:
+    """Send it, and serve callbacks until it is answered; return whether a broker was there."""
     clock = loop.ports.clock
     commits = loop.core.commits
     last.send()
@@ -341,7 +352,7 @@ def _send(
         elif now >= again:
             again = None
             last.send()
-    return last.accepted(), patience.heard
+    return patience.heard
 
 
 class _Patience:

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, stop
+from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -43,12 +43,22 @@ def test_a_last_commit_of_the_generation_before_is_sent_again(stage: Stage) -> N
     assert report.clean
 
 
-def test_a_last_commit_that_is_refused_twice_is_not_acknowledged(stage: Stage) -> None:
+def test_a_last_commit_that_is_refused_each_time_is_not_acknowledged(stage: Stage) -> None:
     stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
     report = stop(stage.loop, 25.0, lambda: False)
-    assert stage.sent() == [3, 3]
+    assert stage.sent() == [3] * REFUSED_MOST
     assert not report.clean
     assert not report.commit_accepted
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_behind_its_deadline_a_refused_commit_is_sent_again_once(
+    stage: Stage, hurried: bool
+) -> None:
+    stage.client.answer = lambda commit: ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+    report = stop(stage.loop, 25.0 if hurried else 0.0, lambda: hurried)
+    assert stage.sent() == [3, 3]
+    assert not report.clean
 
 
 def test_a_last_commit_that_fails_again_and_again_is_sent_ever_more_slowly(stage: Stage) -> None:

@@ -23,7 +23,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS
 from kafka_keyshared.owner.room import Room
-from kafka_keyshared.owner.stopping import stop
+from kafka_keyshared.owner.stopping import REFUSED_MOST, stop
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, FakeRecord, failure, record
@@ -1074,7 +1074,48 @@ def test_a_last_commit_that_is_refused_is_not_called_accepted(
     stage.client.answer = lambda commit: ev.CommitAnswered(commit, result, "no")
     report = stop(stage.loop, 5.0, lambda: False)
     assert not report.commit_accepted
-    assert stage.sent() == ([20, 20] if result is ev.CommitResult.LOST else [20])
+    assert stage.sent() == ([20] * REFUSED_MOST if result is ev.CommitResult.LOST else [20])
+
+
+def test_a_stop_in_the_middle_of_many_rounds_sends_again_what_each_of_them_refuses(
+    stage: Stage,
+) -> None:
+    """A cooperative group that is restarted member by member: one round ends, the next begins."""
+    stage.step()
+    stage.work()
+    refused = iter([ev.CommitResult.LOST] * 3 + [ev.CommitResult.RETRY, ev.CommitResult.LOST])
+    stage.client.answer = lambda commit: ev.CommitAnswered(
+        commit, next(refused, ev.CommitResult.ACCEPTED), "a round"
+    )
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert report.clean
+    assert stage.sent() == [20] * 6
+    assert stage.core.commits.committed(P0) == 20
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_is_refused_and_then_given_up_or_lost_in_a_stop_is_told_as_it_is(lost: bool) -> None:
+    """What is given up is committed once more, with the generation of that round."""
+    stage = Stage()
+    stage.fill(*(record(offset) for offset in range(20)))
+    stage.assign(P0, P1)
+    stage.step()
+    stage.mailbox.put(ev.CommitAnswered(stage.client.commits[0], ev.CommitResult.ACCEPTED))
+    stage.work()
+    poll = stage.client.poll
+
+    def answered(timeout: float) -> Record | None:
+        last = stage.client.commits[-1]
+        if P0 in stage.core.partitions:
+            stage.mailbox.put(ev.CommitAnswered(last, ev.CommitResult.LOST, "old generation"))
+            stage.accept()
+            stage.client.callbacks["lost" if lost else "revoke"]([P0])
+        return poll(timeout)
+
+    stage.client.poll = answered  # type: ignore[method-assign]
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert stage.sent() == ([0, 20] if lost else [0, 20, 20])
+    assert report.clean is not lost
 
 
 @pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])
