@@ -75,15 +75,12 @@ def change(
 
 
 def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int]:
-    """Yield the slot of each lease that its slot's new owner waits for; note all that have moved.
-
-    A slot that is no worker's now waits for nobody: nothing of it is leased.
-    """
+    """Yield the slot of each lease that its slot waits for; note all that have moved."""
     owners = sub.table.owners
     for leased, index, slot in slots_of(sub, ((leased, None) for leased in sub.leases())):
-        if (owner := owners[slot]) != leased.slice.worker:
+        if owners[slot] != leased.slice.worker:
             moved.setdefault(leased.slice.id, set()).add(index)
-            if owner >= 0:
+            if sub.waits_for(slot, leased.slice.worker):
                 yield slot
 
 
@@ -153,9 +150,9 @@ def is_waited_for(sub: Subscription, leased: Leased) -> bool:
 
 def ended(sub: Subscription, those: Ended) -> None:
     """Note that leases have ended, or come back, that slots may have waited for."""
-    draining, owners = sub.draining, sub.table.owners
+    draining = sub.draining
     for leased, _, slot in slots_of(sub, those):
-        if 0 <= owners[slot] != leased.slice.worker and draining.one_less(slot):
+        if sub.waits_for(slot, leased.slice.worker) and draining.one_less(slot):
             if sub.hand_overs is not None:
                 sub.hand_overs.waiting.setdefault(leased.slice.worker, []).append((slot, slot + 1))
             elif draining.blocks(slot):
@@ -195,10 +192,9 @@ def listing(sub: Subscription) -> dict[int, list[tuple[int, int, int]]]:
     """
     if not sub.draining.count:
         return {}
-    owners = sub.table.owners
     pending: dict[int, Counter[int]] = {}
     for leased, _, slot in slots_of(sub, ((leased, None) for leased in sub.leases())):
-        if 0 <= owners[slot] != leased.slice.worker:
+        if sub.waits_for(slot, leased.slice.worker):
             pending.setdefault(leased.slice.worker, Counter())[slot] += 1
     blocked = sub.draining.blocked()
     return {

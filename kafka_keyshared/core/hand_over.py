@@ -16,13 +16,16 @@ from itertools import chain
 
 from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
 from kafka_keyshared.core.events import Released
-from kafka_keyshared.core.hand_overs import HandOver, HandOvers
+from kafka_keyshared.core.hand_overs import HandOver, HandOvers, Kept
 from kafka_keyshared.core.routing.slots import Arcs, Run, Slots, moved
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import counted
 
 GONE = "its thread is gone for good"
+
+NOWHERE = -1
+"""In the place of a worker: the state of these slots is kept until somebody has them."""
 
 
 def note_moved(
@@ -31,21 +34,29 @@ def note_moved(
     """Note which slots have moved and are to be handed over at once.
 
     Not those that drain, or have drained until now (``drained``): their state is where their leases
-    are. Nor those that are on their way: they go on from where they come to.
+    are. Nor those that are on their way: they go on from where they come to. What becomes no
+    worker's is given up too: who had it may be leaving, and somebody will have it.
     """
     elsewhere = Slots(chain(Slots.single(drained).runs, hand_overs.slots().runs))
     by_worker: dict[int, list[Run]] = {}
-    for run, old, new in moved(before, sub.table.arcs):
-        if old >= 0 and new >= 0:
+    for run, old, _ in moved(before, sub.table.arcs):
+        if old >= 0:
             by_worker.setdefault(old, []).append(run)
     for worker, runs in by_worker.items():
         if at_once := Slots(runs).without(elsewhere).runs:
             hand_overs.waiting.setdefault(worker, []).extend(at_once)
+    kept, hand_overs.kept = hand_overs.kept, []
+    for each in kept:
+        again = any(owner >= 0 for owner in each.slots.by_owner(sub.table.arcs))
+        (hand_overs.back if again else hand_overs.kept).append(each)
 
 
 def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
     """Ask for the state of all slots that have drained or moved."""
     commands: list[Command] = []
+    back, hand_overs.back = hand_overs.back, []
+    for kept in back:
+        commands += _on_to(sub, hand_overs, kept)
     waiting, hand_overs.waiting = hand_overs.waiting, {}
     for id_, runs in waiting.items():
         slots = Slots(runs)
@@ -59,10 +70,10 @@ def ask(sub: Subscription, hand_overs: HandOvers) -> list[Command]:
 
 def _release(sub: Subscription, hand_overs: HandOvers, worker: int, slots: Slots) -> list[Command]:
     """Ask a worker for the state of slots, once for each of their new owners."""
-    by_owner = slots.by_owner(sub.table.arcs)
-    home = by_owner.pop(worker, [])  # back before anybody was asked
-    home += [run for owner in list(by_owner) if owner < 0 for run in by_owner.pop(owner)]
-    sub.open_slots(Slots(home))
+    by_owner: dict[int, list[Run]] = {}
+    for owner, runs in slots.by_owner(sub.table.arcs).items():
+        by_owner.setdefault(max(owner, NOWHERE), []).extend(runs)
+    sub.open_slots(Slots(by_owner.pop(worker, [])))  # back before anybody was asked
     commands: list[Command] = []
     for target, runs in by_owner.items():
         those = Slots(runs)
@@ -82,16 +93,27 @@ def released(sub: Subscription, event: Released) -> list[Command]:
         return []  # given up with its worker
     if event.error is not None:
         return _without(sub, hand_over.worker, hand_over.slots, f"release() failed: {event.error}")
-    target = sub.workers.get(hand_over.target)
+    kept = Kept(hand_over.slots, event.state)
+    return _on_to(sub, hand_overs, kept, sub.workers.get(hand_over.target))
+
+
+def _on_to(
+    sub: Subscription, hand_overs: HandOvers, kept: Kept, target: Worker | None = None
+) -> list[Command]:
+    """Have state adopted by the worker that it was meant for, or else by one that has its slots.
+
+    While nobody has them it is kept. What is another's by now is released again, from there.
+    """
     if target is None or not target.present:
-        able = [owner for owner in hand_over.slots.by_owner(sub.table.arcs) if owner >= 0]
+        able = [owner for owner in kept.slots.by_owner(sub.table.arcs) if owner >= 0]
         if not able:
-            sub.open_slots(hand_over.slots)
+            hand_overs.kept.append(kept)
+            sub.open_slots(kept.slots)
             return []
         target = sub.workers[able[0]]
-    commands: list[Command] = [Adopt(sub.name, target.id, hand_over.slots, event.state)]
+    commands: list[Command] = [Adopt(sub.name, target.id, kept.slots, kept.state)]
     # What is the target's by now is opened, the others go on from there.
-    return commands + _release(sub, hand_overs, target.id, hand_over.slots)
+    return commands + _release(sub, hand_overs, target.id, kept.slots)
 
 
 def lost(sub: Subscription, hand_overs: HandOvers, worker: Worker) -> list[Command]:

@@ -19,15 +19,28 @@ class HandOver:
     slots: Slots
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The state of slots, as their worker has released it."""
+
+    slots: Slots
+    state: object
+
+
 class HandOvers:
-    """``out`` is under way, by number; ``waiting`` is to be asked for, by the worker that has it.
+    """``out`` is under way, by number; ``waiting`` is to be asked for, by the worker that has it;
+    ``back`` is the state of slots that have a worker again.
 
     All of these slots are shut. When which of them is asked for, :mod:`.hand_over` decides.
+
+    ``kept`` is the state of slots that are no worker's just now.
     """
 
     def __init__(self) -> None:
         self.out: dict[int, HandOver] = {}
         self.waiting: dict[int, list[Run]] = {}
+        self.back: list[Kept] = []
+        self.kept: list[Kept] = []
         self._numbers = itertools.count()
 
     def begin(self, hand_over: HandOver) -> int:
@@ -38,8 +51,8 @@ class HandOvers:
 
     def slots(self) -> Slots:
         """Return the slots that are shut until their state has come."""
-        out = (each.slots.runs for each in self.out.values())
-        return Slots(chain(*out, *self.waiting.values()))
+        shut: list[HandOver | Kept] = [*self.out.values(), *self.back]
+        return Slots(chain(*(each.slots.runs for each in shut), *self.waiting.values()))
 
     def asked(self, worker: Worker) -> bool:
         """Say whether a worker has yet to release something."""

@@ -38,7 +38,7 @@ def hand_out(
     commands: list[Command] = []
     if sub.dlq_watch is not None and sub.dlq_watch.reached:
         commands += stop_lettered(holds, sub, sub.dlq_watch)
-    if sub.hand_overs is not None and sub.hand_overs.waiting:
+    if sub.hand_overs is not None and (sub.hand_overs.waiting or sub.hand_overs.back):
         commands += hand_over.ask(sub, sub.hand_overs)
     commands += [*shedding.shed(sub, now), *sub.flush()]
     if sub.diverted.due or sub.diverted.to_fence:

@@ -14,7 +14,6 @@ from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import HEAD_LEASED, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
-from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker, WorkerState
@@ -215,7 +214,7 @@ def _slots_at_one_worker(sub: Subscription) -> None:
                 raise InvariantError(
                     f"{sub.name}: slot {slot} is leased to {other.name} and {worker.name}"
                 )
-            if sub.table.owners[slot] not in (worker.id, *Unowned):
+            if sub.waits_for(slot, worker.id):
                 pending[slot] += 1
         if not worker.later.empty() and worker.state is not WorkerState.JOINING:
             raise InvariantError(f"{sub.name}: {worker.name} keeps records that it never gets")

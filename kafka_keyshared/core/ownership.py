@@ -155,6 +155,15 @@ class Ownership:
         owner = self.table.owners[self.keys.slot(key)]
         return self.workers[owner] if owner >= 0 else Unowned(owner)
 
+    def waits_for(self, slot: int, worker: int) -> bool:
+        """Say whether the slot waits for the leases that this worker has of it.
+
+        One that is no worker's now waits for nobody, unless there is state to be had behind them:
+        nothing of it is leased.
+        """
+        owner = self.table.owners[slot]
+        return owner != worker and (owner >= 0 or self.hand_overs is not None)
+
     def takes_keyless(self, worker: Worker) -> bool:
         """Say whether a worker is there and takes records without a key: filters skip those."""
         filtered = self.table.filtered

@@ -18,6 +18,7 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.states import States
 from kafka_keyshared.sim.stepped import PoolKind, SteppedWorker
 from kafka_keyshared.sim.stepped_pool import SteppedPool
 
@@ -65,6 +66,9 @@ class SimPool(SteppedPool):
         self.heeds = lambda: chance.random() < 0.7
         self.on_start = self._began
         self.on_end = self._ended
+        settings = [sub.settings for sub in core.subscriptions.values()]
+        self._states = states = States(site, settings)
+        self.on_release, self.on_adopt = states.release, states.adopt
 
     # --- the port, beyond what a stepped pool does ---
 
@@ -100,6 +104,7 @@ class SimPool(SteppedPool):
 
     def adopt(self, adopt: Adopt) -> None:
         """Have the worker take over the state of slots."""
+        self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
         super().adopt(adopt)
         self._wake(adopt.subscription, adopt.worker)
 
@@ -132,11 +137,23 @@ class SimPool(SteppedPool):
             self._died_in[subscription, worker] = found.running
             self._tell_end(subscription, worker, found.running, "died")
         self._history.tell(was.WorkerDied(self._member, subscription, worker))
+        self._states.lost(subscription, worker, for_good=False)
 
     def dismiss(self, subscription: str, worker: int) -> None:
         """Have a worker go for good once it is out of its record."""
         if not self.ended:
             self.workers[subscription, worker].leave()
+            self._states.left(subscription, worker)
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Report what a worker was running as failed, and all its slices as ended."""
+        super().abandon(subscription, worker, settle=settle)
+        self._states.lost(subscription, worker, for_good=True)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """End a worker that has nothing left."""
+        super().end(subscription, worker)
+        self._states.ended(subscription, worker)
 
     def _wake(self, subscription: str, worker: int) -> None:
         place = subscription, worker
@@ -216,7 +233,10 @@ class SimPool(SteppedPool):
         if self._died_in.get(place) is record:
             del self._died_in[place]  # told when it died; what ran beside it is another record
         else:
-            self._tell_end(subscription, worker, record, outcome_of(ending))
+            outcome = outcome_of(ending)
+            self._tell_end(subscription, worker, record, outcome)
+            if outcome == "done":
+                self._states.ran(subscription, worker, record.key())
 
     def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:
         self._history.tell(

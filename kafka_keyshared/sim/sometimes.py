@@ -15,11 +15,13 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
 from kafka_keyshared.sim.history import History, Listener
+from kafka_keyshared.sim.state_history import StateAdopted
 
 RARE = (
     "rebalance with work in flight",
     "drain blocked, then released",
     "key moved and moved back",
+    "state handed over",
     "stale completion after reassign",
     "commit failed, then recovered",
     "metadata dropped for size",
@@ -64,6 +66,7 @@ class Sometimes:
     - *drain blocked, then released*: a slot goes to another worker with a record that was there
       before the last lease of the one that had it had ended;
     - *key moved and moved back*: a slot goes to another worker and returns;
+    - *state handed over*: a worker adopts what another one remembers of keys;
     - *stale completion after reassign*: a handler ends whose partition has a new reader by then;
     - *commit failed, then recovered*: an accepted commit of an assignment after one that was not;
     - *metadata dropped for size*: after a refusal for its size a commit goes without its set;
@@ -92,6 +95,7 @@ class Sometimes:
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Ended: self._ended,
+            StateAdopted: self._adopted,
             happened.CommitSent: self._sent,
             happened.CommitStored: self._commit_stored,
             happened.CommitTold: self._told,
@@ -157,6 +161,9 @@ class Sometimes:
     def _taken_back(self, told: happened.TakenBack) -> None:
         for each in self._books.deliveries:
             self._let_go(told.member, told.subscription, each)
+
+    def _adopted(self, told: StateAdopted) -> None:
+        self.counts["state handed over"] += bool(told.state)
 
     def _let_go(self, member: int, sub: str, each: Delivery) -> None:
         seat = self._seats.get((member, sub), {}).get(each.lane.slot)

@@ -14,6 +14,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.edges import TABLES, counted_edges
 from kafka_keyshared.sim.sometimes import RARE, Sometimes
+from kafka_keyshared.sim.state_history import StateAdopted
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import begun, settings
 from tests.support.harness import Harness
@@ -123,6 +124,12 @@ def unheard(told: Told) -> None:
     told.kill(1)
 
 
+def handed_over(told: Told) -> None:
+    begun(told)
+    for state in ((), ((b"a", 1),)):
+        told.tell(StateAdopted(1, SUB, 1, [7], state))
+
+
 @pytest.mark.parametrize(
     ("story", "found"),
     [
@@ -139,6 +146,7 @@ def unheard(told: Told) -> None:
         (revoked, {"rebalance with work in flight": 1, "revoke past its deadline": 1}),
         (asked, {"answer stored while a member asks": 1}),
         (late, {"commit stored late": 1}),
+        (handed_over, {"state handed over": 1}),
         (unheard, {"letter stored, never heard of": 1}),
     ],
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
-from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
@@ -24,8 +25,15 @@ State = dict[int, list[int]]
 class Stateful(Harness):
     """Workers that remember, by slot, the offsets that they have run, and hand that over."""
 
-    def __init__(self, workers: Sequence[str] = ("A", "B")) -> None:
-        super().__init__(SubscriptionSettings(workers=tuple(workers), hands_over=True))
+    def __init__(
+        self,
+        workers: Sequence[str] = ("A", "B"),
+        ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    ) -> None:
+        routing = RoutingSettings("sticky", ranges) if ranges else RoutingSettings()
+        super().__init__(
+            SubscriptionSettings(workers=tuple(workers), hands_over=True, routing=routing)
+        )
         self.states: dict[int, State] = {}
         self.pool.on_end = self._ended
         self.pool.on_release = self._release
@@ -179,3 +187,67 @@ def test_state_whose_worker_is_gone_for_good_is_not_waited_for(asked: bool) -> N
     assert len(harness.sub().workers) == 1
     text = f"A: the state of {lost:,} slots is lost, keys there begin without: its thread is gone"
     assert [each.text for each in harness.notices if "is lost" in each.text] == [f"{text} for good"]
+
+
+# --- slots that are nobody's meanwhile ---
+
+HALF = SLOTS // 2
+HALVES = {"A": [(0, HALF - 1)], "B": [(HALF, SLOTS - 1)]}
+ALL_OF_B = {"A": [(0, 9)], "B": [(10, SLOTS - 1)]}
+
+
+def test_the_state_of_a_range_waits_for_its_worker_to_come_back() -> None:
+    """Nobody has the slots meanwhile, and who had them ends: so it is kept in between."""
+    harness = Stateful(ranges=HALVES)
+    harness.fetch(*one_each(0))
+    harness.work()
+    harness.resize("A")
+    harness.work()
+    assert [each.name for each in harness.sub().workers.values()] == ["A"]
+    assert not harness.states[1]
+    harness.fetch(*one_each(len(KEYS)))
+    harness.work()
+    harness.resize("A", "B")
+    harness.work()
+    assert harness.everywhere() == expected(2)
+    assert harness.committed() == (2 * len(KEYS), [])
+
+
+def test_kept_state_goes_to_whoever_is_given_the_range_and_in_parts_where_several_are() -> None:
+    harness = Stateful(("A", "B", "C"), ranges=ALL_OF_B)
+    harness.fetch(*one_each(0))
+    harness.work()
+    harness.resize("A", "C")
+    harness.work()
+    harness.fetch(*one_each(len(KEYS)))
+    harness.tell(ev.AssignRange("default", HALF, SLOTS - 1, "C", take_over=True))
+    harness.tell(ev.AssignRange("default", HALF // 2, HALF - 1, "A", take_over=True))
+    harness.work()
+    harness.resize("A", "B", "C")
+    harness.work()
+    assert harness.everywhere() == expected(2)
+    assert harness.committed() == (2 * len(KEYS), [])
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_a_worker_that_leaves_in_a_record_gives_up_the_state_behind_it(ends_first: bool) -> None:
+    """Its slots have no worker meanwhile; they have one again before it has ended, or after."""
+    harness = Stateful(("A", "B"), ranges={"A": [(0, 9)], "B": [(10, SLOTS - 1)]})
+    harness.fetch(*one_each(0))
+    leaving = harness.worker(1)
+    running = leaving.start()
+    assert running is not None
+    harness.resize("A")
+    harness.fetch(*one_each(len(KEYS)))
+    if ends_first:
+        leaving.finish()
+        harness.work()
+    harness.resize("A", "B")
+    slot = slot_of(running.key())
+    assert not any(slot in state for worker, state in harness.states.items() if worker == 2)
+    if not ends_first:
+        assert harness.sub().draining.pending(slot) == 1
+        leaving.finish()
+    harness.work()
+    assert harness.everywhere() == expected(2)
+    assert harness.committed() == (2 * len(KEYS), [])

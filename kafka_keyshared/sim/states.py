@@ -1,0 +1,98 @@
+"""Handlers with state in a simulation: each worker's counts the records of every key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import SLOT_FUNCTIONS
+from kafka_keyshared.sim import state_history as was
+from kafka_keyshared.sim.site import Site
+
+Counts: TypeAlias = dict[int, dict[bytes, int]]
+"""By slot, and by key, how many records have run."""
+
+
+class States:
+    """The state of all handlers of one process, and what is told of it.
+
+    Only subscriptions have any whose handlers hand their state over; of others nothing is told.
+    """
+
+    def __init__(self, site: Site, settings: Iterable[SubscriptionSettings]) -> None:
+        self._site = site
+        # Where keys have no worker, state by key is nowhere in particular.
+        self._slot_of = {
+            each.name: SLOT_FUNCTIONS[each.slot_function]
+            for each in settings
+            if each.hands_over and each.routing.mode != "unordered"
+        }
+        self._counts: dict[tuple[str, int], Counts] = defaultdict(dict)
+        # Slots of which anything was ever remembered, by subscription.
+        self._used: dict[str, set[int]] = defaultdict(set)
+        # Workers that have left, whatever they still have to end.
+        self._left: set[tuple[str, int]] = set()
+
+    def ran(self, sub: str, worker: int, key: bytes | None) -> None:
+        """Count a record that a worker has run well."""
+        if key is None or sub not in self._slot_of or (sub, worker) in self._left:
+            return
+        slot = self._slot_of[sub](key)
+        counts = self._counts[sub, worker].setdefault(slot, {})
+        counts[key] = counts.get(key, 0) + 1
+        self._used[sub].add(slot)
+        member, _, history = self._site
+        history.tell(was.Remembered(member, sub, worker, key, counts[key]))
+
+    def release(self, sub: str, worker: int, slots: Sequence[int]) -> object:
+        """Give up the state of slots."""
+        mine = self._counts[sub, worker]
+        used = self._of(sub, slots)
+        found = {slot: mine.pop(slot) for slot in used if slot in mine}
+        member, _, history = self._site
+        history.tell(was.StateReleased(member, sub, worker, used, _told(found)))
+        return found
+
+    def sent(self, sub: str, worker: int, slots: Sequence[int]) -> None:
+        """Note that a worker is to adopt the state of slots."""
+        member, _, history = self._site
+        history.tell(was.StateSent(member, sub, worker, self._of(sub, slots)))
+        if (sub, worker) in self._left:
+            history.tell(was.StateLost(member, sub, worker, for_good=True))
+
+    def adopt(self, sub: str, worker: int, slots: Sequence[int], state: object) -> None:
+        """Take the state of slots over."""
+        found: Counts = state if isinstance(state, dict) else {}
+        self._counts[sub, worker].update(found)
+        member, _, history = self._site
+        used = self._of(sub, slots)
+        history.tell(was.StateAdopted(member, sub, worker, used, _told(found)))
+
+    def lost(self, sub: str, worker: int, *, for_good: bool) -> None:
+        """Lose a handler; where ``for_good`` is not said, another one begins anew in its place."""
+        if sub in self._slot_of:
+            self._counts.pop((sub, worker), None)
+            member, _, history = self._site
+            history.tell(was.StateLost(member, sub, worker, for_good))
+
+    def left(self, sub: str, worker: int) -> None:
+        """Lose the handler of a worker that has left; what it still runs is remembered nowhere."""
+        self.lost(sub, worker, for_good=True)
+        self._left.add((sub, worker))
+
+    def ended(self, sub: str, worker: int) -> None:
+        """End a handler in order."""
+        if sub in self._slot_of:
+            self._counts.pop((sub, worker), None)
+            member, _, history = self._site
+            history.tell(was.WorkerEnded(member, sub, worker))
+
+    def _of(self, sub: str, slots: Sequence[int]) -> list[int]:
+        """Return those of the slots of which there may be anything."""
+        return sorted(self._used[sub].intersection(slots))
+
+
+def _told(counts: Counts) -> was.State:
+    return tuple(sorted(each for keys in counts.values() for each in keys.items()))

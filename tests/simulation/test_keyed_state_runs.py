@@ -1,0 +1,43 @@
+"""State follows its key through whole runs that are resized again and again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.sim.chance import Chance
+from kafka_keyshared.sim.plan import Plan, plan_of
+from kafka_keyshared.sim.routings import Kind, with_routing
+from kafka_keyshared.sim.run import run_seed
+
+
+def plan_of_handlers_with_state(seed: int, kind: Kind) -> Plan:
+    """The seed's own plan, of handlers that hand their state over, resized again and again."""
+    plan = plan_of(Chance(seed))
+    chance = Chance(seed)(f"states by {kind}")
+    subs = tuple(
+        with_routing(replace(each, hands_over=True), kind, chance)
+        for each in plan.member.subscriptions
+    )
+    disturbances = {**plan.disturbances, "a subscription was resized": 3.0}
+    member = replace(plan.member, subscriptions=subs)
+    return replace(plan, member=member, disturbances=disturbances)
+
+
+@pytest.mark.parametrize("kind", ["ring", "sticky", "exclusive"])
+def test_state_follows_its_keys_through_every_resize_of_a_run(kind: Kind) -> None:
+    for seed in (1, 3):
+        outcome = run_seed(seed, 800, plan_of_handlers_with_state(seed, kind))
+        assert outcome.violations == [], f"seed {seed}"
+        assert outcome.sometimes["a subscription was resized"], f"seed {seed}"
+
+
+def test_state_is_told_of_only_where_handlers_hand_it_over() -> None:
+    assert not SubscriptionSettings().hands_over
+    plan = plan_of(Chance(1))
+    subs = tuple(replace(each, hands_over=False) for each in plan.member.subscriptions)
+    without = replace(plan, member=replace(plan.member, subscriptions=subs))
+    told = run_seed(1, 300, without).happenings
+    assert told < run_seed(1, 300, plan_of_handlers_with_state(1, "ring")).happenings
