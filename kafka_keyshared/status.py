@@ -69,18 +69,22 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
     """A slot that drains at a worker: PIP-379 calls it a draining hash.
 
-    ``pending`` of its leases have yet to end, and ``blocked`` records wait for that.
+    ``pending`` of its leases have yet to end, and ``blocked`` records wait for that, at ``owner``:
+    the worker that has the slot by now, None where nobody has. Where workers filter, keys of a slot
+    may have several owners, and each of them is a draining hash.
     """
 
     hash: int
     pending: int
     blocked: int
+    owner: str | None = None
 
 
 class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
     """A record that a worker was given and has not settled: it runs, or waits in its mailbox.
 
-    ``slot`` is None without a key; ``draining`` says that the slot is another worker's by now.
+    ``slot`` is None without a key; ``draining`` says that the slot waits for it: it is another
+    worker's by now.
     """
 
     worker: str
@@ -155,6 +159,10 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
+    ``routing`` and ``on_unmatched`` are what was chosen. ``ranges`` are the slots of each worker,
+    both ends included, where they are in ranges, as the settings have them; ``filters`` what each
+    takes, where workers filter. Both name those too that were declared and are not there.
+
     ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
     the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
     ``hottest`` say how many keys have unsettled records, and how many the one with the most has.
@@ -170,6 +178,10 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     pool: str
+    routing: str = "ring"
+    on_unmatched: str | None = None
+    ranges: dict[str, str] = {}
+    filters: dict[str, tuple[str, ...]] = {}
     workers: tuple[WorkerStatus, ...]
     records: int
     bytes: int

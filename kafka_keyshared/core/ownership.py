@@ -155,6 +155,11 @@ class Ownership:
         owner = self.table.owners[self.keys.slot(key)]
         return self.workers[owner] if owner >= 0 else Unowned(owner)
 
+    def owner_name(self, slot: int) -> str | None:
+        """Return the name of the worker that has the slot now, None where nobody has."""
+        owner = self.table.owners[slot]
+        return self.workers[owner].name if owner >= 0 else None
+
     def waits_for(self, slot: int, worker: int) -> bool:
         """Say whether the slot waits for the leases that this worker has of it.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import PendingAck
 
 
@@ -15,7 +16,7 @@ def pending_acks(sub: Subscription, progress: Progress) -> list[PendingAck]:
 
     ``progress`` as for a commit.
     """
-    owners, keys = sub.table.owners, sub.keys
+    keys = sub.keys
     found: list[PendingAck] = []
     for worker in sub.workers.values():
         for leased in worker.slices.values():
@@ -30,9 +31,9 @@ def pending_acks(sub: Subscription, progress: Progress) -> list[PendingAck]:
                         topic=topic,
                         partition=partition,
                         offset=offset,
-                        slot=slot,
+                        slot=None if slot is None else slot % SLOTS,
                         running=index in running,
-                        draining=slot is not None and owners[slot] != worker.id,
+                        draining=slot is not None and sub.waits_for(slot, worker.id),
                     )
                 )
     return found

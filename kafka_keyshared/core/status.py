@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from kafka_keyshared.core import draining
 from kafka_keyshared.core.blocked import oldest_blocked
@@ -14,9 +13,11 @@ from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.meters import Histogram, Rebalance
 from kafka_keyshared.core.pending import pending_acks
+from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import TopicPartition, partition_of
 from kafka_keyshared.status import (
     KEY_CHARS,
@@ -120,10 +121,22 @@ def _subscription(
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
     watch = core.watches[sub.name]
-    drains = draining.listing(sub)
+    drains = {
+        id_: tuple(
+            DrainingHash(
+                hash=slot % SLOTS, pending=pending, blocked=blocked, owner=sub.owner_name(slot)
+            )
+            for slot, pending, blocked in those
+        )
+        for id_, those in draining.listing(sub).items()
+    }
     return SubscriptionStatus(
         name=sub.name,
         pool=around.pool,
+        routing=sub.settings.routing.mode,
+        on_unmatched=sub.settings.routing.on_unmatched,
+        ranges=written(sub.table.routing),
+        filters=_filters(sub),
         workers=tuple(
             _worker(
                 worker,
@@ -151,7 +164,9 @@ def _subscription(
         keys=len(keys),
         hottest=max(keys.values(), default=0),
         draining_hashes_count=sub.draining.count,
-        draining_hashes_pending_messages=sum(each[1] for some in drains.values() for each in some),
+        draining_hashes_pending_messages=sum(
+            each.pending for some in drains.values() for each in some
+        ),
         draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
         draining_hashes_cleared_total=sub.draining.cleared_total,
         pending=tuple(pending_acks(sub, progress)) if around.pending else None,
@@ -176,7 +191,7 @@ def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
 
 def _worker(
     worker: Worker,
-    slots: tuple[float, Iterable[tuple[int, int, int]]],
+    slots: tuple[float, tuple[DrainingHash, ...]],
     progress: Progress,
     watch: Watch,
     now: float,
@@ -217,11 +232,18 @@ def _worker(
         restarts=worker.restarts,
         dropped=worker.shed,
         share=share,
-        draining=tuple(
-            DrainingHash(hash=slot, pending=pending, blocked=blocked)
-            for slot, pending, blocked in drains
-        ),
+        draining=drains,
     )
+
+
+def _filters(sub: Subscription) -> dict[str, tuple[str, ...]]:
+    """Return what each worker takes, as text; nothing where nobody filters."""
+    filtered = sub.table.filtered
+    patterns = () if filtered is None else filtered.filters.patterns
+    return {
+        name: tuple(each.decode("utf-8", "backslashreplace") for each in those)
+        for name, those in patterns
+    }
 
 
 def _id(worker: Worker) -> int:

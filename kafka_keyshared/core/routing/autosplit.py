@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
+from typing import ClassVar
 
 from kafka_keyshared.core.routing.port import Owner, Routing, Unowned, check_slot, checked, rest
 from kafka_keyshared.errors import ConfigError
@@ -38,6 +39,8 @@ class AutoSplit(Routing):
 
     workers: tuple[str, ...]
     bounds: tuple[tuple[int, str], ...]
+
+    in_ranges: ClassVar[bool] = True
 
     def __init__(self, workers: Sequence[str]) -> None:
         names = _enough(checked(workers, _WHAT))

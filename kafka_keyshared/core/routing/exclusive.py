@@ -33,6 +33,7 @@ class Exclusive(Routing):
     workers: tuple[str, ...]
 
     takes_filters: ClassVar[bool] = False
+    in_ranges: ClassVar[bool] = True
 
     def __init__(self, workers: Sequence[str]) -> None:
         # The only way to fill a frozen instance; nothing writes to it afterwards.

@@ -68,6 +68,9 @@ class Routing(ABC):
     has_gaps: ClassVar[bool] = False
     """Whether a slot may be no worker's while any is there."""
 
+    in_ranges: ClassVar[bool] = False
+    """Whether each worker's slots are few ranges, which people can read."""
+
     @abstractmethod
     def arcs(self) -> Iterable[tuple[int, int]]:
         """Return (owner, number of slots) from slot 0 on; together they are 65,536.

@@ -55,6 +55,7 @@ class StickyRanges(Routing):
     ranges: tuple[Range, ...]
 
     has_gaps: ClassVar[bool] = True
+    in_ranges: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -172,10 +173,17 @@ class StickyRanges(Routing):
 
 
 def written(routing: Routing) -> dict[str, str]:
-    """Return by worker the ranges that are assigned to it, as the settings take them."""
+    """Return by worker the slots that are its own, where they are in ranges, as settings have them.
+
+    Those that are assigned are named whether or not their worker is there.
+    """
     found: dict[str, list[str]] = {}
-    for each in routing.ranges if isinstance(routing, StickyRanges) else ():
-        found.setdefault(each.worker, []).append(f"{each.first}-{each.last}")
+    if isinstance(routing, StickyRanges):
+        for each in routing.ranges:
+            found.setdefault(each.worker, []).append(f"{each.first}-{each.last}")
+    elif routing.in_ranges:
+        for first, last, owner in routing.spans():
+            found.setdefault(str(owner), []).append(f"{first}-{last}")
     return {worker: ",".join(spans) for worker, spans in sorted(found.items())}
 
 

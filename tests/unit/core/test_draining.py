@@ -560,7 +560,7 @@ def test_the_status_names_what_drains_where_and_what_waits_for_it() -> None:
     assert [sub.draining_hashes_count, sub.draining_hashes_pending_messages] == [1, 1]
     assert [sub.draining_hashes_blocked_messages, sub.draining_hashes_cleared_total] == [2, 0]
     at_a, *others = sub.workers
-    assert at_a.draining == (DrainingHash(hash=slot_of(LOW[0]), pending=1, blocked=2),)
+    assert at_a.draining == (DrainingHash(hash=slot_of(LOW[0]), pending=1, blocked=2, owner="B"),)
     assert [each.draining for each in others] == [(), ()]
     harness.of("A").finish()
     harness.work()

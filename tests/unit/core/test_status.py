@@ -5,10 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lanes import LaneState
-from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.routing.modes import RoutingSettings
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.sim.stepped import PoolKind
-from kafka_keyshared.status import Status
+from kafka_keyshared.status import Status, SubscriptionStatus
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
 from tests.support.observed import WALL, status_of
@@ -154,3 +157,50 @@ def test_every_record_that_runs_counts_also_where_a_worker_runs_many() -> None:
     assert (worker.leased, worker.runs) == (60, 50)
     inflight = next(each for each in FAMILIES if each.name == "keyshared_inflight_records")
     assert list(inflight.read(status_of(harness))) == [((), 50)]
+
+
+# --- whose keys are ---
+
+
+def shown(routing: RoutingSettings, workers: int = 2) -> SubscriptionStatus:
+    harness = Harness(SubscriptionSettings(workers=worker_names(workers), routing=routing))
+    return status_of(harness).subscriptions[0]
+
+
+def test_ranges_are_shown_as_the_settings_have_them_also_of_workers_that_are_away() -> None:
+    ranges = {"worker-1": [(0, 9), (20, 29)], "later": [(10, 19)]}
+    found = shown(RoutingSettings("sticky", ranges, on_unmatched="hold"))
+    assert (found.routing, found.on_unmatched) == ("sticky", "hold")
+    assert found.ranges == {"later": "10-19", "worker-1": "0-9,20-29"}
+    assert shown(RoutingSettings("auto-split")).ranges == {
+        "worker-0": "32769-65535",
+        "worker-1": "0-32768",
+    }
+    assert shown(RoutingSettings("exclusive")).ranges == {"worker-0": "0-65535"}
+    assert shown(RoutingSettings()).ranges == {}, "hundreds of arcs for each worker tell nobody"
+
+
+def test_filters_are_shown_of_all_that_were_declared() -> None:
+    given: dict[str, list[str | bytes]] = {"worker-1": ["eu-*", b"\xff?"], "later": ["x"]}
+    found = shown(RoutingSettings(filters=given))
+    assert found.filters == {"worker-0": (), "worker-1": ("eu-*", "\\xff?"), "later": ("x",)}
+    assert shown(RoutingSettings()).filters == {}
+
+
+def test_where_workers_filter_a_draining_slot_is_shown_by_its_own_number() -> None:
+    settings = RoutingSettings(filters={"worker-0": ["x*"], "worker-1": ["a*", "x*"]})
+    harness = Harness(SubscriptionSettings(workers=worker_names(3), routing=settings))
+    harness.assign(P0)
+    keys = [b"%c-%d" % (letter, number) for letter in b"ax" for number in range(20)]
+    harness.fetch(*(record(offset, key) for offset, key in enumerate(keys)))
+    running = {key.start() for key in harness.pool.workers.values()}
+    harness.tell(ev.Resize("default", ["worker-0", "worker-2"]))
+    found = status_of(harness, pending=True).subscriptions[0]
+    drains = {each.hash: each for worker in found.workers for each in worker.draining}
+    theirs = {slot_of(each.key()) for each in running if each is not None}
+    assert drains
+    assert set(drains) <= theirs
+    assert {each.owner for each in drains.values()} <= {"worker-0", "worker-2"}
+    assert found.pending is not None
+    assert {each.slot for each in found.pending} <= {slot_of(key) for key in keys}
+    assert {each.slot for each in found.pending if each.draining} == set(drains)
