@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.sim.lane_orders import order_a_lane
+from kafka_keyshared.sim.lane_orders import lift_a_limit, order_a_lane
 from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
+PARTITIONS_MOST = 12
 NAMES = 30
 """Of so many the name of a new worker is chosen; the ring makes of each something else."""
 
@@ -146,9 +147,10 @@ def stand_still_long(world: World, chance: Random) -> bool:
 
 def _hold_up(world: World, chance: Random, seconds: float) -> bool:
     member = some_member(world, chance)
-    if member is not None:
-        member.held_up = seconds
-    return member is not None
+    if member is None or member.stands_still:
+        return False  # or it would hardly ever have a round
+    member.held_up = seconds
+    return True
 
 
 # --- workers ---
@@ -353,7 +355,10 @@ def transaction(world: World, chance: Random) -> bool:
 
 def add_partition(world: World, chance: Random) -> bool:
     """Add a partition to a topic."""
-    world.cluster.add_partition(chance.choice(world.topics))
+    topic = chance.choice(world.topics)
+    if len(world.cluster.topics[topic]) >= PARTITIONS_MOST:
+        return False
+    world.cluster.add_partition(topic)
     return True
 
 
@@ -361,7 +366,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
-    "a lane was ordered about": Disturbance(0.5, order_a_lane),
+    "a lane was ordered about": Disturbance(0.25, order_a_lane),
+    "dead-letter limits were lifted": Disturbance(1.0, lift_a_limit),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
     "handlers hung": Disturbance(2.0, hang),

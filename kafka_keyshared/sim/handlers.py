@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.model import Drop
@@ -23,7 +23,8 @@ ATTEMPT_WEIGHTS = (6, 2, 1, 1)
 class Habits:
     """How handlers behave, as shares of the records that they are called with. Times in seconds.
 
-    ``poisoned`` are records that fail whenever they are tried; ``hanging`` ones take ``hang``.
+    ``poisoned`` are records that fail whenever they are tried; ``hanging`` ones take ``hang``. Of
+    those that were long at it ``failing_late`` fail, or more.
     """
 
     failing: float = 0.05
@@ -31,6 +32,7 @@ class Habits:
     dropping: float = 0.01
     hanging: float = 0.0005
     hang: float = 20.0
+    failing_late: float = 0.5
     at_once: float = 0.6
     typical: float = 0.004
 
@@ -38,8 +40,21 @@ class Habits:
         """Return them without failures and hangs, and quick: what was poison is mended, too."""
         at_once, typical = max(self.at_once, 0.9), min(self.typical, 0.001)
         return replace(
-            self, failing=0.0, poisoned=0.0, hanging=0.0, at_once=at_once, typical=typical
+            self,
+            failing=0.0,
+            failing_late=0.0,
+            poisoned=0.0,
+            hanging=0.0,
+            at_once=at_once,
+            typical=typical,
         )
+
+
+class Call(NamedTuple):
+    """How many seconds a call takes, and whether that is because it hangs."""
+
+    seconds: float
+    hangs: bool = False
 
 
 class Handlers:
@@ -56,27 +71,27 @@ class Handlers:
         """Have so many calls from now on take so long."""
         self._hung, self._hang = calls, seconds
 
-    def seconds(self) -> float:
+    def call(self) -> Call:
         """Return how long a call takes."""
         if self._hung:
             self._hung -= 1
-            return self._hang
+            return Call(self._hang, hangs=True)
         chance, habits = self._chance, self.habits
         roll = chance.random()
         if roll < habits.at_once:
-            return 0.0
+            return Call(0.0)
         if roll > 1 - habits.hanging:
-            return habits.hang * (0.5 + chance.random())
-        return chance.expovariate(1 / habits.typical)
+            return Call(habits.hang * (0.5 + chance.random()), hangs=True)
+        return Call(chance.expovariate(1 / habits.typical))
 
-    def ending(self, partition: int, offset: int) -> Ending:
-        """Return how a call with that record ends."""
+    def ending(self, partition: int, offset: int, *, hung: bool = False) -> Ending:
+        """Return how a call with that record ends, one that has hung or not."""
         chance, habits = self._chance, self.habits
         # Poison is in the record, not in the moment: the same one fails each time.
         if (offset * 7919 + partition * 104_729 + self._poison) % 10_000 < 10_000 * habits.poisoned:
             return self._failure(Disposition.ERROR)
         roll = chance.random()
-        if roll < habits.failing:
+        if roll < (max(habits.failing, habits.failing_late) if hung else habits.failing):
             return self._failure(chance.choices(ATTEMPTS, ATTEMPT_WEIGHTS)[0])
         return Drop() if roll > 1 - habits.dropping else None
 

@@ -204,13 +204,15 @@ class Recalled(NamedTuple):
 class TakenBack(NamedTuple):
     """This of what a worker was given comes back unrun: recalled, or set aside in its lane.
 
-    So does what a worker has left that is given up on.
+    So does what a worker has left that is given up on; or it is ``written_off``, and counts as
+    done, where that is wanted.
     """
 
     member: int
     subscription: str
     worker: int
     records: Sequence[tuple[TopicPartition, int, int]]
+    written_off: bool = False
 
 
 class Began(NamedTuple):
@@ -254,6 +256,31 @@ OUTCOMES = (
 """How a handler ends: well, by dropping the record, by an error, by asking for another attempt or
 for a dead letter, without having tried (members do), by putting the record off, or with its thread
 or process."""
+
+
+class WorkerJoined(NamedTuple):
+    """One more worker has been started for a subscription, under a name."""
+
+    member: int
+    subscription: str
+    worker: int
+    name: str
+
+
+class WorkerLeft(NamedTuple):
+    """A worker has begun to go, by its own will: a member that closes."""
+
+    member: int
+    subscription: str
+    worker: int
+
+
+class Resized(NamedTuple):
+    """A subscription is to have these workers and no others: by order, and from now on."""
+
+    member: int
+    subscription: str
+    names: Sequence[str]
 
 
 class WorkerDied(NamedTuple):
@@ -317,6 +344,13 @@ class LaneOrdered(NamedTuple):
     partition: TopicPartition
     offset: int
     key: bytes | None
+
+
+class LimitLifted(NamedTuple):
+    """Partitions go on, by order, that their dead-letter limit had stopped."""
+
+    member: int
+    partitions: Sequence[TopicPartition]
 
 
 # --- processes, and the run itself ---

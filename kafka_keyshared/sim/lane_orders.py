@@ -1,4 +1,7 @@
-"""Somebody looks at the closed lanes of a simulated member, and decides about one of them."""
+"""Somebody looks at the closed lanes of a simulated member, and decides about one of them.
+
+Or about what has come to its dead-letter limit.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,37 @@ from collections.abc import Generator
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.events import DlqLimitLifted, LaneAction, LaneOrder
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.owner.loop import Loop
 
 if TYPE_CHECKING:
+    from kafka_keyshared.sim.member import Member
     from kafka_keyshared.sim.world import World
+
+
+def lift_limits(member: Member) -> None:
+    """Order that all partitions of a member go on that their dead-letter limit has stopped."""
+
+    def lift(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        stopped = sorted(loop.core.holds.held_back(Reason.DLQ_LIMIT))
+        if stopped:
+            member.lifted(stopped)
+            loop.tell(DlqLimitLifted(stopped))
+
+    member.order("lift limits", lift)
+
+
+def lift_a_limit(world: World, chance: Random) -> bool:
+    """Order that whatever has come to its dead-letter limit goes on, at some member."""
+    limited = any(each.dlq_limit is not None for each in world.plan.member.subscriptions)
+    present = world.present()
+    if not present or not limited:
+        return False
+    lift_limits(chance.choice(present))
+    return True
 
 
 def order_a_lane(world: World, chance: Random) -> bool:
@@ -19,22 +48,23 @@ def order_a_lane(world: World, chance: Random) -> bool:
     if not present:
         return False
     member, action = chance.choice(present), chance.choice(list(LaneAction))
-    which = chance.random()
+    which, of_those = chance.random(), chance.random()
 
     def look(loop: Loop) -> Generator[None, None, None]:
         yield from ()
-        every = [
-            (sub.name, closed)
-            for sub in loop.core.subscriptions.values()
-            for closed in sub.closed.lanes.values()
-        ]
-        if every:
-            sub, closed = every[int(which * len(every))]
+        # First a state and then a lane in it: most lanes wait for their next attempt.
+        by_state: dict[LaneState, list[tuple[str, ClosedLane]]] = {}
+        for sub in loop.core.subscriptions.values():
+            for closed in sub.closed.lanes.values():
+                by_state.setdefault(closed.state, []).append((sub.name, closed))
+        if by_state:
+            those = list(by_state.values())[int(which * len(by_state))]
+            sub_name, closed = those[int(of_those * len(those))]
             if closed.head is None:
-                loop.tell(LaneOrder(sub, action, closed.key))
+                loop.tell(LaneOrder(sub_name, action, closed.key))
             else:
                 place = closed.partition, closed.head.offset()
-                loop.tell(LaneOrder(sub, action, None, *place))
+                loop.tell(LaneOrder(sub_name, action, None, *place))
             loop.lane_answers.clear()
 
     member.order("look at lanes", look)

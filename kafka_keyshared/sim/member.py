@@ -72,12 +72,15 @@ class CountedDispatcher(Dispatcher):
     """The core, with a count of the events that it takes."""
 
     on_order: Callable[[ev.LaneOrder], None]
+    on_resize: Callable[[ev.Resize], None]
     taken = 0
 
     def handle(self, event: ev.Event, now: float) -> list[Command]:
         """Take one event and return what is to be done."""
         if type(event) not in QUIET_EVENTS:
             self.taken += 1
+        if isinstance(event, ev.Resize):
+            self.on_resize(event)
         commands = super().handle(event, now)
         if isinstance(event, ev.LaneOrder) and any(
             isinstance(each, LaneAnswer) and each.done for each in commands
@@ -103,7 +106,7 @@ class Member:
             plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
         )
         self._core = core
-        core.on_order = self.ordered
+        core.on_order, core.on_resize = self.ordered, self.resized
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -132,6 +135,11 @@ class Member:
         """Whether it is still there."""
         return self.process.alive
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether its owner is kept from its rounds, or is about to be."""
+        return bool(self.held_up) or self._held_up_until > self._around.timeline.now
+
     def free_since(self) -> float:
         """Return since when its owner may run; infinity while it is kept from that."""
         until = self._held_up_until
@@ -157,6 +165,15 @@ class Member:
         told = was.LaneOrdered(
             self.number, order.subscription, order.action.value, partition, order.offset, order.key
         )
+        self._around.history.tell(told)
+
+    def lifted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tell of partitions whose dead-letter limit is lifted."""
+        self._around.history.tell(was.LimitLifted(self.number, partitions))
+
+    def resized(self, order: ev.Resize) -> None:
+        """Tell of an order for other workers, which always can be."""
+        told = was.Resized(self.number, order.subscription, tuple(order.names))
         self._around.history.tell(told)
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:

@@ -7,14 +7,15 @@ that may happen, changes nothing of what a seed has meant so far. To add a choic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, TypeVar
 
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES
 from kafka_keyshared.sim.handlers import Habits
@@ -34,7 +35,9 @@ SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
 )
 COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0.2))
 KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
+EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "redeliver", "ack")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
+LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
 FAVOURED = 0.3
 """The share of the disturbances that a seed has; the others it does without.
@@ -153,10 +156,14 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         leases_per_worker=one("leases_per_worker", (1, 5, 50, 1_000)),
         max_leases_per_key=one("max_leases_per_key", (None, None, 1)),
         unblocking_interval=one("unblocking_interval", (0.0, 0.0, 0.05)),
+        new_workers_wait=draw.happens(f"new_workers_wait of {name}", 0.25),
         hands_over=one("hands_over", (False, False, True)),
         window_bytes=one("window_bytes", (64 << 20, 64 << 20, 6_000, 60_000)),
         lease_bytes_per_worker=one("lease_bytes_per_worker", (None, None, 500, 3_000)),
         individually=draw.happens(f"individually of {name}", 0.25),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
+        on_evict=one("on_evict", EVICTIONS),
     )
+    limit = one("dlq_limit", LIMITS)
+    settings = replace(settings, dlq_limit=limit if settings.dlq else None)
     return routed(settings, draw.generator(f"routing of {name}"))

@@ -8,12 +8,13 @@ from functools import partial
 from random import Random
 from typing import cast
 
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Drop, Record, TopicPartition
+from kafka_keyshared.pools.port import Stop
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.records import SimRecord
@@ -120,10 +121,33 @@ class SimPool(SteppedPool):
             self._history.tell(was.WentOn(self._member, past.subscription, past.worker, *where))
         self._wake(*place)
 
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker."""
+        super().add(worker)
+        place = worker.subscription, worker.worker
+        self._history.tell(was.WorkerJoined(self._member, *place, worker.name))
+
     def replace(self, subscription: str, worker: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""
         super().replace(subscription, worker)
         self._wake(subscription, worker)
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        if settle:
+            self._write_off(subscription, worker)
+        super().abandon(subscription, worker, settle=settle)
+
+    def _write_off(self, subscription: str, worker: int) -> None:
+        left = [
+            where_from(record)
+            for given in self.workers[subscription, worker].given.values()
+            for record in given.todo
+            if not isinstance(record, Stop)
+        ]
+        if left:
+            told = was.TakenBack(self._member, subscription, worker, left, written_off=True)
+            self._history.tell(told)
 
     # --- what goes by the timeline ---
 
@@ -144,6 +168,7 @@ class SimPool(SteppedPool):
         if not self.ended:
             self.workers[subscription, worker].leave()
             self._states.left(subscription, worker)
+            self._history.tell(was.WorkerLeft(self._member, subscription, worker))
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Report what a worker was running as failed, and all its slices as ended."""
@@ -172,30 +197,30 @@ class SimPool(SteppedPool):
             record = worker.start()
             if record is None:
                 return
-            seconds = self._handlers.seconds()
-            if seconds:
-                ended = partial(self._finish, place, record, worker.run)
-                self._process.timeline.after(seconds, ended)
+            call = self._handlers.call()
+            if call.seconds:
+                ended = partial(self._finish, place, record, worker.run, hung=call.hangs)
+                self._process.timeline.after(call.seconds, ended)
                 return
             self._end(worker, record)
         self._wake(*place)
 
-    def _finish(self, place: tuple[str, int], record: Record, run: int) -> None:
+    def _finish(self, place: tuple[str, int], record: Record, run: int, *, hung: bool) -> None:
         worker = self.workers[place]
         if self.ended or not self._process.alive:
             return
         if any(each.run == run for each in worker.apart):
-            worker.finish_apart(record, self._ending(record))
+            worker.finish_apart(record, self._ending(record, hung=hung))
         # Another one may have taken over, or that run be over.
         elif worker.alive and worker.running is record and worker.run == run:
-            self._end(worker, record)
+            self._end(worker, record, hung=hung)
             self._turn(place)
 
-    def _end(self, worker: SteppedWorker, record: Record) -> None:
-        worker.finish(self._ending(record))
+    def _end(self, worker: SteppedWorker, record: Record, *, hung: bool = False) -> None:
+        worker.finish(self._ending(record, hung=hung))
 
-    def _ending(self, record: Record) -> Ending:
-        return self._handlers.ending(record.partition(), record.offset())
+    def _ending(self, record: Record, *, hung: bool) -> Ending:
+        return self._handlers.ending(record.partition(), record.offset(), hung=hung)
 
     # --- what is told ---
 

@@ -34,6 +34,8 @@ RARE = (
     "commit stored late",
     "letter stored, never heard of",
     "log made anew while it is read",
+    "dead-letter limit reached",
+    "record written off with its worker",
 )
 
 
@@ -74,6 +76,7 @@ class Sometimes:
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
+    - *dead-letter limit reached*: a partition goes on that its limit had stopped;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -101,6 +104,7 @@ class Sometimes:
             happened.CommitTold: self._told,
             happened.LetterStored: self._letter_stored,
             happened.LetterTold: self._letter_told,
+            happened.LimitLifted: self._limit_lifted,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -159,6 +163,7 @@ class Sometimes:
             seat.count += 1
 
     def _taken_back(self, told: happened.TakenBack) -> None:
+        self.counts["record written off with its worker"] += told.written_off
         for each in self._books.deliveries:
             self._let_go(told.member, told.subscription, each)
 
@@ -229,6 +234,9 @@ class Sometimes:
         letter = tuple(told)[:-1]
         self.counts["letter stored, never heard of"] += bool(told.error) and letter in self._unheard
         self._unheard.discard(letter)
+
+    def _limit_lifted(self, told: happened.LimitLifted) -> None:
+        self.counts["dead-letter limit reached"] += len(told.partitions)
 
     def _gone(self, told: happened.Gone) -> None:
         for each in self._books.ended:

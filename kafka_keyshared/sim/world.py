@@ -9,6 +9,7 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
+from kafka_keyshared.sim.lane_orders import lift_limits
 from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
@@ -101,6 +102,8 @@ class World:
         """Replace whoever has stopped; somebody has to do the rest."""
         if not self.finishing:
             self.refill()
+            for member in self.present():
+                lift_limits(member)  # a lane that is diverted comes to its limit again
             self.timeline.after(1.0, self._keep_up)
 
     def refill(self) -> None:

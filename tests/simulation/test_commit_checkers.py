@@ -553,6 +553,23 @@ def test_a_worker_that_dies_behind_a_record_cannot_say_that_it_has_ended() -> No
     assert_found("NoRepeats", words, lambda told: story(told, dies=True, goes_on=True))
 
 
+def test_what_ends_beside_a_dead_worker_tells_nothing_of_what_it_was_in_last() -> None:
+    def story(told: Told) -> None:
+        done(told)
+        told.hand(1, 1)
+        told.begin(1, 1)
+        told.tell(happened.WentOn(1, SUB, 0, T0, 1, told.assigned[1, T0]))
+        told.run(1, 0)
+        told.tell(happened.WorkerDied(1, SUB, 0))
+        told.end(1, 1)
+        told.revoke(1)
+        again(told)
+
+    found = assert_right(story)["NoRepeats"]
+    assert isinstance(found, NoRepeats)
+    assert found.repeats == {"its worker had not gone on": 1}
+
+
 def test_a_revoke_without_any_commit_is_found() -> None:
     def story(told: Told) -> None:
         done(told, 0)

@@ -47,4 +47,4 @@ def test_an_owner_that_rests_has_fewer_rounds_for_the_same_time() -> None:
 def test_handlers_hang_as_often_as_they_are_to() -> None:
     handlers = Handlers(replace(CALM, at_once=1.0), Chance(1)("handlers"), 0)
     handlers.hang(2, 7.0)
-    assert [handlers.seconds() for _ in range(4)] == [7.0, 7.0, 0.0, 0.0]
+    assert [handlers.call().seconds for _ in range(4)] == [7.0, 7.0, 0.0, 0.0]

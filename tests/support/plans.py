@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 from kafka_keyshared.sim.plan import Plan
@@ -48,6 +49,10 @@ def _plain(value: Any) -> Any:
 
 def _made(kind: Any, value: Any) -> Any:
     """Return the value as what its field is declared to be."""
+    if value is None:
+        return None
+    if isinstance(kind, UnionType):  # "or None"
+        kind = next(each for each in get_args(kind) if each is not NoneType)
     if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
         hints = get_type_hints(kind)
         strangers = value.keys() - hints.keys()

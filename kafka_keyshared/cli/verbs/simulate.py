@@ -13,7 +13,7 @@ from kafka_keyshared.cli.output import Output
 def simulate(  # noqa: PLR0917 - each is an option of the command line
     seeds: Annotated[
         int, typer.Option(metavar="INT", min=1, max=10_000_000, help="How many seeds, from 1 on.")
-    ] = 20,
+    ] = 200,
     seed: Annotated[
         int | None, typer.Option(metavar="INT", min=0, help="Only this one; tells its digest.")
     ] = None,

@@ -13,6 +13,7 @@ from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.bounded import Bounded
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.commit_sequence import CommitSequence
+from kafka_keyshared.sim.checkers.joining import Joining
 from kafka_keyshared.sim.checkers.keyed_state import KeyedState
 from kafka_keyshared.sim.checkers.liveness import Liveness
 from kafka_keyshared.sim.checkers.no_loss import NoLoss
@@ -47,6 +48,7 @@ def every_checker(
         Order(history, settings, books, free_since=free_since, go_on=go_on),
         OneOwner(history, settings, books, go_on=go_on),
         KeyedState(history, settings, books, go_on=go_on),
+        Joining(history, settings, books, go_on=go_on),
         NoRepeats(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
         Bounded(history, settings, books, go_on=go_on),
         SafeCommit(history, settings, books, go_on=go_on),

@@ -38,6 +38,9 @@ NO_ATTEMPT = ("given_back", "put_off")
 SKIPPED = "skipped as nobody's"
 """How a record is settled that no worker was declared to take: here, when it is delivered."""
 
+WRITTEN_OFF = "written off with its worker"
+"""How one is settled that its worker had in hand and had not started when it was evicted."""
+
 
 class Books(Letters):
     """Every record in every subscription, and every commit.
@@ -210,9 +213,12 @@ class Books(Letters):
     def _taken_back(self, told: happened.TakenBack) -> None:
         sub = told.subscription
         self.deliveries = [self._find(sub, offset, number) for _, offset, number in told.records]
+        self.heads = []
         for each in self.deliveries:
             each.worker = None
             each.since = self.now
+            if told.written_off:
+                self._settle(each, WRITTEN_OFF)
 
     def _began(self, told: happened.Began) -> None:
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)

@@ -40,6 +40,7 @@ class Letters(Group):
         history.listen(happened.LetterStored, self._letter_stored)
         history.listen(happened.LetterTold, self._letter_told)
         history.listen(happened.LaneOrdered, self._lane_ordered)
+        history.listen(happened.LimitLifted, self._limit_lifted)
 
     @abstractmethod
     def _find(self, sub: str, offset: int, number: int) -> Delivery:
@@ -83,11 +84,24 @@ class Letters(Group):
         self.heads = []
         if told.error:
             return
+        each.assignment.letters[told.subscription] += 1
         if not each.copying:
             self._settle(each, "dead-lettered")
         elif each.stage is Stage.ARCHIVING and each.assignment.over is None:
             each.stage = Stage.BLOCKED
             each.fate.copied = each.archived = True
+
+    def may_be_stopped(self, each: Delivery) -> bool:
+        """Say whether so many letters of its partition were acknowledged that nothing starts."""
+        limit = self.settings[each.fate.sub].dlq_limit
+        letters = each.assignment.letters[each.fate.sub]
+        return limit is not None and letters >= min(limit.in_a_row, limit.share * limit.records)
+
+    def _limit_lifted(self, told: happened.LimitLifted) -> None:
+        live = self.member(told.member).live
+        for partition in told.partitions:
+            if partition in live:
+                live[partition].letters.clear()
 
     # --- orders for lanes ---
 

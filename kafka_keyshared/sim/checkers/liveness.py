@@ -67,8 +67,9 @@ class Liveness(Checker):
     is kept: inside a rebalance, by a question to the cluster, or by the simulation
     (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
     ahead of the position (``span`` offsets) that it may be parked; where it may be for a worker
-    that is not there; while its partition has to be
-    read again, or goes, or its member stops. A revoke ends with its deadline.
+    that is not there; where workers that join wait, while something older is unsettled; where its
+    partition may have come to its dead-letter limit; while that has to be read again, or goes, or
+    its member stops. A revoke ends with its deadline.
 
     ``bound`` seconds after the faults have stopped (and the last record was written) everything is
     settled and committed.
@@ -156,6 +157,7 @@ class Liveness(Checker):
         hands.idle_since = self.books.now
         if not hands.has:
             crew.dead.discard(told.worker)
+        self._heads(told)
 
     def _let_go(self, crew: Crew, worker: int, each: Delivery) -> None:
         if crew.of(worker).has.pop(each, crew) is None:
@@ -264,6 +266,10 @@ class Liveness(Checker):
         # An owner that is kept counts no beats.
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
+        held = self._waits_for_older(each, member) or self.books.may_be_stopped(each)
+        if now - since >= START_WITHIN and held:
+            each.since = now
+            return now
         if now - since < START_WITHIN:
             return since
         self.violated(
@@ -300,6 +306,13 @@ class Liveness(Checker):
             ):
                 return True
         return False
+
+    def _waits_for_older(self, each: Delivery, member: Member) -> bool:
+        """Say whether it may be for a worker that joins, and waits for what came before it."""
+        sub = each.fate.sub
+        if each.worker is not None or not self.settings[sub].new_workers_wait:
+            return False
+        return any(older.first < each.first for older in member.unsettled(sub))
 
     # --- the end ---
 

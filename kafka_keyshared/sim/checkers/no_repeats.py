@@ -54,9 +54,9 @@ class NoRepeats(Checker):
         super().__init__(history, settings, books, go_on=go_on)
         self._deadline = revoke_deadline - MOMENT
         self.repeats: Counter[str] = Counter()
-        # By member, subscription and worker what ended there last; and what of it was of a
-        # partition when that was lost, by the assignment's number.
-        self._last: dict[tuple[int, str, int], Fate] = {}
+        # By member, subscription and worker what ended there last, and what beside it; and what of
+        # that was of a partition when that was lost, by the assignment's number.
+        self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
         self._unclear: dict[int, list[Fate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
 
@@ -101,7 +101,8 @@ class NoRepeats(Checker):
 
     def _ended(self, told: happened.Ended) -> None:
         if self.books.delivery is not None:
-            self._last[told.member, told.subscription, told.worker] = self.books.delivery.fate
+            worker = told.member, told.subscription, told.worker
+            self._last[worker, self.books.beside] = self.books.delivery.fate
 
     def _died(self, told: happened.WorkerDied) -> None:
         self._dead.add((told.member, told.subscription, told.worker))
@@ -117,7 +118,7 @@ class NoRepeats(Checker):
         """
         mine = [
             fate
-            for worker, fate in self._last.items()
+            for (worker, _), fate in self._last.items()
             if worker[0] == member and (lost or worker in self._dead)
         ]
         for each in self.books.ended:

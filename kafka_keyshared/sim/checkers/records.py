@@ -28,6 +28,10 @@ class Stage(enum.Enum):
     AGAIN = "it was not used, and is read again"
 
 
+NOT_OWED = (Stage.SETTLED, Stage.AGAIN, Stage.UNSURE)
+"""Of what is in one of these it is not certain that its member has still to settle it."""
+
+
 class Lane:
     """One lane of one subscription. ``slot`` is None for a lane of one record without a key.
 
@@ -180,6 +184,13 @@ class Delivery:
         return f"{self.fate} of {self.fate.sub!r}"
 
 
+def not_owed(each: Delivery) -> bool:
+    """Say whether it may be that its member has nothing to settle there any more."""
+    assignment = each.assignment
+    over = assignment.over is not None
+    return over or each.stage in NOT_OWED or each in assignment.loose
+
+
 class End(enum.Enum):
     """How an assignment ended."""
 
@@ -238,6 +249,8 @@ class Assignment:
             self.failed[sub] = {}
             self.diverted[sub] = set()
             self.perhaps_diverted[sub] = set()
+        # How many letters of it were acknowledged, until its limit was lifted.
+        self.letters: Counter[str] = Counter()
         self.running = 0
         self.revoking_at: float | None = None
         self.stolen = False
@@ -306,6 +319,13 @@ class Member:
         # How many things keep its owner, and since when none has.
         self.kept = 0
         self.free_since = float("-inf")
+
+    def unsettled(self, sub: str) -> Iterator[Delivery]:
+        """Yield what it has received, for this subscription, and has certainly not settled."""
+        for assignment in self.live.values():
+            for each in assignment.deliveries[sub].values():
+                if not not_owed(each):
+                    yield each
 
     def keep(self, now: float, by: int) -> None:
         """Note that so many more things keep the owner from its rounds."""

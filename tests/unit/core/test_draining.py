@@ -416,6 +416,22 @@ def test_who_joins_recently_gets_nothing_new_until_all_that_came_before_is_settl
     assert harness.committed() == (40, [])
 
 
+def test_who_joins_recently_gets_no_record_without_a_key_either() -> None:
+    harness = Harness(SubscriptionSettings(workers=("A",), new_workers_wait=True))
+    harness.assign()
+    harness.fetch(record(0, SPREAD[0]))
+    assert harness.worker(0).start() is not None
+    harness.tell(ev.Resize("default", ["A", "B"]))
+    joined = next(each for each in harness.sub().workers.values() if each.name == "B")
+    harness.fetch(record(1, None), record(2, None), record(3, None))
+    assert joined.leased == 0
+    harness.worker(0).finish()
+    assert sorted(harness.work()) == [1, 2, 3]
+    harness.beat()
+    harness.fetch(record(4, None), record(5, None))
+    assert joined.leased == 1
+
+
 def test_who_joins_where_nothing_is_held_waits_for_nobody() -> None:
     harness = Harness(SubscriptionSettings(workers=("A",), new_workers_wait=True))
     harness.assign()

@@ -1,0 +1,105 @@
+"""Where new workers wait, who joins gets nothing new before all that came before is settled."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.sim import history as happened
+from tests.simulation.told import SUB, T0, Told
+from tests.simulation.watched import assert_found, assert_right, begun, settings
+
+WAITS = settings(new_workers_wait=True)
+
+
+def joined(told: Told) -> None:
+    """A worker joins while record 0 is at worker 0; then record 1 comes, of another key."""
+    begun(told, 2)
+    told.deliver(1, 0)
+    told.hand(1, 0)
+    told.begin(1, 0)
+    told.later(0.1)
+    told.tell(happened.WorkerJoined(1, SUB, 2, "worker-2"))
+    told.write("b", start=2)
+    told.later(0.1)
+    told.deliver(1, 1, 2)
+
+
+def test_who_joins_gets_nothing_new_while_something_older_is_unsettled() -> None:
+    def early(told: Told) -> None:
+        joined(told)
+        told.hand(1, 2, worker=2)
+
+    assert_found("Joining", r"t-0@2 .* was given to worker 2, which joined .* t-0@0", early, WAITS)
+    assert_right(early, settings())
+
+
+def test_who_joins_gets_all_once_what_came_before_is_settled() -> None:
+    def in_time(told: Told) -> None:
+        joined(told)
+        told.end(1, 0)
+        told.hand(1, 2, worker=2)
+
+    assert_right(in_time, WAITS)
+
+
+def test_who_joins_may_have_what_came_before() -> None:
+    def older(told: Told) -> None:
+        begun(told, 1)
+        told.write("b", start=1)
+        told.deliver(1, 0, 1)
+        told.hand(1, 0)
+        told.later(0.1)
+        told.tell(happened.WorkerJoined(1, SUB, 2, "worker-2"))
+        told.hand(1, 1, worker=2)
+
+    assert_right(older, WAITS)
+
+
+def test_what_went_with_its_partition_keeps_nobody_waiting() -> None:
+    def gone(told: Told) -> None:
+        joined(told)
+        told.write("c", "d", at=T0._replace(partition=1))
+        told.assign(1, T0._replace(partition=1))
+        told.released(1, lost=True)
+        told.deliver(1, 0, at=T0._replace(partition=1))
+        told.hand(1, 0, worker=2, at=T0._replace(partition=1))
+
+    assert_right(gone, WAITS)
+
+
+@pytest.mark.parametrize(
+    "others_go",
+    [
+        [happened.WorkerLeft(1, SUB, 0), happened.WorkerLeft(1, SUB, 1)],
+        [happened.WorkerDied(1, SUB, 0), happened.WorkerLeft(1, SUB, 1)],
+        [happened.Resized(1, SUB, ["worker-2"])],
+    ],
+)
+def test_where_everybody_else_has_gone_it_is_no_new_one(others_go: list[object]) -> None:
+    def alone(told: Told) -> None:
+        joined(told)
+        told.tell(*others_go)
+        told.hand(1, 2, worker=2)
+
+    assert_right(alone, WAITS)
+
+
+def test_who_is_new_too_is_nobody_else() -> None:
+    def both(told: Told) -> None:
+        joined(told)
+        told.tell(happened.WorkerJoined(1, SUB, 3, "worker-3"))
+        told.tell(happened.Resized(1, SUB, ["worker-2", "worker-3"]))
+        told.hand(1, 2, worker=2)
+
+    assert_right(both, WAITS)
+
+
+def test_what_waits_for_something_older_is_not_late() -> None:
+    def waits(told: Told) -> None:
+        joined(told)
+        told.end(1, 0, "dead_letter")  # is blocked: there is no dead-letter topic
+        told.later(5.0)
+        told.write("c", start=3)
+
+    assert_right(waits, settings(new_workers_wait=True))
+    assert_found("Liveness", "t-0@2 .* could run since", waits, settings())
