@@ -728,6 +728,31 @@ def test_what_came_before_and_was_dropped_is_lost_if_it_is_not_read_again(runs: 
     assert_found("SafeCommit", words, story)
 
 
+@pytest.mark.parametrize("has_it", [True, False])
+def test_what_a_client_has_lost_may_be_gone_from_the_log_by_then(has_it: bool) -> None:
+    """It was delivered by a call that raised; or before it, and its member has it still."""
+
+    def story(told: Told, *, fails: bool = True) -> None:
+        told.write(*"abcd")
+        told.join(1)
+        told.assign(1)
+        told.deliver(1, 0, 1)
+        told.run(1, 0)
+        if fails:
+            told.tell(happened.Misplaced(1, [T0]))
+        told.tell(happened.Removed(T0, (0, 1, 2)))
+        told.seek(1, 3)
+        told.deliver(1, 3)
+        told.run(1, *([1] if has_it else []), 3)
+        told.commit(1, 4)
+        told.finish()
+
+    assert_right(story)
+    if not has_it:
+        words = "covers t-0@1 .* which is not settled there"
+        assert_found("SafeCommit", words, lambda told: story(told, fails=False))
+
+
 def test_a_place_that_a_log_made_anew_never_had_is_left_for_its_start() -> None:
     def story(told: Told) -> None:
         told.write("a")

@@ -177,7 +177,11 @@ class Books(Letters):
         if assignment is None:
             raise HistoryError(f"nobody has heard of an assignment {number}")
         found = assignment.deliveries[sub].get(offset)
-        if found is None:
+        if found is None and (found := assignment.unused[sub].pop(offset, None)) is not None:
+            assignment.deliveries[sub][offset] = found
+            found.stage = Stage.OPEN
+            self._open(assignment, sub, found)
+        elif found is None:
             # It was never delivered there: that is for the checkers to say.
             fate = assignment.log.fates[sub].get(offset)
             if fate is None:

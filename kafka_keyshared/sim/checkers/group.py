@@ -201,6 +201,8 @@ class Group:
         found.early.clear()
         if told.position is None and found.start is not None:
             return
+        if found.misplaced and told.position is not None:
+            self._may_be_unused(found, told.position)
         found.misplaced = False
         found.loose.clear()
         if told.position is None:
@@ -262,14 +264,32 @@ class Group:
             for offset in list(assignment.log.between(position, assignment.end)):
                 each = deliveries.get(offset)
                 if each is not None and each.stage is Stage.OPEN and each.worker is None:
-                    del deliveries[offset]
-                    each.stage = Stage.AGAIN
-                    if each.queued:
-                        assignment.queues[sub][each.lane].remove(each)
-                    assignment.open[sub] -= 1
-                    assignment.member.open[sub] -= 1
+                    self._not_used(assignment, sub, each)
         if position < assignment.end:
             assignment.end = max(position, assignment.start or 0)
+
+    def _may_be_unused(self, assignment: Assignment, position: int) -> None:
+        """Let go of what its client may have lost, and what can never come again.
+
+        Whether its member has it is seen when a worker gets it.
+        """
+        for sub, deliveries in assignment.deliveries.items():
+            waiting = [e for e in deliveries.values() if e.stage is Stage.OPEN and e.worker is None]
+            for each in waiting:
+                if each.offset < position and each.fate.removed:
+                    self._not_used(assignment, sub, each)
+                    assignment.unused[sub][each.offset] = each
+
+    @staticmethod
+    def _not_used(assignment: Assignment, sub: str, each: Delivery) -> None:
+        """Take it out of what its member has."""
+        del assignment.deliveries[sub][each.offset]
+        each.stage = Stage.AGAIN
+        if each.queued:
+            each.queued = False
+            assignment.queues[sub][each.lane].remove(each)
+        assignment.open[sub] -= 1
+        assignment.member.open[sub] -= 1
 
     def _revoking(self, told: happened.Revoking) -> None:
         member = self.member(told.member)

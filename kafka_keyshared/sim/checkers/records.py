@@ -215,6 +215,7 @@ class Assignment:
     that yet uses none of it. ``clean`` says that its process ended so; ``bare`` that the broker has
     refused a set of it. ``diverted`` has for each subscription the hashes of the lanes that are so
     there, ``perhaps_diverted`` of those that may be; ``notes`` are what it may have begun with.
+    ``unused`` is what its client may have lost, and what is gone from the log.
     """
 
     def __init__(
@@ -240,6 +241,7 @@ class Assignment:
         self.diverted: dict[str, set[bytes]] = {}
         self.perhaps_diverted: dict[str, set[bytes]] = {}
         self.deliveries: dict[str, dict[int, Delivery]] = {}
+        self.unused: dict[str, dict[int, Delivery]] = {}
         self.queues: dict[str, dict[Lane, deque[Delivery]]] = {}
         self.open: dict[str, int] = {}
         for sub in subs:
@@ -247,6 +249,7 @@ class Assignment:
             self.queues[sub] = {}
             self.open[sub] = 0
             self.failed[sub] = {}
+            self.unused[sub] = {}
             self.diverted[sub] = set()
             self.perhaps_diverted[sub] = set()
         # How many letters of it were acknowledged, until its limit was lifted.
