@@ -137,6 +137,7 @@ class SimPool(SteppedPool):
         if settle:
             self._write_off(subscription, worker)
         super().abandon(subscription, worker, settle=settle)
+        self._states.lost(subscription, worker, for_good=True)
 
     def _write_off(self, subscription: str, worker: int) -> None:
         left = [
@@ -169,11 +170,6 @@ class SimPool(SteppedPool):
             self.workers[subscription, worker].leave()
             self._states.left(subscription, worker)
             self._history.tell(was.WorkerLeft(self._member, subscription, worker))
-
-    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
-        """Report what a worker was running as failed, and all its slices as ended."""
-        super().abandon(subscription, worker, settle=settle)
-        self._states.lost(subscription, worker, for_good=True)
 
     def end(self, subscription: str, worker: int) -> None:
         """End a worker that has nothing left."""
