@@ -55,7 +55,7 @@ def whole(told: Told) -> None:
 
 def test_a_run_as_it_should_be_is_right() -> None:
     checkers = assert_right(whole)
-    assert len(checkers) == 11
+    assert len(checkers) == 12
     assert not any(each.violations for each in checkers.values())
 
 
@@ -387,9 +387,12 @@ def test_what_ends_after_its_partition_has_gone_is_in_nobodys_way(done: bool) ->
         assert_found("Order", "t-0@1 .* before t-0@0 .* of its lane: it is to run", story)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_worker_may_start_what_was_lost_until_it_has_given_that_back(asked: bool) -> None:
-    """Nobody waits for it: the partition is another member's by then."""
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("how", ["lost", "revoked too late", "revoked in time", "not asked"])
+def test_a_worker_may_start_what_has_gone_until_it_has_given_that_back(
+    how: str, ended: bool
+) -> None:
+    """Nobody waits for it: the partition is lost, or the deadline of its revoke is over."""
 
     def story(told: Told) -> None:
         told.write("a")
@@ -398,17 +401,26 @@ def test_a_worker_may_start_what_was_lost_until_it_has_given_that_back(asked: bo
         told.deliver(1, 0)
         told.hand(1, 0)
         told.tell(happened.Recalling(1, SUB, 0))
-        told.released(1, lost=True)
-        if not asked:
+        if how.startswith("revoked"):
+            told.revoking(1)
+            told.later(5.0 if how == "revoked too late" else 4.9)
+        told.released(1, lost=not how.startswith("revoked"))
+        if how == "not asked":
             told.tell(happened.Recalled(1, SUB, 0))
         told.assign(2)
         told.deliver(2, 0)
         told.hand(2, 0)
         told.begin(2, 0)
+        if ended:
+            told.end(2, 0)
         told.begin(1, 0, number=1)
 
-    if asked:
+    if how in ("lost", "revoked too late"):
         assert_right(story)
+    elif how == "not asked" and ended:
+        assert_found("Order", "t-0@0 .* although its partition has gone: lost", story)
+    elif ended:
+        assert_found("NoRepeats", "t-0@0 .* began again at worker 0 in assignment 1", story)
     else:
         assert_found("Serial", "t-0@0 .* in assignment 1 of member 1 while t-0@0 .* runs", story)
 

@@ -32,7 +32,8 @@ class NoRepeats(Checker):
     deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
     not stored, or the broker has refused sets. Never what the commit covers with which an
     assignment began: so no more is repeated than had settled since the commit that the broker has.
-    Who has not heard that its partition is another's knows nothing of what settles there.
+    Who has not heard that its partition is another's knows nothing of what settles there; nor has a
+    worker heard that its partition has gone which has not answered yet what it gives back.
     After a clean stop it has all that settled. A partition that was lost and comes back to its
     member within five minutes, with no commit but that member's, repeats nothing at all. What a
     worker has ended last may be unknown where it was lost, or where that worker has died.
@@ -85,6 +86,8 @@ class NoRepeats(Checker):
             self.repeats["its letter was not heard of"] += 1
         elif before is now:
             self._again(told, each, "in the same assignment")
+        elif now.is_not_given_back(told.subscription, told.worker, self._deadline):
+            self.repeats["its worker had not heard that its partition has gone"] += 1
         else:
             excuse = self._excuse(fate, before, now)
             if excuse:

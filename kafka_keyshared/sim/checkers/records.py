@@ -270,6 +270,18 @@ class Assignment:
     def __str__(self) -> str:
         return f"in assignment {self.number} of member {self.member.number}"
 
+    def is_not_given_back(self, sub: str, worker: int, deadline: float) -> bool:
+        """Say whether a worker has not answered yet, for whose answer nobody could wait longer.
+
+        The partition was lost, or the deadline of its revoke was over, in seconds: a worker that
+        is to give back what it has not started may start that until it has heard of it.
+        """
+        if not self.member.recalling[sub, worker]:
+            return False
+        if self.over is End.REVOKED and self.revoking_at is not None:
+            return self.over_at >= self.revoking_at + deadline
+        return self.over is End.LOST
+
 
 class Start:
     """What the broker had, from when a partition came to a member until it began to read it.

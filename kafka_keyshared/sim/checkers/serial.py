@@ -58,9 +58,10 @@ class Serial(Checker):
             elif other.fate.log is each.fate.log:
                 before = other.assignment
                 unheard = before.stolen or each.assignment.stolen
-                asked = each.assignment.member.recalling[told.subscription, told.worker]
-                unheard = unheard or (each.assignment.over is End.LOST and asked > 0)
-                if before.over is None and not unheard:
+                late = each.assignment.is_not_given_back(
+                    told.subscription, told.worker, self._deadline - MOMENT
+                )
+                if before.over is None and not (unheard or late):
                     self._overlap(other, each, told)
 
     def _may_share(self, other: Delivery, each: Delivery, told: happened.Began) -> bool:
