@@ -165,8 +165,10 @@ class ThreadPool:
         """Return where in the user's program the thread is now that has the slice."""
         # Whoever asks may have seen it running before its worker was gone.
         for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is not None and cell.is_in(slice_) and cell.thread is not None:
-                return "" if cell.thread.ident is None else standing(cell.thread.ident)
+            if cell is None or not cell.is_in(slice_):
+                continue
+            if cell.thread is not None and cell.thread.ident is not None:
+                return standing(cell.thread.ident)
         return ""
 
     def replace(self, subscription: str, worker: int) -> None:
