@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.model import TopicPartition
 
 
 def commit_of(partitions: Sequence[ClientPartition], in_flight: Iterable[Commit]) -> Commit | None:
@@ -15,15 +16,15 @@ def commit_of(partitions: Sequence[ClientPartition], in_flight: Iterable[Commit]
     The client answers one that it had to repeat behind a later one, and that may have the same
     positions with another set.
     """
-    sent = {(each.topic, each.partition): each.offset for each in partitions}
-    found = [
-        commit
-        for commit in in_flight
-        if {tuple(each): entry.position for each, entry in commit.entries.items()} == sent
-    ]
-    if len(found) > 1:
-        sets = {(each.topic, each.partition): each.metadata or "" for each in partitions}
-        for commit in found:
-            if {tuple(each): entry.metadata for each, entry in commit.entries.items()} == sets:
-                return commit
-    return found[0] if found else None
+    told = [(TopicPartition(each.topic, each.partition), each) for each in partitions]
+    first: Commit | None = None
+    for commit in in_flight:
+        entries = commit.entries
+        if len(entries) != len(told) or any(
+            each not in entries or entries[each].position != answer.offset for each, answer in told
+        ):
+            continue
+        if all(entries[each].metadata == (answer.metadata or "") for each, answer in told):
+            return commit
+        first = first or commit
+    return first

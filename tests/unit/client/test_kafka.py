@@ -287,7 +287,7 @@ def test_an_error_of_one_partition_is_an_error_of_the_commit(
     made.client.commit(Commit({P0: entry(5)}))
 
     class Refused:
-        topic, partition, offset = P0.topic, P0.partition, 5
+        topic, partition, offset, metadata = P0.topic, P0.partition, 5, None
         error = KafkaError(E.OFFSET_METADATA_TOO_LARGE)
 
     made.client._on_commit(None, [Refused()])  # type: ignore[list-item]
