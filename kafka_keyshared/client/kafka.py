@@ -67,7 +67,8 @@ class KafkaClient:
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
-        self._positions: list[ClientPartition] = []
+        # How far each was received when that was asked for last.
+        self._ends: dict[TopicPartition, ClientPartition] = {}
         # Leader epochs that came with committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
         self._seldom = Seldom(log)
@@ -192,12 +193,9 @@ class KafkaClient:
         """Return the position of every assigned partition that has one."""
         if not self._assigned:
             return {}
-        self._positions = self.consumer.position(list(self._assigned.values()))
-        return {
-            partition: found.offset
-            for partition, found in zip(self._assigned, self._positions, strict=True)
-            if found.offset >= 0
-        }
+        found = self.consumer.position(list(self._assigned.values()))
+        self._ends = dict(zip(self._assigned, found, strict=True))
+        return {each: end.offset for each, end in self._ends.items() if end.offset >= 0}
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the broker for positions and metadata."""
@@ -213,9 +211,9 @@ class KafkaClient:
 
     def received_epoch(self, partition: TopicPartition) -> int:
         """Return the leader's epoch at the last record received, or at the committed position."""
-        for end in self._positions:
-            if (end.topic, end.partition) == partition and end.offset >= 0:
-                return epoch_of(end)
+        end = self._ends.get(partition)
+        if end is not None and end.offset >= 0:
+            return epoch_of(end)
         return self._epochs.get(partition, -1)
 
     def is_new(self, partition: TopicPartition) -> bool:
@@ -346,10 +344,8 @@ class KafkaClient:
         """Return the leader epoch to commit: the held record's, or that of the received end."""
         if entry.leader_epoch >= 0:
             return entry.leader_epoch
-        for end in self._positions:
-            if (end.topic, end.partition, end.offset) == (*partition, entry.position):
-                return -1 if end.leader_epoch is None else end.leader_epoch
-        return -1
+        end = self._ends.get(partition)
+        return epoch_of(end) if end is not None and end.offset == entry.position else -1
 
     def answers(self, timeout: float) -> bool:
         """Say whether a broker answers a question, any, within ``timeout`` seconds.

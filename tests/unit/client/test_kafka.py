@@ -436,7 +436,7 @@ def test_the_epoch_of_what_was_received_is_known_also_before_anything_is_receive
     assert made.client.received_epoch(P0) == -1
     made.client.committed([P0], 1.0)
     assert made.client.received_epoch(P0) == 4
-    made.client._positions = [ClientPartition(*P0, 12, "", 6)]
+    made.client._ends = {P0: ClientPartition(*P0, 12, "", 6)}
     assert made.client.received_epoch(P0) == 6
 
 

@@ -155,6 +155,33 @@ def test_the_leader_epoch_of_a_commit_is_the_held_records_or_that_of_the_end(
     assert (entry.leader_epoch if entry.leader_epoch is not None else -1) == committed
 
 
+def test_a_commit_of_many_partitions_looks_for_no_epoch_among_all_of_them(make: Make) -> None:
+    """With a thousand of them that took the owner half a second, once a second."""
+    many = [TopicPartition("orders", number) for number in range(100)]
+    looked: list[int] = []
+
+    class End:
+        topic, error, leader_epoch = "orders", None, 3
+
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+
+        @property
+        def offset(self) -> int:
+            looked.append(self.partition)
+            return 5
+
+    client, scripted = make()
+    client.assign(dict.fromkeys(many, 0))
+    scripted.answers["position"] = lambda asked: [End(each.partition) for each in asked]
+    client.positions()
+    looked.clear()
+    client.commit(Commit(dict.fromkeys(many, CommitEntry(5, ""))))
+    (_, _, sent) = scripted.asked[-1]
+    assert {each.leader_epoch for each in sent["offsets"]} == {3}
+    assert len(looked) == len(many)
+
+
 # --- the group ---
 
 
