@@ -66,6 +66,8 @@ class Watchdog:
         self._delivered: set[TopicPartition] = set()
         self._failing: dict[TopicPartition, float] = {}
         self._looked: float | None = None
+        # Where the client is with all partitions, asked once for each look.
+        self._positions: Mapping[TopicPartition, int] = {}
         self._ask_at = float("-inf")
         self._may_ask = 0
         self._unanswered = False
@@ -88,7 +90,8 @@ class Watchdog:
         full, self.full = self.full, False
         self._may_ask = ASKED_AT_ONCE
         self._note_progress(states, now)
-        self._delivered.update(self._client.positions())
+        self._positions = self._client.positions()
+        self._delivered.update(self._positions)
         ends = self._client.log_ends()
         for partition, quiet in self._quiet.items():
             if partition in self._reseek.partitions:
@@ -131,7 +134,7 @@ class Watchdog:
 
         One question without an answer is enough for 30 s: each of them keeps everybody waiting.
         """
-        reached = max(quiet.end or 0, self._client.positions().get(partition, 0))
+        reached = max(quiet.end or 0, self._positions.get(partition, 0))
         if end <= reached:
             quiet.waited = 0.0
             return False
@@ -175,7 +178,7 @@ class Watchdog:
                 now - quiet.since,
                 quiet.end,
                 end,
-                self._client.positions().get(partition, "unknown"),
+                self._positions.get(partition, "unknown"),
                 "paused" if partition in self._pauses.paused() else "not paused",
                 self._client.last_error or "none",
                 "" if quiet.times == 1 else " did not help; once more",

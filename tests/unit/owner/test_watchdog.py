@@ -253,3 +253,23 @@ def test_idle_partitions_cost_no_question(stage: Stage) -> None:
     live(stage, 100.0)
     assert stage.client.made("seek") == []
     assert stage.loop.stats.beats > 100
+
+
+def test_a_look_asks_the_client_once_where_it_is_however_many_do_not_deliver(stage: Stage) -> None:
+    """Of a thousand partitions that takes milliseconds; brokers may be away for long."""
+    stage.fill(FakeRecord(P1, 0, b"key"))
+    live(stage, 1.0)
+    for partition in (P0, P1):
+        stage.client.stuck[partition] = 1_000
+    stage.fill(record(10), FakeRecord(P1, 1, b"key"))
+    stage.client.unreachable.update((P0, P1))
+    positions = stage.client.positions
+    asked: list[float] = []
+
+    def counted() -> dict[TopicPartition, int]:
+        asked.append(stage.now)
+        return positions()
+
+    stage.client.positions = counted  # type: ignore[method-assign]
+    live(stage, 120.0)
+    assert 20 <= len(asked) <= 30, "one for each look"
