@@ -47,7 +47,8 @@ class Holdings:
                 yield from leased.oldest()
             yield from map(coordinates_of, worker.row.backlog.records[:1])
         for row in self.unowned.rows:
-            yield from map(coordinates_of, row.routed[:1])
+            # What came back is put before the rest where that is to be leased, which this is not.
+            yield from map(coordinates_of, (*row.front[:1], *row.routed[:1]))
         yield from map(coordinates_of, self.keyless.records[:1])
 
     def unsettled(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:

@@ -13,6 +13,7 @@ from kafka_keyshared.core.events import Fetched
 from kafka_keyshared.core.metadata import decode, encode
 from kafka_keyshared.core.offsets import collect, derive
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
@@ -323,4 +324,27 @@ def test_the_end_of_one_partition_is_no_mark_for_what_is_held_of_others() -> Non
             harness.deliver()
         harness.tell(Fetched([], {P1: chunk[-1].offset() + 1}))
     harness.commit(final=True)
+    assert not harness.said("does not fit")
+
+
+def test_what_came_back_for_a_worker_that_is_away_is_older_than_any_mark() -> None:
+    """It waits apart from what has come for that worker since, and for nobody to merge the two."""
+    names = workers(2)
+    ranges = {names[0]: [(0, 32_767)], names[1]: [(32_768, 65_535)]}
+    routing = RoutingSettings("sticky", ranges=ranges, on_unmatched="hold")
+    harness = Harness(SubscriptionSettings(workers=names, routing=routing), set_budget=60)
+    harness.assign(P0)
+    stays, leaves = (
+        next(key for key in map(str, range(99)) if harness.owner_of(record(0, key)).index == index)
+        for index in range(2)
+    )
+    harness.fetch(*[record(at, leaves if at % 2 else stays) for at in range(60)])
+    harness.tell(ev.Resize("default", names[:1]))
+    harness.work()
+    harness.commit()
+    for first in range(60, 500, 100):
+        harness.fetch(*[record(at, stays) for at in range(first, first + 100)])
+        harness.work()
+    harness.commit(final=True)
+    assert len(harness.sub().unowned.away) == 30
     assert not harness.said("does not fit")
