@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafka_keyshared.core.routing import VnodeRing, moved
+from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
 
@@ -117,6 +118,16 @@ class Rings(RuleBasedStateMachine):
             return
         del self.weights[name]
         self.changed(self.ring.without_worker(name), name)
+
+    @rule(numbers=st.sets(st.integers(0, 12), min_size=1))
+    def be(self, numbers: set[int]) -> None:
+        names = [f"worker-{number}" for number in numbers]
+        before, self.ring = self.ring, self.ring.brought_to(names)
+        one_by_one = Routing.brought_to(before, names)
+        assert self.ring == one_by_one
+        # And who comes back has the weight that it had.
+        assert self.ring.brought_to(before.workers) == one_by_one.brought_to(before.workers)
+        self.weights = dict(zip(self.ring.workers, self.ring.weights, strict=True))
 
     @invariant()
     def each_slot_is_whose_the_points_say(self) -> None:

@@ -99,6 +99,20 @@ class Routing(ABC):
         Raises :class:`~kafka_keyshared.errors.ConfigError` when it is not there or is the last.
         """
 
+    def brought_to(self, names: Sequence[str]) -> Routing:
+        """Return the routing with exactly these workers: others have left, missing ones joined.
+
+        Who joins comes before who leaves, so that one worker may take the place of the only other.
+        """
+        routing: Routing = self
+        for name in names:
+            if name not in routing.workers:
+                routing = routing.with_worker(name)
+        for name in routing.workers:
+            if name not in names:
+                routing = routing.without_worker(name)
+        return routing
+
     def uncovered(self, names: AbstractSet[str] | None = None) -> Sequence[Span]:
         """Return the slots for which none of these workers was declared (None: of all)."""
         del names
@@ -163,20 +177,6 @@ def moves(old: Routing, new: Routing) -> Iterator[Move]:
 def moved(old: Routing, new: Routing) -> list[int]:
     """Return the slots, ascending, whose owner in ``new`` has another name than in ``old``."""
     return [slot for move in moves(old, new) for slot in range(move.first, move.last + 1)]
-
-
-def brought_to(routing: Routing, names: Sequence[str]) -> Routing:
-    """Return the routing with exactly these workers: others have left, missing ones have joined.
-
-    Who joins comes before who leaves, so that one worker may take the place of the only other.
-    """
-    for name in names:
-        if name not in routing.workers:
-            routing = routing.with_worker(name)
-    for name in routing.workers:
-        if name not in names:
-            routing = routing.without_worker(name)
-    return routing
 
 
 def checked(names: Sequence[str], what: str) -> tuple[str, ...]:

@@ -159,6 +159,18 @@ class VnodeRing(Routing):
         kept = self._kept if weight == 1 else {**self._kept, name: weight}
         return VnodeRing(others, self.vnodes, weights)._keeping(kept)
 
+    def brought_to(self, names: Sequence[str]) -> VnodeRing:
+        """Return the ring with exactly these workers, made once and not worker by worker."""
+        here = self._weighed()
+        there = [name for name in self.workers if name in names]
+        there += [name for name in names if name not in here]
+        if there == [*here]:
+            return self
+        known = {**self._kept, **here}
+        weights = {name: known.pop(name, 1) for name in there}
+        kept = {name: weight for name, weight in known.items() if weight != 1}
+        return VnodeRing(there, self.vnodes, weights)._keeping(kept)
+
     def arcs(self) -> Iterator[tuple[int, int]]:
         """Yield (owner, number of slots) around the ring from slot 0; together they are 65,536.
 
@@ -167,15 +179,10 @@ class VnodeRing(Routing):
         sets of 8 names their standard deviation is 9 % of it. More vnodes bring them closer (200:
         6 %, 400: 5 %).
         """
-        ranked, start = self._ranked, 0
-        for vnode in self._ring:
-            # The vnode owns the slots whose point is not after its own, down to the one before.
-            end = (vnode >> _RANK_BITS + _POINT_BITS_PER_SLOT) + 1
-            if end > start:
-                yield ranked[vnode & _RANK_MASK], end - start
-                start = end
-        if start < SLOTS:
-            yield ranked[self._ring[0] & _RANK_MASK], SLOTS - start
+        ranked = self._ranked
+        parts = _remembered_parts if len(self._ring) <= _SMALL else _parts
+        for rank, slots in parts(self._ring):
+            yield ranked[rank], slots
 
     def _keeping(self, weights: Mapping[str, float]) -> VnodeRing:
         object.__setattr__(self, "_kept", weights)
@@ -217,8 +224,23 @@ def _in_order_of_points(names: tuple[str, ...], counts: tuple[int, ...]) -> tupl
     return tuple(ring)
 
 
+def _parts(ring: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return around a ring, from slot 0 on, the place of each arc's owner and how many slots."""
+    parts, start = [], 0
+    for vnode in ring:
+        # The vnode owns the slots whose point is not after its own, down to the one before.
+        end = (vnode >> _RANK_BITS + _POINT_BITS_PER_SLOT) + 1
+        if end > start:
+            parts.append((vnode & _RANK_MASK, end - start))
+            start = end
+    if start < SLOTS:
+        parts.append((ring[0] & _RANK_MASK, SLOTS - start))
+    return tuple(parts)
+
+
 # Subscriptions and members of one group have rings of the same workers.
 _remembered = lru_cache(maxsize=16)(_in_order_of_points)
+_remembered_parts = lru_cache(maxsize=16)(_parts)
 
 
 @lru_cache(maxsize=1_000)

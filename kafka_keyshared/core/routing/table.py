@@ -12,7 +12,7 @@ from operator import is_
 from typing import TypeAlias, TypeVar
 
 from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_filters
-from kafka_keyshared.core.routing.port import Routing, Unowned, brought_to
+from kafka_keyshared.core.routing.port import Routing, Unowned
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.routing.slots import Arcs, Slots
 from kafka_keyshared.core.workers import Worker
@@ -74,39 +74,55 @@ class SlotTable:
         worker's and nothing takes its records. Then nothing has changed.
         """
         able = {worker.name: worker for worker in workers}
-        routing = brought_to(routing or self.routing, [*able])
+        routing = (routing or self.routing).brought_to([*able])
         by_place = [able[name] for name in routing.workers]
-        owners, rows, arcs, owned = self._projected(routing, by_place)
+        arcs, takers, owned = self._by_arc(routing, by_place)
         if self.filtered is not None:
             check_filters(routing, filters or self.filtered.filters)
             if filters is not None:
                 self.filtered.declare(filters)
-            owners, rows = _found_later(routing, self.filtered, able, self._unowned)
-        self.routing, self.owners, self.rows, self.arcs = routing, owners, rows, arcs
+            self.owners, self.rows = _found_later(routing, self.filtered, able, self._unowned)
+        else:
+            self._fill(arcs, takers)
+        self.routing, self.arcs = routing, arcs
         parts = zip(by_place, owned, strict=True)
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
         self.version += 1
 
-    def _projected(
+    def _by_arc(
         self, routing: Routing, by_place: Sequence[Worker]
-    ) -> tuple[Owners, Rows, Arcs, Sequence[int]]:
-        """Return owners and rows by slot, owners by arc, and how many slots each worker has."""
-        takers = [(worker.id, worker.row.routed) for worker in by_place]
-        owned = [0] * len(takers)
-        owners: list[int] = []
-        rows: list[list[Record]] = []
+    ) -> tuple[Arcs, Sequence[list[Record]], Sequence[int]]:
+        """Return owners and rows by arc, and how many slots each worker has."""
+        ids = [worker.id for worker in by_place]
+        rows = [worker.row.routed for worker in by_place]
+        owned = [0] * len(ids)
         arcs: list[tuple[int, int]] = []
-        # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
+        takers: list[list[Record]] = []
+        start = 0
         for place, slots in routing.arcs():
+            end = start + slots
             if place >= 0:
-                owner, row = takers[place]
+                arcs.append((end, ids[place]))
+                takers.append(rows[place])
                 owned[place] += slots
             else:
-                owner, row = place, self._row_of(place, len(owners))
-            owners += [owner] * slots
-            rows += [row] * slots
-            arcs.append((len(rows), owner))
-        return owners, rows, arcs, owned
+                arcs.append((end, place))
+                takers.append(self._row_of(place, start))
+            start = end
+        return arcs, takers, owned
+
+    def _fill(self, arcs: Arcs, takers: Sequence[list[Record]]) -> None:
+        """Write owners and rows where the old ones stand: new lists of that size take longer."""
+        owners, rows = self.owners, self.rows
+        if not (owners and isinstance(owners, list) and isinstance(rows, list)):
+            self.owners, self.rows = owners, rows = [0] * SLOTS, [takers[0]] * SLOTS
+        start = 0
+        # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
+        for (end, owner), row in zip(arcs, takers, strict=True):
+            slots = end - start
+            owners[start:end] = [owner] * slots
+            rows[start:end] = [row] * slots
+            start = end
 
     def slots_to(self, row: list[Record]) -> set[int]:
         """Return the slots whose records this takes just now."""

@@ -22,7 +22,7 @@ from kafka_keyshared.core.routing import (
     moved,
     moves,
 )
-from kafka_keyshared.core.routing.port import Owner, brought_to
+from kafka_keyshared.core.routing.port import Owner
 from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -199,7 +199,7 @@ def test_the_place_of_the_last_worker_can_be_taken() -> None:
     table = SlotTable([a])
     table.project([b])
     assert set(table.owners) == {b.id}
-    assert brought_to(VnodeRing(["a"]), ["b"]) == VnodeRing(["b"])
+    assert VnodeRing(["a"]).brought_to(["b"]) == VnodeRing(["b"])
 
 
 def test_what_is_no_workers_goes_where_it_is_told() -> None:
