@@ -28,6 +28,10 @@ from kafka_keyshared.owner.room import FULL_POLL_EVERY
 
 log = log_of("kafka_keyshared.stop")
 
+AWAIT_WAIT = 0.02
+"""So long a stop waits at a time for what runs; for dead letters, which somebody has to ask for,
+a tenth of it."""
+
 ANSWER_WAIT = 2.0
 """Seconds for the last commit's answer while no broker answers anything; else up to the deadline.
 
@@ -212,7 +216,9 @@ def _await_running(
         if (not running and not dead_letters) or now >= deadline or hurried():
             return names_of(running), dead_letters
         talk.waits_for(running, dead_letters)
-        loop.serve(BUSY_WAIT)
+        # Whatever ends is mail: there is no need to look more often.
+        wait = AWAIT_WAIT if not dead_letters else AWAIT_WAIT / 10
+        loop.serve(min(deadline - now, wait))
         if now - polled >= FULL_POLL_EVERY:
             polled = now
             # What this may return was never given to the core: it is read again at the next start.

@@ -11,7 +11,7 @@ from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
-from kafka_keyshared.owner.stopping import StopReport, stop
+from kafka_keyshared.owner.stopping import AWAIT_WAIT, StopReport, stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
 
@@ -111,6 +111,22 @@ def test_the_last_commit_is_waited_for_aloud(
         stop(stage.loop, 25.0, lambda: False)
     assert "up to 24 s for the last commit's answer; Ctrl-C again to hurry" in said(caplog)[0]
     assert len(said(caplog)) == 3
+
+
+def test_a_stop_waits_for_mail_and_does_not_look_all_the_time(stage: Stage) -> None:
+    running_for(stage, 0.0)
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    stage.on_wait = look
+    began = stage.now
+    report = stop(stage.loop, 10.0, lambda: False)
+    assert report.running
+    assert stage.now - began == pytest.approx(10.0), "and not beyond its deadline"
+    assert looks <= 10.0 / AWAIT_WAIT + 10
 
 
 def test_the_last_line_counts_the_keys_that_are_blocked(stage: Stage) -> None:
