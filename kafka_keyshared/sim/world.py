@@ -14,6 +14,12 @@ from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
 
+PLENTY_SHARE = 0.05
+"""So much of what is written usually is written while there is plenty to do."""
+
+LOOK_EVERY = 0.05
+"""Made-up seconds, on average, between two looks at whether there still is plenty to do."""
+
 
 class World:
     """Everything that a seed makes. Whoever runs it lets its timeline go on."""
@@ -121,13 +127,15 @@ class World:
             return
         # A few are written even when there is plenty to do: what waits may wait for something.
         plenty = self.cluster.lag() > plan.backlog
-        for _ in range(chance.random() < 0.05 if plenty else chance.randint(1, 3)):
+        every = max(plan.burst_every, LOOK_EVERY) if plenty else plan.burst_every
+        few = PLENTY_SHARE * every / plan.burst_every
+        for _ in range(chance.random() < few if plenty else chance.randint(1, 3)):
             partition = TopicPartition(
                 chance.choice(self.topics), chance.randrange(plan.partitions)
             )
             keys = [self.key() for _ in range(1 if plenty else chance.randint(1, plan.burst))]
             self.cluster.append(partition, keys)
-        self.timeline.after(chance.expovariate(1 / plan.burst_every), self._write)
+        self.timeline.after(chance.expovariate(1 / every), self._write)
 
     def key(self) -> bytes | None:
         """Draw the key of a record, None for one without."""
