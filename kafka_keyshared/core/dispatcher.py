@@ -164,10 +164,13 @@ class Dispatcher:
         """Return how many records are held, over all subscriptions."""
         return sum(sub.window.records for sub in self.subscriptions.values())
 
-    def check(self) -> None:
-        """Raise :class:`InvariantError` when any rule of the contract does not hold."""
+    def check(self, *, each_slot: bool = True) -> None:
+        """Raise :class:`InvariantError` when any rule of the contract does not hold.
+
+        Unless ``each_slot`` only the slots of which something is held are looked at.
+        """
         for sub in self.subscriptions.values():
-            check_subscription(sub, self.partitions, self.holds)
+            check_subscription(sub, self.partitions, self.holds, each_slot=each_slot)
 
     # --- records ---
 

@@ -68,12 +68,22 @@ QUIET_EVENTS = (ev.Beat, ev.Flush)
 """Events that are told whether or not there is anything to do, and mostly change nothing."""
 
 
+EACH_SLOT_EVERY = 8
+"""While slots drain, so many looks of the core at itself have one at each of the 65,536."""
+
+
 class CountedDispatcher(Dispatcher):
     """The core, with a count of the events that it takes."""
 
     on_order: Callable[[ev.LaneOrder], None]
     on_resize: Callable[[ev.Resize], None]
     taken = 0
+    _looks = 0
+
+    def check(self, *, each_slot: bool = True) -> None:
+        """Look at itself, and now and then at every slot."""
+        self._looks += 1
+        super().check(each_slot=each_slot and self._looks % EACH_SLOT_EVERY == 0)
 
     def handle(self, event: ev.Event, now: float) -> list[Command]:
         """Take one event and return what is to be done."""
