@@ -26,6 +26,11 @@ class _KnownRing(VnodeRing):
     def without_worker(self, name: str) -> VnodeRing:
         return _known(tuple(each for each in self.workers if each != name), self.vnodes)
 
+    def brought_to(self, names: Sequence[str]) -> VnodeRing:
+        others = [each for each in names if each not in self.workers]
+        there = [each for each in self.workers if each in names]
+        return _known((*there, *others), self.vnodes)
+
 
 @lru_cache(maxsize=64)
 def _known(names: tuple[str, ...], vnodes: int) -> VnodeRing:

@@ -225,17 +225,30 @@ def _in_order_of_points(names: tuple[str, ...], counts: tuple[int, ...]) -> tupl
 
 
 def _parts(ring: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return around a ring, from slot 0 on, the place of each arc's owner and how many slots."""
-    parts, start = [], 0
+    """Return around a ring, from slot 0 on, each arc as its owner's place and its slots.
+
+    Neighbours of one owner are one arc.
+    """
+    ranks: list[int] = []
+    counts: list[int] = []
+
+    def add(rank: int, slots: int) -> None:
+        if ranks and ranks[-1] == rank:
+            counts[-1] += slots
+        else:
+            ranks.append(rank)
+            counts.append(slots)
+
+    start = 0
     for vnode in ring:
         # The vnode owns the slots whose point is not after its own, down to the one before.
         end = (vnode >> _RANK_BITS + _POINT_BITS_PER_SLOT) + 1
         if end > start:
-            parts.append((vnode & _RANK_MASK, end - start))
+            add(vnode & _RANK_MASK, end - start)
             start = end
     if start < SLOTS:
-        parts.append((ring[0] & _RANK_MASK, SLOTS - start))
-    return tuple(parts)
+        add(ring[0] & _RANK_MASK, SLOTS - start)
+    return tuple(zip(ranks, counts, strict=True))
 
 
 # Subscriptions and members of one group have rings of the same workers.
