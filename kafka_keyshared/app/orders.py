@@ -17,6 +17,7 @@ from kafka_keyshared.owner.orders import OrderRefusedError
 from kafka_keyshared.owner.scaling import assign, bring_to
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
+from kafka_keyshared.web.acting import RangeOrder
 
 ANSWERED_WITHIN = 10.0
 """Seconds: an owner that is in a rebalance gets to an order behind it."""
@@ -136,6 +137,16 @@ class Orderable:
             )
         order = assign(AssignRange(DEFAULT_SUBSCRIPTION, first, last, worker, take_over))
         return self._running("assign_range").ask(name, order, timeout)
+
+    def obey(self, order: RangeOrder) -> dict[str, str]:
+        """Assign a range that was ordered over HTTP; as :meth:`assign_range`."""
+        return self.assign_range(
+            order.first,
+            order.last,
+            order.worker,
+            take_over=order.take_over,
+            timeout=order.timeout,
+        )
 
     def _order(
         self, action: LaneAction, key: bytes | str | None, at: str, subscription: str

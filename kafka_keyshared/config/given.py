@@ -56,6 +56,7 @@ class HandlingOptions(TypedDict, total=False):
     on_evict: OnEvict
     http_port: int | None
     http_host: str
+    http_token_file: str | None
     partition_metrics: bool
     check_invariants: bool
     reliable: bool

@@ -15,10 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from kafka_keyshared.config.poison import (
-    AUTO,
     DLQ_MEANT,
-    DLQ_SUFFIX,
     dlq_limit_of,
+    dlq_topic_of,
     poison_of,
 )
 from kafka_keyshared.config.pooled import (
@@ -305,6 +304,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[str, Meta(min_length=1)],
         Meta(description="The address to serve on; 0.0.0.0 is every one of this machine."),
     ] = "127.0.0.1"
+    http_token_file: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="A file with the token that whoever gives orders over HTTP has to show, as "
+            "`keyshared ring assign` does. Not set: none are taken.",
+            extra={"allowed": "the path of a file"},
+        ),
+    ] = None
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
@@ -390,6 +397,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def dlq_topic(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
-        if isinstance(self.dlq, str) and self.dlq != AUTO:
-            return self.dlq
-        return f"{topic}{DLQ_SUFFIX}"
+        return dlq_topic_of(self, topic)

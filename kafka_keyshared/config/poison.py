@@ -31,6 +31,13 @@ def poison_of(options: Options) -> PoisonPolicy:
     return options.poison or ("block" if options.dlq is False or in_order else "dead_letter")
 
 
+def dlq_topic_of(options: Options, topic: str) -> str:
+    """Return the dead-letter topic of a topic."""
+    if isinstance(options.dlq, str) and options.dlq != AUTO:
+        return options.dlq
+    return f"{topic}{DLQ_SUFFIX}"
+
+
 def dlq_limit_of(options: Options) -> DlqLimit | None:
     """Return when too much is dead-lettered, None where nothing is too much."""
     if not options.dlq_limit:

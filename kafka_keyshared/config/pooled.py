@@ -26,5 +26,9 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
     """
     match = re.fullmatch(WORKERS, str(workers))
     if match is None or match[2] is None:
-        raise ConfigError(f"workers={workers!r}: give {WORKERS_ALLOWED}")
+        # In full, as the page of errors quotes it.
+        raise ConfigError(
+            f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
+            "worker, or 'pull' for members that ask for records"
+        )
     return match[1] or POOLS[0], int(match[2])

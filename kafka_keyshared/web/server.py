@@ -1,4 +1,4 @@
-"""``/metrics``, ``/livez``, ``/readyz`` and ``/status`` on a thread of their own.
+"""``/metrics``, ``/livez``, ``/readyz``, ``/status`` and orders, on a thread of their own.
 
 ``/livez`` says whether the control loop still beats; it does not look at lag or at how long a
 handler takes, because a restart helps with neither. ``/readyz`` says whether the group has given
@@ -16,6 +16,7 @@ import msgspec
 
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.status import Health, Status
+from kafka_keyshared.web.acting import MOST_BYTES, Acting, ordered
 from kafka_keyshared.web.metrics import Exposition
 
 log = log_of("kafka_keyshared.web")
@@ -24,11 +25,12 @@ REQUEST_TIMEOUT = 10.0
 
 
 class Probes(NamedTuple):
-    """What the endpoints ask; each may be called from any thread."""
+    """What the endpoints ask; each may be called from any thread. ``acting`` takes the orders."""
 
     live: Callable[[], Health]
     ready: Callable[[], Health]
     status: Callable[..., Status | None]
+    acting: Acting | None = None
 
 
 class HttpServer:
@@ -113,6 +115,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"there are /metrics, /livez, /readyz and /status\n")
 
     do_HEAD = do_GET  # noqa: N815 - as above
+
+    def do_POST(self) -> None:
+        path, _, _ = self.path.partition("?")
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length[:10]) > MOST_BYTES:
+            self.close_connection = True  # what follows is not read
+            self._answer(400, b"an order has a Content-Length, and is not that long\n")
+            return
+        body = self.rfile.read(int(length))
+        said = ordered(self.server.probes.acting, path, self.headers.get("Authorization", ""), body)
+        self._answer(said.status, said.text, said.content_type)
 
     def _status(self, *, pending: bool) -> None:
         status = self.server.probes.status(**{"pending": True} if pending else {})

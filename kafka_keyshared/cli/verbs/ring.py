@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from kafka_keyshared.cli.options import (
     OutputFlag,
     RoutingKind,
     SlotRanges,
+    StatusUrl,
     Vnodes,
     Weights,
     Workers,
@@ -60,14 +62,55 @@ def ring_show(  # noqa: PLR0917 - each is an option of the command line
     routing: RoutingKind = "ring",
     ranges: SlotRanges = None,
     weights: Weights = None,
+    status_url: StatusUrl = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
-    """Show each worker's part of the 65,536 slots."""
-    from kafka_keyshared.cli.ring import Chosen, show_verb
+    """Show each worker's part of the 65,536 slots.
 
-    chosen = Chosen(workers, vnodes, routing, ranges or (), weights or ())
-    return show_verb(chosen, Output.JSON if json else output)
+    With --status-url as a running instance has it, with filters, slots that drain, and who holds
+    them up.
+    """
+    from kafka_keyshared.cli.ring import Chosen, show_verb
+    from kafka_keyshared.cli.ring_running import show_running_verb
+
+    shown = Output.JSON if json else output
+    if status_url is not None:
+        return show_running_verb(status_url, shown)
+    return show_verb(Chosen(workers, vnodes, routing, ranges or (), weights or ()), shown)
+
+
+@verbs.command("assign")
+def ring_assign(  # noqa: PLR0917 - each is an option of the command line
+    slots: Annotated[str, typer.Argument(metavar="RANGE", help="Both ends included: 0-4095.")],
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Whose they are to be.")],
+    status_url: StatusUrl = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The token that the instance has (http_token_file)."),
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Also what other workers have of them.")
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, max=300.0, help="How long to wait for what runs."),
+    ] = 30.0,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; otherwise what would move is printed.")
+    ] = False,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Assign slots to a worker of a running instance with routing="sticky".
+
+    Its new worker gets nothing of a slot before the last record has ended that its old one runs.
+    """
+    from kafka_keyshared.cli.ring_running import Assignment, assign_verb
+
+    asked = Assignment.typed(slots, worker, take_over=take_over, timeout=timeout)
+    shown = Output.JSON if json else output
+    return assign_verb(status_url, asked, token_file, execute=execute, output=shown)
 
 
 @verbs.command("simulate")

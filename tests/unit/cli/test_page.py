@@ -41,7 +41,7 @@ def test_a_table_that_is_out_of_date_is_written_anew_and_the_words_around_it_sta
 def test_a_verb_without_a_place_gets_one() -> None:
     verbs = {"ring show": cli_page.verbs()["ring show"]}
     text = cli_page.updated("# Page\n", verbs)
-    assert "## ring show\n\nShow each worker's part of the 65,536 slots.\n" in text
+    assert "## ring show\n\nShow each worker's part of the 65,536 slots. With" in text
     assert "| `--vnodes` `INT` | `200` |" in text
 
 

@@ -191,7 +191,8 @@ def test_where_workers_filter_a_draining_slot_is_shown_by_its_own_number() -> No
     settings = RoutingSettings(filters={"worker-0": ["x*"], "worker-1": ["a*", "x*"]})
     harness = Harness(SubscriptionSettings(workers=worker_names(3), routing=settings))
     harness.assign(P0)
-    keys = [b"%c-%d" % (letter, number) for letter in b"ax" for number in range(20)]
+    # The first set of takers makes numbers that are those of the slots.
+    keys = [b"first", *(b"%c-%d" % (letter, at) for letter in b"ax" for at in range(20))]
     harness.fetch(*(record(offset, key) for offset, key in enumerate(keys)))
     running = {key.start() for key in harness.pool.workers.values()}
     harness.tell(ev.Resize("default", ["worker-0", "worker-2"]))

@@ -1,0 +1,205 @@
+"""``keyshared ring show`` and ``ring assign`` of a running instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafka_keyshared.cli.instances import only_subscription, order, status_of
+from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.core.routing.port import Move, Unowned, moves
+from kafka_keyshared.core.routing.ranges import StickyRanges
+from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.status import SubscriptionStatus
+from kafka_keyshared.web.acting import RANGES, read_token
+
+AWAY = "away"
+"""The state of a worker for which something was declared, and that is not there."""
+
+
+# --- show ---
+
+
+def show_running_verb(url: str, output: Output) -> int:
+    """Print who has what in an instance, and what drains there."""
+    status = status_of(url, pending=True)
+    sub = only_subscription(status)
+    found = {
+        "slots": SLOTS,
+        "group": status.group,
+        "routing": sub.routing,
+        "on_unmatched": sub.on_unmatched,
+        "workers": [*_workers(sub)],
+        "draining": [*_draining(sub)],
+        "drained": sub.draining_hashes_cleared_total,
+    }
+    if output is Output.TABLE:
+        _print(found)
+    else:
+        write_result(found, output, "ring")
+    return 0
+
+
+def _workers(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
+    """Return a row for each worker that is there, then for those that are not."""
+    there = [worker for worker in sub.workers if worker.state != "gone"]
+    for worker in there:
+        yield {
+            "name": worker.name,
+            "state": worker.state,
+            "share": worker.share,
+            "slots": round(worker.share * SLOTS),
+            "leased": worker.leased,
+            "ranges": sub.ranges.get(worker.name, ""),
+            "filters": [*sub.filters.get(worker.name, ())],
+        }
+    names = {worker.name for worker in there}
+    for name in dict.fromkeys((*sub.ranges, *sub.filters)):
+        if name not in names:
+            ranges, filters = sub.ranges.get(name, ""), [*sub.filters.get(name, ())]
+            yield {"name": name, "state": AWAY, "share": 0.0, "slots": 0, "leased": 0,
+                   "ranges": ranges, "filters": filters}  # fmt: skip
+
+
+def _draining(sub: SubscriptionStatus) -> Iterable[dict[str, Any]]:
+    """Return a row for each slot that drains: where, for whom, and the records that hold it up."""
+    held: dict[tuple[str, int | None], list[str]] = {}
+    for each in sub.pending or ():
+        if each.draining:
+            name = f"{each.topic}-{each.partition}@{each.offset}{' (runs)' * each.running}"
+            held.setdefault((each.worker, each.slot), []).append(name)
+    for worker in sub.workers:
+        for drains in worker.draining:
+            yield {
+                "slot": drains.hash,
+                "holder": worker.name,
+                "owner": drains.owner,
+                "pending": drains.pending,
+                "blocked": drains.blocked,
+                "records": held.get((worker.name, drains.hash), []),
+            }
+
+
+def _print(found: dict[str, Any]) -> None:
+    columns: dict[str, Justify] = {
+        "worker": "left",
+        "state": "left",
+        "share": "right",
+        "slots": "right",
+        "leased": "right",
+        "ranges": "left",
+        "filters": "left",
+    }
+    write_table(
+        f"group {found['group']}, routing {found['routing']}",
+        columns,
+        [
+            (row["name"], row["state"], f"{row['share']:.2%}", f"{row['slots']:,}",
+             f"{row['leased']:,}", row["ranges"], " ".join(row["filters"]))
+            for row in found["workers"]
+        ],
+    )  # fmt: skip
+    if not found["draining"]:
+        write_note(f"no slot drains; {found['drained']:,} have so far")
+        return
+    write_table(
+        f"{len(found['draining']):,} slots drain, {found['drained']:,} have so far",
+        {"slot": "right", "held by": "left", "for": "left", "pending": "right",
+         "blocked": "right", "records": "left"},
+        [
+            (str(row["slot"]), row["holder"], row["owner"] or "nobody", str(row["pending"]),
+             str(row["blocked"]), " ".join(row["records"][:3]))
+            for row in found["draining"]
+        ],
+    )  # fmt: skip
+
+
+# --- assign ---
+
+
+class Assignment(NamedTuple):
+    """What the command line says: these slots are to be the worker's. ``timeout`` is in seconds."""
+
+    slots: SlotRange
+    worker: str
+    take_over: bool
+    timeout: float
+
+    @classmethod
+    def typed(cls, text: str, worker: str, *, take_over: bool, timeout: float) -> Assignment:
+        """Return it; raise :class:`ConfigError` for what is no range, or more than one."""
+        first, *more = parse_ranges(text)
+        if more:
+            raise ConfigError(f"ring assign {text}: give one range, such as {first}")
+        return cls(first, worker, take_over, timeout)
+
+
+def assign_verb(
+    url: str | None, asked: Assignment, token_file: Path | None, *, execute: bool, output: Output
+) -> int:
+    """Print what would move; with ``execute`` have it done, and print who has what then."""
+    if url is None:
+        raise ConfigError("ring assign: give --status-url, where the instance's --http-port is")
+    if execute and token_file is None:
+        raise ConfigError(
+            "ring assign --execute: give --token-file, a file with the token that the instance has "
+            "as http_token_file"
+        )
+    found = plan(only_subscription(status_of(url)), asked)
+    if not execute or token_file is None:
+        _print_plan(found, output)
+        if output is Output.TABLE:
+            write_note("nothing has changed; --execute does it")
+        return 0
+    what = {
+        "first": asked.slots.first,
+        "last": asked.slots.last,
+        "worker": asked.worker,
+        "take_over": asked.take_over,
+        "timeout": asked.timeout,
+    }
+    answer = order(url, RANGES, read_token(str(token_file)), what, asked.timeout)
+    write_result(answer["ranges"], output, "ranges by worker")
+    return 0
+
+
+def plan(sub: SubscriptionStatus, asked: Assignment) -> list[Move]:
+    """Return what would move; raise :class:`KeySharedError` for what the instance would refuse."""
+    if sub.routing != "sticky":
+        raise KeySharedError(
+            f"the instance has routing={sub.routing!r}: ranges are assigned with routing='sticky'"
+        )
+    ranges = {name: parse_ranges(text) for name, text in sub.ranges.items()}
+    there = [worker.name for worker in sub.workers if worker.state != "gone"]
+    try:
+        now = StickyRanges(ranges, there)
+        make = now.taken_over if asked.take_over else now.assigned
+        return [*moves(now, make(*asked.slots, asked.worker))]
+    except ConfigError as error:
+        hint = "" if asked.take_over else "; --take-over takes them over"
+        overlaps = hint if "overlap" in str(error) else ""
+        raise KeySharedError(f"{error}{overlaps}") from error
+
+
+def _print_plan(found: list[Move], output: Output) -> None:
+    rows = [
+        {"slots": f"{each.first}-{each.last}", "before": _named(each.before),
+         "after": _named(each.after)}
+        for each in found
+    ]  # fmt: skip
+    if output is not Output.TABLE:
+        write_result({"moves": rows}, output, "ring assign")
+        return
+    columns: dict[str, Justify] = {"slots": "left", "of": "left", "goes to": "left"}
+    write_table(
+        "what would move",
+        columns,
+        [(row["slots"], row["before"], row["after"]) for row in rows],
+    )
+
+
+def _named(owner: str | Unowned) -> str:
+    return owner.name.lower() if isinstance(owner, Unowned) else owner

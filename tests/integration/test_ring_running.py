@@ -1,0 +1,214 @@
+"""`keyshared ring show` and `ring assign` of an instance that runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.hashing import SLOTS, slot_of
+from kafka_keyshared.local.cluster import Cluster
+from tests.conftest import Eventually
+from tests.support.cli import Ended, in_process
+from tests.support.live import Member, client_conf, group_name, write
+
+WAIT = 60.0
+HALF = SLOTS // 2
+RANGES = {"worker-0": f"0-{HALF - 1}", "worker-1": f"{HALF}-60000", "later": "60001-60009"}
+LOW = next(key for n in range(99) if slot_of(key := b"low-%d" % n) < HALF)
+
+
+class Held:
+    """A handler that is in its first record until it may go on."""
+
+    def __init__(self) -> None:
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.ran: list[tuple[str, bytes]] = []
+
+    def __call__(self, record: Any) -> None:
+        self.began.set()
+        self.go_on.wait(WAIT)
+        self.ran.append((threading.current_thread().name, record.value()))
+
+
+@pytest.fixture
+def handler() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef0123456789abcdef\n")
+    return path
+
+
+@pytest.fixture
+def member(
+    embedded_cluster: Cluster, topic: str, handler: Held, token: Path, eventually: Eventually
+) -> Iterator[Member]:
+    """Two workers with ranges, a third of which nobody is there for, and one record that runs."""
+    embedded_cluster.create_topic(topic, 1)
+    found = Member(
+        client_conf(embedded_cluster, group_name()),
+        [topic],
+        handler,
+        workers=2,
+        routing="sticky",
+        ranges=RANGES,
+        filters={"worker-1": ["low-*", "high-*"]},
+        on_unmatched="hold",
+        http_port=0,
+        http_token_file=str(token),
+    ).start()
+    write(embedded_cluster, topic, [(LOW, b"0"), (LOW, b"1")])
+    eventually(handler.began.is_set, WAIT)
+    eventually(lambda: found.app.http is not None, WAIT)
+    yield found
+    handler.go_on.set()
+    assert found.stop() == 0
+
+
+def address(member: Member) -> str:
+    assert member.app.http is not None
+    return member.app.http.url
+
+
+def shown(capsys: pytest.CaptureFixture[str], member: Member) -> Any:
+    ended = in_process(capsys, "ring", "show", "--status-url", address(member), "--json")
+    assert ended.status == 0, ended.err
+    return json.loads(ended.out)
+
+
+def assign(capsys: pytest.CaptureFixture[str], member: Member, *words: object) -> Ended:
+    return in_process(capsys, "ring", "assign", *words, "--status-url", address(member))
+
+
+def test_who_has_what_is_shown_and_who_holds_up_a_slot_that_moves(  # noqa: PLR0917 - fixtures
+    member: Member,
+    handler: Held,
+    topic: str,
+    token: Path,
+    capsys: pytest.CaptureFixture[str],
+    eventually: Eventually,
+) -> None:
+    first = shown(capsys, member)
+    rows = {row["name"]: row for row in first["workers"]}
+    assert (first["routing"], first["on_unmatched"], first["draining"]) == ("sticky", "hold", [])
+    assert {name: (row["ranges"], row["state"]) for name, row in rows.items()} == {
+        "worker-0": (f"0-{HALF - 1}", "running"),
+        "worker-1": (f"{HALF}-60000", "idle"),
+        "later": ("60001-60009", "away"),
+    }
+    assert rows["worker-1"]["filters"] == ["low-*", "high-*"]
+    assert rows["worker-0"]["slots"] == HALF
+    low = f"0-{HALF - 1}"
+    words = (low, "worker-1", "--take-over", "--token-file", token, "--timeout", 0.2, "--execute")
+    late = assign(capsys, member, *words)
+    assert late.status == 1
+    assert f"assign_range(0, {HALF - 1}, 'worker-1'): not done within 0.2 s" in late.err
+    assert "what moves goes on moving" in late.err
+    (drains,) = shown(capsys, member)["draining"]
+    assert (drains["slot"], drains["holder"], drains["owner"]) == (
+        slot_of(LOW), "worker-0", "worker-1",
+    )  # fmt: skip
+    assert (drains["pending"], drains["blocked"]) == (1, 1)
+    assert drains["records"] == [f"{topic}-0@0 (runs)"]
+    table = in_process(capsys, "ring", "show", "--status-url", address(member))
+    assert table.status == 0
+    assert "1 slots drain" in table.out
+    assert "worker-1" in table.out
+    handler.go_on.set()
+    eventually(lambda: len(handler.ran) == 2, WAIT)
+    assert ["worker-1" in name for name, _ in handler.ran] == [False, True]
+    after = shown(capsys, member)
+    assert (after["draining"], after["drained"]) == ([], 1)
+    assert {row["name"]: row["ranges"] for row in after["workers"]} == {
+        "worker-0": "",
+        "worker-1": "0-60000",
+        "later": "60001-60009",
+    }
+
+
+def test_a_plan_is_printed_and_nothing_moves_without_execute(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = assign(capsys, member, "60001-60020", "worker-0", "--take-over")
+    assert ended.status == 0
+    assert "60001-60009" in ended.out
+    assert "later" in ended.out or "away" in ended.out
+    assert ended.err == "nothing has changed; --execute does it\n"
+    ended = assign(capsys, member, "61000-61009", "worker-0", "--json")
+    assert json.loads(ended.out) == {
+        "moves": [{"slots": "61000-61009", "before": "nobody", "after": "worker-0"}]
+    }
+    rows = shown(capsys, member)["workers"]
+    assert rows[0]["ranges"] == f"0-{HALF - 1}"
+
+
+def test_with_execute_it_is_done_and_the_ranges_of_then_are_printed(
+    member: Member, handler: Held, token: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler.go_on.set()
+    words = ("61000-61009", "worker-0", "--token-file", token, "--execute", "--json")
+    ended = assign(capsys, member, *words)
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out) == {
+        "later": "60001-60009",
+        "worker-0": f"0-{HALF - 1},61000-61009",
+        "worker-1": f"{HALF}-60000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("5-9", "worker-1"), 1, "range 0..32767 of worker 'worker-0' and 5..9 of worker "
+         "'worker-1' overlap in 5..9: a slot has one owner; shorten one of them, or take the slots "
+         "over; --take-over takes them over"),
+        (("5-9", "nobody"), 1, "range 5..9 is for worker 'nobody', and there is none; give one of"),
+        (("9-5", "worker-1"), 2, "the range 9-5 is inverted"),
+        (("0-65536", "worker-1"), 2, "the range 0-65536 is out of bounds"),
+        (("", "worker-1"), 2, "a range is empty"),
+        (("0-1,3-4", "worker-1"), 2, "ring assign 0-1,3-4: give one range, such as 0-1"),
+        (("61000-61009", "worker-1", "--execute"), 2, "ring assign --execute: give --token-file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_both_parties_before_anything_is_asked_for(
+    member: Member,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    status: int,
+    said: str,
+) -> None:
+    ended = assign(capsys, member, *words)
+    assert (ended.status, ended.out) == (status, "")
+    assert said in ended.err
+    assert shown(capsys, member)["workers"][0]["ranges"] == f"0-{HALF - 1}"
+
+
+def test_a_wrong_token_is_refused_by_the_instance(
+    member: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("fedcba9876543210\n")
+    words = ("61000-61009", "worker-0", "--token-file", wrong, "--execute")
+    ended = assign(capsys, member, *words)
+    assert ended.status == 1
+    assert "an order needs 'Authorization: Bearer' with the instance's token" in ended.err
+    assert shown(capsys, member)["workers"][0]["ranges"] == f"0-{HALF - 1}"
+
+
+def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in (("show",), ("assign", "0-9", "worker-0")):
+        ended = in_process(capsys, "ring", *verb, "--status-url", "http://127.0.0.1:9")
+        assert ended.status == 1
+        assert "http://127.0.0.1:9/status" in ended.err
+        assert "no answer: " in ended.err
+    ended = in_process(capsys, "ring", "assign", "0-9", "worker-0")
+    assert ended.status == 2
+    assert "give --status-url" in ended.err

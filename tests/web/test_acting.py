@@ -1,0 +1,174 @@
+"""Orders over HTTP: who may give them, what is refused, and that nothing is done then."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.owner.observe import Board
+from kafka_keyshared.web.acting import MOST_BYTES, RANGES, Acting, RangeOrder, read_token
+from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.server import HttpServer, Probes
+
+TOKEN = "0123456789abcdef"
+ORDER = {"first": 0, "last": 9, "worker": "worker-1"}
+
+
+class Asked:
+    """Takes orders, and does with each what the test says."""
+
+    def __init__(self) -> None:
+        self.orders: list[RangeOrder] = []
+        self.raises: Exception | None = None
+
+    def __call__(self, order: RangeOrder) -> Mapping[str, str]:
+        self.orders.append(order)
+        if self.raises is not None:
+            raise self.raises
+        return {order.worker: f"{order.first}-{order.last}"}
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def url(asked: Asked) -> Iterator[str]:
+    yield from served(Acting(TOKEN, asked))
+
+
+def served(acting: Acting | None) -> Iterator[str]:
+    board = Board(Clock())
+    probes = Probes(board.live, board.ready, board.read, acting)
+    server = HttpServer("127.0.0.1", 0, Exposition(board.read), probes)
+    assert server.start()
+    yield server.url
+    server.close()
+
+
+def post(
+    url: str, what: Any, token: str | None = TOKEN, path: str = RANGES, **headers: str
+) -> tuple[int, str]:
+    """Status and text of what is answered; ``what`` is sent as it is where it is bytes."""
+    body = what if isinstance(what, bytes) else json.dumps(what).encode()
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    given = {} if token is None else {"Authorization": f"Bearer {token}"}
+    connection.request("POST", path, body, {**given, **headers})
+    answer = connection.getresponse()
+    try:
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_an_order_with_the_token_is_done_and_answered(url: str, asked: Asked) -> None:
+    status, text = post(url, ORDER)
+    assert (status, json.loads(text)) == (200, {"ranges": {"worker-1": "0-9"}})
+    status, _ = post(url, {**ORDER, "take_over": True, "timeout": 1.5})
+    assert status == 200
+    assert asked.orders == [
+        RangeOrder(first=0, last=9, worker="worker-1"),
+        RangeOrder(first=0, last=9, worker="worker-1", take_over=True, timeout=1.5),
+    ]
+
+
+@pytest.mark.parametrize("token", [None, "", "0123456789abcde", TOKEN + "x", "\xe9" * 16])
+def test_without_the_token_nothing_is_done(url: str, asked: Asked, token: str | None) -> None:
+    status, text = post(url, ORDER, token)
+    assert (status, asked.orders) == (401, [])
+    assert "'Authorization: Bearer'" in text
+    assert TOKEN not in text
+
+
+def test_another_kind_of_authorization_is_none(url: str, asked: Asked) -> None:
+    assert post(url, ORDER, None, Authorization=f"Basic {TOKEN}")[0] == 401
+    assert post(url, ORDER, None, Authorization=TOKEN)[0] == 401
+    assert not asked.orders
+
+
+def test_an_instance_without_a_token_takes_no_orders() -> None:
+    for url in served(None):
+        status, text = post(url, ORDER)
+        assert (status, text) == (
+            403,
+            "this instance takes no orders: it runs without http_token_file\n",
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{", "give JSON with first, last and worker"),
+        (b"\xff\xfe", "give JSON with first, last and worker"),
+        ({"first": 0, "last": 9}, "missing required field `worker`"),
+        ({**ORDER, "first": "0"}, "Expected `int`"),
+        ({**ORDER, "timeout": 0}, "Expected `float`"),
+        ({**ORDER, "force": True}, "unknown field `force`"),
+        ([], "Expected `object`"),
+    ],
+)
+def test_what_is_no_order_is_refused(url: str, asked: Asked, body: Any, said: str) -> None:
+    status, text = post(url, body)
+    assert (status, asked.orders) == (400, [])
+    assert said in text
+
+
+def test_an_order_that_is_too_long_is_not_read(url: str, asked: Asked) -> None:
+    assert post(url, b"", **{"Content-Length": str(MOST_BYTES + 1)})[0] == 400
+    assert post(url, b"", **{"Content-Length": "-1"})[0] == 400
+    assert not asked.orders
+
+
+def test_another_path_is_told_where_orders_are_taken(url: str, asked: Asked) -> None:
+    for path in ("/status", "/api/v1/range", "/"):
+        assert post(url, ORDER, path=path) == (404, f"orders are taken at {RANGES}\n")
+    assert not asked.orders
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        (KeySharedError("it overlaps"), 409, "it overlaps\n"),
+        (TimeoutError("not done"), 504, "not done; what moves goes on moving\n"),
+    ],
+)
+def test_what_the_instance_refuses_is_said(
+    url: str, asked: Asked, raised: Exception, status: int, said: str
+) -> None:
+    asked.raises = raised
+    assert post(url, ORDER) == (status, said)
+
+
+# --- the token ---
+
+
+def test_the_token_is_what_stands_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"  {TOKEN}\n\n")
+    assert read_token(str(path)) == TOKEN
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "two words of a token", "0123456789abcde\x07f", "é" * 20]
+)
+def test_a_file_without_a_token_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="http_token_file=") as refused:
+        read_token(str(path))
+    assert not text or text not in str(refused.value), "it may be a secret all the same"
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"http_token_file=.*No such file"):
+        read_token(str(tmp_path / "nothing"))
