@@ -14,6 +14,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.lane_orders import lift_a_limit, order_a_lane
+from kafka_keyshared.sim.range_moves import assign_a_range
 from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
 
 if TYPE_CHECKING:
@@ -376,6 +377,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a worker was added": Disturbance(3.0, add_worker),
     "a worker was dismissed": Disturbance(3.0, dismiss_worker),
     "a subscription was resized": Disturbance(0.5, resize),
+    "a range was assigned": Disturbance(0.1, assign_a_range),
     "an owner stood still": Disturbance(4.0, stand_still),
     "an owner stood still for long": Disturbance(20.0, stand_still_long),
     "the brokers were away": Disturbance(10.0, outage),

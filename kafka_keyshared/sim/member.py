@@ -24,6 +24,7 @@ from kafka_keyshared.sim.handlers import Habits, Handlers
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
+from kafka_keyshared.sim.range_history import RangeAssigned
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
@@ -77,6 +78,7 @@ class CountedDispatcher(Dispatcher):
 
     on_order: Callable[[ev.LaneOrder], None]
     on_resize: Callable[[ev.Resize], None]
+    on_assign: Callable[[ev.AssignRange], None]
     taken = 0
     _looks = 0
 
@@ -96,6 +98,8 @@ class CountedDispatcher(Dispatcher):
             isinstance(each, LaneAnswer) and each.done for each in commands
         ):
             self.on_order(event)  # before anything is done for it
+        if isinstance(event, ev.AssignRange):
+            self.on_assign(event)  # as above; what is refused raises
         return commands
 
 
@@ -116,7 +120,7 @@ class Member:
             plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
         )
         self._core = core
-        core.on_order, core.on_resize = self.ordered, self.resized
+        core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -184,6 +188,11 @@ class Member:
     def resized(self, order: ev.Resize) -> None:
         """Tell of an order for other workers, which always can be."""
         told = was.Resized(self.number, order.subscription, tuple(order.names))
+        self._around.history.tell(told)
+
+    def assigned(self, order: ev.AssignRange) -> None:
+        """Tell of a range that is another worker's now."""
+        told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
         self._around.history.tell(told)
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
@@ -56,8 +57,19 @@ def kinds() -> list[str]:
 
 
 def plan_of(seed: int, what: str) -> Plan:
-    """Return the plan of a seed: the same for each, but for the protocol of the group."""
-    subscription = SubscriptionSettings(workers=worker_names(4), dlq=True, poison="dead_letter")
+    """Return the plan of a seed: the same for each, but for the protocol of the group.
+
+    And for the routing, where only one of them can be disturbed so.
+    """
+    names = worker_names(4)
+    quarters = {name: [(at * 16_384, at * 16_384 + 16_383)] for at, name in enumerate(names)}
+    by_ranges = RoutingSettings("sticky", quarters)
+    subscription = SubscriptionSettings(
+        workers=names,
+        dlq=True,
+        poison="dead_letter",
+        routing=by_ranges if what == "a range was assigned" else RoutingSettings(),
+    )
     return Plan(
         protocol=PROTOCOLS[seed % len(PROTOCOLS)],
         topics=1,

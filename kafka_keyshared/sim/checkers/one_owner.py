@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Delivery
 from kafka_keyshared.sim.history import History, Listener
+from kafka_keyshared.sim.range_history import RangeAssigned
 
 Slots = dict[int, tuple[int, int]]
 """By slot the worker that has records of it, and how many."""
@@ -36,6 +39,8 @@ class OneOwner(Checker):
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._hands: dict[int, dict[str, Slots]] = defaultdict(lambda: defaultdict(dict))
+        # What was assigned since a process began, the latest last.
+        self._assigned: dict[tuple[int, str], list[RangeAssigned]] = defaultdict(list)
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at all that a worker gets or gives back."""
@@ -45,6 +50,7 @@ class OneOwner(Checker):
             happened.Began: self._began,
             happened.Ended: self._ended,
             happened.Gone: self._gone,
+            RangeAssigned: self._range_assigned,
         }
 
     def _handed_over(self, told: happened.HandedOver) -> None:
@@ -55,10 +61,9 @@ class OneOwner(Checker):
             )
         slots = self._hands[told.member][told.subscription]
         names = self.settings[told.subscription].workers
-        takers = self.books.declared[told.subscription].takers
         for each in self.books.deliveries:
             # One that has joined since is no worker of the settings.
-            if worker < len(names) and names[worker] not in takers(each.lane.key):
+            if worker < len(names) and names[worker] not in self._takers(told, each):
                 self.violated(
                     told.member, f"{each} was given to {names[worker]}, which does not take it"
                 )
@@ -73,6 +78,17 @@ class OneOwner(Checker):
                     f"{count} of that slot",
                 )
             slots[slot] = worker, count + 1
+
+    def _takers(self, told: happened.HandedOver, each: Delivery) -> AbstractSet[str]:
+        """Return who takes a record in a process: as declared, or as was assigned there since."""
+        slot = each.lane.slot
+        for order in reversed(self._assigned.get((told.member, told.subscription), ())):
+            if slot is not None and order.first <= slot % SLOTS <= order.last:
+                return {order.worker}
+        return self.books.declared[told.subscription].takers(each.lane.key)
+
+    def _range_assigned(self, told: RangeAssigned) -> None:
+        self._assigned[told.member, told.subscription].append(told)
 
     def _taken_back(self, told: happened.TakenBack) -> None:
         slots = self._hands[told.member][told.subscription]
@@ -104,3 +120,5 @@ class OneOwner(Checker):
 
     def _gone(self, told: happened.Gone) -> None:
         self._hands.pop(told.member, None)
+        for sub in self.settings:
+            self._assigned.pop((told.member, sub), None)

@@ -1,0 +1,61 @@
+"""Somebody gives workers of a simulated member other ranges while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafka_keyshared.core.events import AssignRange
+from kafka_keyshared.core.routing.ranges import StickyRanges
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.owner.loop import Loop
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.world import World
+
+
+def assign_a_range(world: World, chance: Random) -> bool:
+    """Order that a part of a range be taken over by a worker, rather one of which a record runs.
+
+    It is one of those that every member begins with, there or not: what would wait for another one
+    would wait at the end. What is nobody's stays so, or who skips it would not be known.
+    """
+    sticky = [each for each in world.plan.member.subscriptions if each.routing.mode == "sticky"]
+    present = [member for member in world.present() if not member.stopping]
+    if not present or not sticky:
+        return False
+    member, settings = chance.choice(present), chance.choice(sticky)
+    worker, which = chance.choice(settings.workers), chance.random()
+    part, width, busy = chance.random(), chance.choice((0.0, 0.2, 1.0)), chance.random() < 0.7
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        sub = loop.core.subscriptions[settings.name]
+        routing = sub.table.routing
+        if not isinstance(routing, StickyRanges):
+            return
+        running = sorted(
+            {
+                sub.keys.slot(key)
+                for (name, _), each in member.pool.workers.items()
+                if name == settings.name and each.running is not None
+                if (key := each.running.key()) is not None
+            }
+        )
+        ranges = routing.ranges
+        one = ranges[int(which * len(ranges))]
+        middle = one.first + int(part * (one.last - one.first + 1))
+        if busy and running:
+            slot = running[int(which * len(running))]
+            of_slot = [each for each in ranges if each.first <= slot <= each.last]
+            one, middle = (of_slot[0], slot) if of_slot else (one, middle)
+        first = middle - int(width * (middle - one.first))
+        last = middle + int(width * (one.last - middle))
+        # One that is away, and has no range any more, is refused: it would have to join first.
+        with suppress(ConfigError):
+            loop.tell(AssignRange(settings.name, first, last, worker, take_over=True))
+
+    member.order("assign a range", order)
+    return True
