@@ -43,6 +43,7 @@ def hand_out(
     commands += [*shedding.shed(sub, now), *sub.flush()]
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)
-    if (sub.closed.lanes or sub.has_gaps) and sub.look_ahead.due(now):
+    look = sub.look_ahead
+    if (sub.closed.lanes or look.slow or sub.has_gaps) and look.due(now):
         commands += weigh_closed(holds, sub, assigned, now)
     return commands

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core import failures, stuck
 from kafka_keyshared.core.commands import Command, Level, Notice
 from kafka_keyshared.core.slices import Progress
+from kafka_keyshared.core.slow import Running, Slow, slow_at
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import (
@@ -74,11 +75,13 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
     """
     commands: list[Command] = []
     seen: dict[tuple[int, int], RunningSince] = {}
+    slow: list[Slow] = []
     # Where one that was stuck has ended, there may be somebody for a worker that waits for another.
     freed, watch.unstuck = sub.counts.unstuck > watch.unstuck, sub.counts.unstuck
     for worker in sub.workers.values():
         named = 0
         past: list[tuple[int, int]] = []
+        there: list[tuple[int, int]] = []
         for id_, leased in worker.slices.items():
             for index in leased.running(progress):
                 known = watch.running.get((id_, index))
@@ -86,6 +89,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     whose = (sub.name, worker.id, id_)
                     known = RunningSince(leased.slice.came[index], whose, now)
                 seen[id_, index] = known
+                there.append((id_, index))
                 known.stuck = id_ in worker.apart
                 if _is_past(sub, worker, known, now, freed=freed):
                     past.append((id_, index))
@@ -96,11 +100,15 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     commands += told
         if past and not worker.recalls:
             commands.append(stuck.time_out(sub, worker, past))
+        running = [Running(*lease, seen[lease].record, seen[lease].since) for lease in there]
+        if (held_up := slow_at(worker, running, now)) is not None:
+            slow.append(held_up)
     for lease, known in watch.running.items():
         if (known.told_at or known.stuck) and lease not in seen:
             text = f"{_where(known.record)} ended after {in_words(now - known.since)}"
             commands.append(Notice(Level.INFO, text, about=_about(known.record)))
     watch.running = seen
+    sub.look_ahead.slow = slow
     return commands
 
 

@@ -1,16 +1,18 @@
-"""How far is read past lanes that are closed: what they hold, and what they may hold.
+"""How far is read past lanes that are closed, or whose record takes long: what they may hold.
 
-Of a closed lane nothing runs but its head; whatever else comes for it waits. A log is read in its
-order, so nobody gets past those records without taking them in, and one key that always fails would
-fill the window with what waits behind it, for all others to wait too. So they may fill a quarter of
-it together, in records or in bytes. What is beyond, :mod:`.pressure` holds back partition by
+Of a closed lane nothing runs but its head; whatever else comes for it waits. So does what comes
+behind a record that runs for long (:mod:`.slow`). A log is read in its order, so nobody gets past
+those records without taking them in, and one key that always fails, or that hangs, would fill the
+window with what waits behind it, for all others to wait too. So they may fill a quarter of it
+together, in records or in bytes. What is beyond, :mod:`.pressure` holds back partition by
 partition; one that has less than an even share of the quarter goes on, or a single poison record
 would stop a partition for what another one holds.
 
 A lane that is about to go on counts half, so that a hot key whose retry follows at once does not
-cost its partition a pause, which takes longer. So what closed lanes hold of one partition is never
-more than half of the window, and never more than a quarter once they wait for long, for a person,
-or for a worker.
+cost its partition a pause, which takes longer. What waits for a record that runs counts half, too:
+where all handlers are slow, that is all there is, and workers must not go without. So what is held
+of one partition is never more than half of the window, and never more than a quarter once it waits
+for a far-off retry, for a person, or for a worker.
 
 What they hold is counted from the lanes themselves, and that only when it may have outgrown its
 bound: a lane notes nothing but that something has come.
@@ -18,11 +20,13 @@ bound: a lane notes nothing but that something has come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
+from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 
@@ -47,15 +51,20 @@ LOOK_SECONDS_PER_RECORD = 1e-6
 
 @dataclass(slots=True)
 class Behind:
-    """What closed lanes hold of a partition; ``lane`` is the one that holds the most of it."""
+    """What closed lanes hold of a partition; ``lane`` is the one that holds the most of it.
+
+    Where a worker that is held up holds more, it is the record that it runs.
+    """
 
     records: float = 0.0
     bytes: float = 0.0
-    lane: ClosedLane | None = None
+    lane: ClosedLane | Running | None = None
     of_lane: int = 0
 
-    def add(self, count: int, size: float, weight: float, lane: ClosedLane | None) -> None:
-        """Count what a lane holds; None: what no worker may take."""
+    def add(
+        self, count: int, size: float, weight: float, lane: ClosedLane | Running | None
+    ) -> None:
+        """Count what a lane holds, or waits for a record; None: what no worker may take."""
         self.records += weight * count
         self.bytes += weight * size
         if count > self.of_lane:
@@ -74,18 +83,22 @@ class LookAhead:
     """What the closed lanes of a subscription hold of its window.
 
     ``grown`` counts what has come for them since the last look. Besides lanes, what waits in the
-    places in ``held`` counts: it is for slots that have no worker now. Times are monotonic seconds.
+    places in ``held`` counts: it is for slots that have no worker now. And what waits for the
+    records in ``slow``, as of the last beat; with one lease per key, in ``leases`` too. Times are
+    monotonic seconds.
     """
 
-    def __init__(self, window: Window, closed: ClosedLanes) -> None:
+    def __init__(self, window: Window, closed: ClosedLanes, leases: OneLease | None = None) -> None:
         self._window = window
         self._closed = closed
+        self._leases = leases
         self._most_records = window.records_max / CLOSED_SHARE
         self._most_bytes = window.bytes_max / CLOSED_SHARE
         self.held: list[WaitingPlace] = []
+        self.slow: Sequence[Slow] = ()
         self.grown = 0
         # At the last look.
-        self._lanes = 0
+        self._lanes = self._behind_slow = 0
         self._records = 0
         self._look_at = float("-inf")
 
@@ -95,6 +108,8 @@ class LookAhead:
         More than once in a while only where much has come since: a burst does not wait for that.
         """
         grown = self.grown + max(0, len(self._closed.lanes) - self._lanes)
+        if self.slow:
+            grown += max(0, self._count_slow() - self._behind_slow)
         if not grown:
             return False
         many = self._records + grown >= self._most_records
@@ -104,7 +119,7 @@ class LookAhead:
 
     def worth_it(self) -> bool:
         """Say whether so much is held that they could have outgrown their bound."""
-        if not (self._closed.lanes or self.held):
+        if not (self._closed.lanes or self.held or self.slow):
             return False
         window = self._window
         return window.records >= self._most_records or window.bytes >= self._most_bytes
@@ -128,11 +143,23 @@ class LookAhead:
                 count += len(records)
                 behind = found.every.setdefault(partition, Behind())
                 behind.add(len(records), self._window.weigh(records), 1.0, None)
+        for slow in self.slow:
+            weight = 1.0 if slow.worker.waits else SOON_WEIGHT
+            waiting = () if slow.over() else slow.waiting(self._leases)
+            for partition, records in _by_partition(waiting).items():
+                count += len(records)
+                behind = found.every.setdefault(partition, Behind())
+                behind.add(len(records), self._window.weigh(records), weight, slow.first)
         self.grown = 0
+        self._behind_slow = self._count_slow()
         self._lanes = len(self._closed.lanes)
         self._records = count
         self._look_at = now + LOOK_SHARE * (LOOK_SECONDS + LOOK_SECONDS_PER_RECORD * count)
         return found
+
+    def _count_slow(self) -> int:
+        """Return about how many wait for slow records."""
+        return sum(slow.count(self._leases) for slow in self.slow)
 
     def part(self, those: Iterable[Behind]) -> float:
         """Return what part that is of all that closed lanes may hold, in records or in bytes."""

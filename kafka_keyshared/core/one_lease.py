@@ -50,6 +50,14 @@ class OneLease:
         """Take the lane out; return what waited in it."""
         return self._lanes.pop(lane, ())
 
+    def lanes_of(self, records: Iterable[Record]) -> set[Lane]:
+        """Return the lanes of these records."""
+        return {self._lane_of(record) for record in records}
+
+    def behind(self, lane: Lane) -> Collection[Record]:
+        """Return what waits for the end of the lane's lease."""
+        return self._lanes.get(lane, ())
+
     def waiting(self) -> Iterator[Record]:
         """Yield every record that waits for the end of a lease."""
         for waiting in self._lanes.values():

@@ -12,11 +12,13 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Level, Notice
 from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.holds import Holds, Reason
+from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.look_ahead import Behind
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.returns import of_partitions, recall
+from kafka_keyshared.core.slow import Running
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import TopicPartition, counted, in_words, named_key
+from kafka_keyshared.model import TopicPartition, counted, in_words, name_of, named_key
 
 PARKED_SHARE = 8
 """Parked records of a partition may fill one part in this many of the window."""
@@ -127,7 +129,7 @@ def _stop(
 
 
 def _in_words(partition: TopicPartition, behind: Behind) -> str:
-    key = None if behind.lane is None else behind.lane.key
+    key = behind.lane.key if isinstance(behind.lane, ClosedLane) else None
     return (
         f"{partition} is stopped: records behind blocked, diverted or stuck keys fill a quarter of "
         f"the window; the {named_key(key)} holds {counted(behind.of_lane, 'record')} of it. Other "
@@ -139,6 +141,10 @@ def _waits(partition: TopicPartition, behind: Behind, now: float) -> Line:
     lane, most = behind.lane, f"{partition}: {Reason.WAITING}; {counted(behind.of_lane, 'record')}"
     if lane is None:
         return Line(f"{most} of it are of slots that have no worker; other partitions go on")
+    if isinstance(lane, Running):
+        where = f"{name_of(lane.record)} ({named_key(lane.record.key())})"
+        since = f"which has been running for {in_words(now - lane.since)}"
+        return Line(f"{most} of it wait for {where}, {since}; other partitions go on")
     again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"
     follows = f"{again}; other partitions go on"
     return Line(f"{most} of the {named_key(lane.key)} are behind a failure", follows=follows)

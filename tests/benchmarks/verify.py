@@ -33,11 +33,12 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, draining, failing, reading, scrapes, start, tables
+from tests.benchmarks import advising, draining, failing, reading, scrapes, slow_key, start, tables
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.reading import ReadPlan
+from tests.benchmarks.slow_key import SlowPlan
 from tests.benchmarks.start import StartPlan
 from tests.benchmarks.tables import TablePlan
 
@@ -116,6 +117,12 @@ def measure_draining(repeat: int | None) -> dict[str, Any]:
     """Compare what other slots get done while many drain."""
     plan = DrainingPlan()
     return draining.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
+def measure_slow_key(repeat: int | None) -> dict[str, Any]:
+    """Compare what other keys get done while a hot key hangs."""
+    plan = SlowPlan()
+    return slow_key.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
 def measure_table(repeat: int | None) -> dict[str, Any]:
@@ -198,6 +205,12 @@ CASES = (
         "10,000 slots drain, records of others",
         (Floor("ratio", 0.8),),
         run=measure_draining,
+    ),
+    Case(
+        "slow-key",
+        "a hot key hangs for 30 s, records of other keys",
+        (Floor("kept", 0.9), Floor("added_share", 0.05, at_most=True)),
+        run=measure_slow_key,
     ),
     Case(
         "table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.support.records import ERROR, P0, P1, FakeRecord, failure, record
 
 WINDOW = 400
 CHUNK = 20
+STEP = WINDOW // 16
 LONGEST = failure(Disposition.RETRY, after=3_600.0)
 SHORTEST = failure(Disposition.RETRY, after=0.05)
 
@@ -177,6 +179,137 @@ def test_what_is_held_for_a_slot_without_a_worker_counts_like_what_is_blocked() 
     assert harness.core.holds.reasons(P0) == (Reason.WAITING,)
     assert harness.said("100 records of it are of slots that have no worker")
     harness.revoke(P0)
+    assert harness.paused == set()
+
+
+# --- behind a record that runs for long, and has not failed ---
+
+
+class Slow(Hot):
+    """The hot key of P0 is at one worker, which does not come out of a record of it."""
+
+    def __init__(self, harness: Harness, *, size: int = 10) -> None:
+        # One a time of 10 ms: that it is slow is known after a second, and the window is small.
+        super().__init__(harness, ERROR, size=size, chunk=1)
+        self.slow = harness.owner_of(record(0, "hot"))
+        self.others = [
+            b"key-%d" % number
+            for number in range(200)
+            if harness.owner_of(record(0, b"key-%d" % number)) is not self.slow
+        ]
+
+    def records(self, at: TopicPartition, count: int) -> Iterator[FakeRecord]:
+        for offset in range(self.next[at], self.next[at] + count):
+            key = b"hot" if at == P0 else self.others[offset % len(self.others)]
+            yield FakeRecord(at, offset, key, size=self.size if at == P0 else 10)
+        self.next[at] += count
+
+    def work(self) -> None:
+        for worker in self.harness.pool.workers.values():
+            while (item := worker.start()) is not None and worker is not self.slow:
+                worker.finish()
+                self.done.append(item.offset())
+        self.harness.deliver()
+
+
+def at_two_workers(
+    *,
+    window_bytes: int = 64 << 20,
+    max_leases_per_key: int | None = None,
+    partitions: tuple[TopicPartition, ...] = (P0, P1),
+    **given: Any,
+) -> Harness:
+    settings = SubscriptionSettings(
+        workers=("worker-0", "worker-1"),
+        window_records=WINDOW,
+        window_bytes=window_bytes,
+        max_leases_per_key=max_leases_per_key,
+        **given,
+    )
+    harness = Harness(settings)
+    harness.assign(*partitions)
+    return harness
+
+
+@pytest.mark.parametrize("strict", [None, 1], ids=["many leases of a key", "one lease of a key"])
+@pytest.mark.parametrize("individually", [False, True], ids=["a thread", "a member"])
+def test_a_key_whose_record_runs_for_long_leaves_half_to_others(
+    strict: int | None, individually: bool
+) -> None:
+    harness = at_two_workers(max_leases_per_key=strict, individually=individually)
+    slow = Slow(harness)
+    slow.go_on(rounds=600)
+    assert WINDOW / 2 <= slow.most <= WINDOW / 2 + STEP
+    assert len(slow.done) == slow.next[P1] == 600, "others go on at their full rate"
+    assert harness.core.holds.reasons(P0) == (Reason.WAITING,)
+    assert harness.said(" of it wait for orders-0@0 (key b'hot'), which has been running for ")
+
+
+def test_what_is_large_and_waits_for_a_slow_record_leaves_half_of_the_bytes() -> None:
+    harness = at_two_workers(window_bytes=400_000)
+    slow = Slow(harness, size=4_000)
+    slow.go_on(rounds=600)
+    assert harness.sub().window.bytes <= 200_000 + 4_000 * STEP
+    assert len(slow.done) == slow.next[P1]
+    assert harness.core.room() > 0
+
+
+def test_between_two_beats_what_waits_for_a_slow_record_does_not_outrun_the_bound() -> None:
+    harness = at_two_workers()
+    slow = Slow(harness)
+    slow.fetch()
+    slow.work()
+    harness.beat(2)
+    for _ in range(600):  # no time passes any more
+        slow.fetch()
+        slow.work()
+    assert harness.sub().window.records <= WINDOW / 2 + STEP
+    assert harness.paused == {P0}
+
+
+def test_all_keys_of_a_worker_that_waits_for_a_stuck_record_leave_three_quarters() -> None:
+    """One thread at a time is in an instance: nobody goes on in its place."""
+    harness = at_two_workers(ack_timeout=1.0)
+    harness.pool.kind = "instance"
+    slow = Slow(harness)
+    slow.go_on(rounds=600)
+    worker = harness.sub().workers[slow.slow.index]
+    assert worker.waits
+    behind = sum(1 for _ in worker.row.waiting()) + len(harness.sub().closed)
+    assert WINDOW / 4 <= harness.sub().window.records <= WINDOW / 4 + STEP, behind
+    assert len(slow.done) == slow.next[P1] == 600
+
+
+def test_when_the_slow_record_has_ended_its_partition_goes_on() -> None:
+    harness = at_two_workers()
+    slow = Slow(harness)
+    slow.go_on(rounds=600)
+    assert harness.paused == {P0}
+    before = slow.next[P0]
+    slow.slow.finish()
+    assert harness.work() == list(range(1, before))
+    harness.beat()
+    assert harness.paused == set()
+    assert not harness.sub().look_ahead.slow
+
+
+def test_where_there_is_one_partition_it_has_the_whole_window_behind_a_slow_record_too() -> None:
+    harness = at_two_workers(partitions=(P0,))
+    slow = Slow(harness)
+    slow.go_on(rounds=600)
+    assert harness.paused == set()
+    assert harness.core.room() == 0
+
+
+def test_where_records_take_less_than_half_a_second_nothing_is_slow() -> None:
+    harness = at_two_workers()
+    slow = Slow(harness)
+    for _ in range(20):
+        slow.fetch()
+        slow.work()
+        harness.beat()
+        slow.slow.finish()
+    assert not harness.sub().look_ahead.slow
     assert harness.paused == set()
 
 
