@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.local.cluster import Cluster
 from tests.support.live import Headers, client_conf, group_name, write
 
 ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
 LARGE = os.urandom(512 << 10)
 COUNT = 600
 """300 MiB, several times the bound."""
@@ -33,14 +37,83 @@ def test_large_keys_and_headers_stay_within_the_windows_bytes(
     for _ in range(COUNT // 50):  # in portions: the producer holds 32 MiB at most
         write(real_cluster, topic, [(key, b"v")] * 50, headers=headers)
     settings = {"conf": client_conf(real_cluster, group_name()), "topic": topic}
+    above = told_by("large_keys", settings)
+    assert 10 < above < BOUND_MIB
+
+
+def told_by(program: str, settings: dict[str, Any]) -> Any:
+    """What a program of this folder says of itself: another process is resident by itself."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.large_keys", json.dumps(settings)],
+        [sys.executable, "-m", f"tests.integration.{program}", json.dumps(settings)],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    above = float(done.stdout)
-    assert 10 < above < BOUND_MIB
+    return json.loads(done.stdout)
+
+
+# --- records of several MB ---
+
+GIANT_MIB = 4
+GIANTS = 96
+PARTITIONS = 4
+KEYS = 8
+WINDOW_MIB = 32
+AHEAD_MIB = 8
+"""What the client fetches ahead of each partition, and in one response of the broker."""
+
+CLIENT_MIB = (PARTITIONS + 1) * AHEAD_MIB
+"""The client has no more than that, and a response that it is taking apart."""
+
+
+def giant_topic(cluster: Cluster, topic: str) -> None:
+    """Make a topic that takes records of that size."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"max.message.bytes": str((GIANT_MIB + 1) * MIB)}
+    (made,) = admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values()
+    made.result(30)
+    value = os.urandom(GIANT_MIB * MIB)
+    for at in range(GIANTS):
+        write(cluster, topic, [(b"key-%d" % (at % KEYS), value)], partition=at % PARTITIONS)
+
+
+KEY_MIB = 0.01
+"""More than the keys of all that is held together."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("most", "leased"),
+    [
+        ((2 * GIANT_MIB + 1) * MIB, 2 * GIANT_MIB),
+        # Less than a record: one goes all the same, and no second one beside it.
+        (MIB, GIANT_MIB),
+    ],
+    ids=["two to a worker", "smaller than a record"],
+)
+def test_giant_records_stay_within_the_bounds_in_bytes_and_all_are_done_in_order(
+    real_cluster: Cluster, topic: str, most: int, leased: int
+) -> None:
+    giant_topic(real_cluster, topic)
+    conf = client_conf(real_cluster, group_name()) | {
+        "queued.max.messages.kbytes": AHEAD_MIB << 10,
+        "fetch.max.bytes": AHEAD_MIB * MIB,
+        "message.max.bytes": AHEAD_MIB * MIB,
+    }
+    options = {"workers": 4, "window_bytes": WINDOW_MIB * MIB, "lease_bytes_per_worker": most}
+    settings = {"conf": conf, "topic": topic, "count": GIANTS, "options": options}
+    told = told_by("giant_records", settings)
+    # One more record than fits, as nobody knows how large the next one is.
+    assert WINDOW_MIB - GIANT_MIB <= told["window_mib"] <= WINDOW_MIB + GIANT_MIB + KEY_MIB
+    assert leased <= told["leased_mib"] <= leased + KEY_MIB
+    assert told["partition_mib"] <= WINDOW_MIB / 2, "none of four has more than twice its share"
+    assert told["above_mib"] < WINDOW_MIB + GIANT_MIB + CLIENT_MIB
+    ran = told["ran"]
+    assert sum(map(len, ran.values())) == GIANTS
+    for places in ran.values():
+        for number in range(PARTITIONS):
+            offsets = [offset for at, offset in places if at == number]
+            assert offsets == sorted(offsets)
