@@ -6,28 +6,20 @@ its plan says; one more changes nothing of when the others come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_keyshared.core import events as ev
-from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.sim.lane_orders import lift_a_limit, order_a_lane
+from kafka_keyshared.sim import crews
+from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.range_moves import assign_a_range
-from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
+from kafka_keyshared.sim.some import some_member, some_partition
 
 if TYPE_CHECKING:
-    from kafka_keyshared.sim.member import Member
     from kafka_keyshared.sim.world import World
 
 MEMBERS_MOST = 4
 PARTITIONS_MOST = 12
-NAMES = 30
-"""Of so many the name of a new worker is chosen; the ring makes of each something else."""
-
-Place = tuple[str, int]
-"""A worker: its subscription, and its number there."""
 
 
 class Disturbance(NamedTuple):
@@ -67,17 +59,6 @@ class Disturbances:
             self._next(name, every)
 
         self._world.timeline.after(chance.expovariate(1 / every), disturb)
-
-
-def some_member(world: World, chance: Random) -> Member | None:
-    """Return a member, if there is one."""
-    present = world.present()
-    return chance.choice(present) if present else None
-
-
-def some_partition(world: World, chance: Random) -> TopicPartition:
-    """Return a partition."""
-    return chance.choice(world.cluster.partitions(world.topics))
 
 
 # --- members ---
@@ -151,140 +132,6 @@ def _hold_up(world: World, chance: Random, seconds: float) -> bool:
     if member is None or member.stands_still:
         return False  # or it would hardly ever have a round
     member.held_up = seconds
-    return True
-
-
-# --- workers ---
-
-
-def kill_worker(world: World, chance: Random) -> bool:
-    """End a worker's thread, rather in a record than between two; some cannot be replaced."""
-    member = some_member(world, chance)
-    if member is None:
-        return False
-    alive = [place for place, worker in member.pool.workers.items() if worker.there]
-    running = [place for place in alive if member.pool.workers[place].running is not None]
-    if not alive:
-        return False
-    member.pool.kill(*chance.choice(running if running and chance.random() < 0.8 else alive))
-    member.pool.replaceable = chance.random() < 0.7
-    return True
-
-
-def hang(world: World, chance: Random) -> bool:
-    """Have the next handlers of a member take long."""
-    member = some_member(world, chance)
-    if member is not None:
-        member.handlers.hang(chance.randint(1, 4), chance.uniform(1.0, 12.0))
-    return member is not None
-
-
-def add_worker(world: World, chance: Random) -> bool:
-    """Have a worker join, by an order to the owner."""
-    member = some_member(world, chance)
-    if member is None or member.stopping:
-        return False
-    _add(member, chance.choice(list(member.instance.core.subscriptions)))
-    return True
-
-
-def _add(member: Member, subscription: str) -> None:
-    """Order a worker to be added, by a name that gives it a slot of which a record runs."""
-
-    def order(loop: Loop) -> Generator[None, None, None]:
-        yield from ()
-        sub = loop.core.subscriptions[subscription]
-        taken = {worker.name for worker in sub.workers.values()}
-        if len(taken) >= WORKERS_MOST:
-            return
-        running = [
-            key
-            for (name, _), worker in member.pool.workers.items()
-            if name == subscription and worker.running is not None
-            if (key := worker.running.key()) is not None
-        ]
-        slots = {sub.keys.slot(key) & 0xFFFF for key in running}
-        free = [name for n in range(NAMES) if (name := f"joined-{n}") not in taken]
-        routing = sub.table.routing
-        busy = (
-            name
-            for name in free
-            for with_it in (routing.with_worker(name),)
-            if any(with_it.owner(slot) == name for slot in slots)
-        )
-        name = next(busy, free[0]) if slots else free[0]
-        loop.tell(ev.Join(subscription, name, filters_of_one_more(sub.settings)))
-
-    member.order("add a worker", order)
-
-
-def dismiss_worker(world: World, chance: Random) -> bool:
-    """Have a worker go for good once it is out of its slice, as a member that closes does."""
-    member = some_member(world, chance)
-    if member is None:
-        return False
-    subscription = chance.choice(list(member.instance.core.subscriptions))
-    there = _dismissible(member, subscription)
-    if there:
-        # Rather who came last: what moved to it moves back.
-        member.pool.dismiss(*(there[-1] if chance.random() < 0.7 else chance.choice(there)))
-    return bool(there)
-
-
-def _dismissible(member: Member, subscription: str) -> list[Place]:
-    """Return the workers of which one may go, the youngest last.
-
-    One has to stay, and who is dead may not come back.
-    """
-    those = member.pool.workers.items()
-    mine = [each for each in those if each[0][0] == subscription and not each[1].abandoned]
-    there = [place for place, worker in mine if worker.there]
-    going = any(not (worker.there or worker.gone) for _, worker in mine)
-    return [] if going or len(there) < 2 else there
-
-
-def come_and_go(world: World, chance: Random) -> bool:
-    """Have a worker join while others are long at what is in its slots, and go before it begins."""
-    member = some_member(world, chance)
-    if member is None or member.stopping:
-        return False
-    subscription = chance.choice(list(member.instance.core.subscriptions))
-    member.handlers.hang(8, chance.uniform(4.0, 12.0))
-    before = len(member.pool.workers)
-    dies = chance.random() < 0.5
-
-    def come() -> None:
-        if member.alive and not member.stopping:
-            _add(member, subscription)
-            world.timeline.after(0.2, go)
-
-    def go() -> None:
-        there = _dismissible(member, subscription)
-        if world.healed or len(member.pool.workers) == before or not there:
-            return
-        if dies:
-            member.pool.replaceable = False
-            member.pool.kill(*there[-1])
-        else:
-            member.pool.dismiss(*there[-1])
-
-    world.timeline.after(chance.uniform(0.4, 1.0), come)
-    return True
-
-
-def resize(world: World, chance: Random) -> bool:
-    """Have a subscription brought to other workers, old names and new ones, by an order."""
-    member = some_member(world, chance)
-    if member is None or member.stopping:
-        return False
-    subscription = chance.choice(list(member.instance.core.subscriptions))
-    wanted = resized_to(chance)
-
-    def order(loop: Loop) -> Generator[None, None, None]:
-        yield from ()
-        loop.tell(ev.Resize(subscription, wanted))
-
-    member.order("resize", order)
     return True
 
 
@@ -368,15 +215,14 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
     "a lane was ordered about": Disturbance(0.25, order_a_lane),
-    "dead-letter limits were lifted": Disturbance(1.0, lift_a_limit),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
-    "handlers hung": Disturbance(2.0, hang),
-    "a worker that joins went": Disturbance(1.2, come_and_go),
-    "a worker died": Disturbance(2.0, kill_worker),
-    "a worker was added": Disturbance(3.0, add_worker),
-    "a worker was dismissed": Disturbance(3.0, dismiss_worker),
-    "a subscription was resized": Disturbance(0.5, resize),
+    "handlers hung": Disturbance(2.0, crews.hang),
+    "a worker that joins went": Disturbance(1.2, crews.come_and_go),
+    "a worker died": Disturbance(2.0, crews.kill_worker),
+    "a worker was added": Disturbance(3.0, crews.add_worker),
+    "a worker was dismissed": Disturbance(3.0, crews.dismiss_worker),
+    "a subscription was resized": Disturbance(0.5, crews.resize),
     "a range was assigned": Disturbance(0.1, assign_a_range),
     "an owner stood still": Disturbance(4.0, stand_still),
     "an owner stood still for long": Disturbance(20.0, stand_still_long),

@@ -258,31 +258,6 @@ for a dead letter, without having tried (members do), by putting the record off,
 or process."""
 
 
-class WorkerJoined(NamedTuple):
-    """One more worker has been started for a subscription, under a name."""
-
-    member: int
-    subscription: str
-    worker: int
-    name: str
-
-
-class WorkerLeft(NamedTuple):
-    """A worker has begun to go, by its own will: a member that closes."""
-
-    member: int
-    subscription: str
-    worker: int
-
-
-class Resized(NamedTuple):
-    """A subscription is to have these workers and no others: by order, and from now on."""
-
-    member: int
-    subscription: str
-    names: Sequence[str]
-
-
 class WorkerDied(NamedTuple):
     """The thread or process of a worker has ended without a word.
 
@@ -344,13 +319,6 @@ class LaneOrdered(NamedTuple):
     partition: TopicPartition
     offset: int
     key: bytes | None
-
-
-class LimitLifted(NamedTuple):
-    """Partitions go on, by order, that their dead-letter limit had stopped."""
-
-    member: int
-    partitions: Sequence[TopicPartition]
 
 
 # --- processes, and the run itself ---

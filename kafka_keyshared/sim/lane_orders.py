@@ -32,16 +32,6 @@ def lift_limits(member: Member) -> None:
     member.order("lift limits", lift)
 
 
-def lift_a_limit(world: World, chance: Random) -> bool:
-    """Order that whatever has come to its dead-letter limit goes on, at some member."""
-    limited = any(each.dlq_limit is not None for each in world.plan.member.subscriptions)
-    present = world.present()
-    if not present or not limited:
-        return False
-    lift_limits(chance.choice(present))
-    return True
-
-
 def order_a_lane(world: World, chance: Random) -> bool:
     """Order that a closed lane be released, or its head be dropped or dead-lettered."""
     present = world.present()

@@ -21,6 +21,7 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.handlers import Habits, Handlers
+from kafka_keyshared.sim.happenings import LimitLifted, Resized
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
@@ -183,11 +184,11 @@ class Member:
 
     def lifted(self, partitions: Sequence[TopicPartition]) -> None:
         """Tell of partitions whose dead-letter limit is lifted."""
-        self._around.history.tell(was.LimitLifted(self.number, partitions))
+        self._around.history.tell(LimitLifted(self.number, partitions))
 
     def resized(self, order: ev.Resize) -> None:
         """Tell of an order for other workers, which always can be."""
-        told = was.Resized(self.number, order.subscription, tuple(order.names))
+        told = Resized(self.number, order.subscription, tuple(order.names))
         self._around.history.tell(told)
 
     def assigned(self, order: ev.AssignRange) -> None:

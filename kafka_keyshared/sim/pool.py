@@ -17,6 +17,7 @@ from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.pools.port import Stop
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
+from kafka_keyshared.sim.happenings import WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
@@ -125,7 +126,7 @@ class SimPool(SteppedPool):
         """Start one more worker."""
         super().add(worker)
         place = worker.subscription, worker.worker
-        self._history.tell(was.WorkerJoined(self._member, *place, worker.name))
+        self._history.tell(WorkerJoined(self._member, *place, worker.name))
 
     def replace(self, subscription: str, worker: int) -> None:
         """Go on where the dead thread ended; the record that it ran counts as failed."""
@@ -169,7 +170,7 @@ class SimPool(SteppedPool):
         if not self.ended:
             self.workers[subscription, worker].leave()
             self._states.left(subscription, worker)
-            self._history.tell(was.WorkerLeft(self._member, subscription, worker))
+            self._history.tell(WorkerLeft(self._member, subscription, worker))
 
     def end(self, subscription: str, worker: int) -> None:
         """End a worker that has nothing left."""

@@ -14,6 +14,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
+from kafka_keyshared.sim.happenings import LimitLifted
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.state_history import StateAdopted
 
@@ -104,7 +105,7 @@ class Sometimes:
             happened.CommitTold: self._told,
             happened.LetterStored: self._letter_stored,
             happened.LetterTold: self._letter_told,
-            happened.LimitLifted: self._limit_lifted,
+            LimitLifted: self._limit_lifted,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -235,7 +236,7 @@ class Sometimes:
         self.counts["letter stored, never heard of"] += bool(told.error) and letter in self._unheard
         self._unheard.discard(letter)
 
-    def _limit_lifted(self, told: happened.LimitLifted) -> None:
+    def _limit_lifted(self, told: LimitLifted) -> None:
         self.counts["dead-letter limit reached"] += len(told.partitions)
 
     def _gone(self, told: happened.Gone) -> None:

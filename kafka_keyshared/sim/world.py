@@ -56,6 +56,7 @@ class World:
         self.healed = False
         self.finishing = False
         self._writing = self.chance("writing")
+        self._lifting = self.chance("lifting")
 
     def _count_turn(self, events: int) -> None:
         self.turns += 1
@@ -68,6 +69,8 @@ class World:
         for _ in range(self.plan.members):
             self.add_member()
         self.timeline.after(0.0, self._write)
+        if any(each.dlq_limit is not None for each in self.plan.member.subscriptions):
+            self._lift()
 
     def add_member(self) -> Member:
         """Start one more member."""
@@ -108,9 +111,13 @@ class World:
         """Replace whoever has stopped; somebody has to do the rest."""
         if not self.finishing:
             self.refill()
-            for member in self.present():
-                lift_limits(member)  # a lane that is diverted comes to its limit again
             self.timeline.after(1.0, self._keep_up)
+
+    def _lift(self) -> None:
+        """Lift the dead-letter limits of a member now and then; to the end, for diverted lanes."""
+        if not self.finishing and (present := self.present()):
+            lift_limits(self._lifting.choice(present))
+        self.timeline.after(self._lifting.expovariate(1.0), self._lift)
 
     def refill(self) -> None:
         """See that a group never stays without the members that it is to have."""

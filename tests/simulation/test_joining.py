@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -18,7 +19,7 @@ def joined(told: Told) -> None:
     told.hand(1, 0)
     told.begin(1, 0)
     told.later(0.1)
-    told.tell(happened.WorkerJoined(1, SUB, 2, "worker-2"))
+    told.tell(WorkerJoined(1, SUB, 2, "worker-2"))
     told.write("b", start=2)
     told.later(0.1)
     told.deliver(1, 1, 2)
@@ -49,7 +50,7 @@ def test_who_joins_may_have_what_came_before() -> None:
         told.deliver(1, 0, 1)
         told.hand(1, 0)
         told.later(0.1)
-        told.tell(happened.WorkerJoined(1, SUB, 2, "worker-2"))
+        told.tell(WorkerJoined(1, SUB, 2, "worker-2"))
         told.hand(1, 1, worker=2)
 
     assert_right(older, WAITS)
@@ -70,9 +71,9 @@ def test_what_went_with_its_partition_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize(
     "others_go",
     [
-        [happened.WorkerLeft(1, SUB, 0), happened.WorkerLeft(1, SUB, 1)],
-        [happened.WorkerDied(1, SUB, 0), happened.WorkerLeft(1, SUB, 1)],
-        [happened.Resized(1, SUB, ["worker-2"])],
+        [WorkerLeft(1, SUB, 0), WorkerLeft(1, SUB, 1)],
+        [happened.WorkerDied(1, SUB, 0), WorkerLeft(1, SUB, 1)],
+        [Resized(1, SUB, ["worker-2"])],
     ],
 )
 def test_where_everybody_else_has_gone_it_is_no_new_one(others_go: list[object]) -> None:
@@ -87,8 +88,8 @@ def test_where_everybody_else_has_gone_it_is_no_new_one(others_go: list[object])
 def test_who_is_new_too_is_nobody_else() -> None:
     def both(told: Told) -> None:
         joined(told)
-        told.tell(happened.WorkerJoined(1, SUB, 3, "worker-3"))
-        told.tell(happened.Resized(1, SUB, ["worker-2", "worker-3"]))
+        told.tell(WorkerJoined(1, SUB, 3, "worker-3"))
+        told.tell(Resized(1, SUB, ["worker-2", "worker-3"]))
         told.hand(1, 2, worker=2)
 
     assert_right(both, WAITS)

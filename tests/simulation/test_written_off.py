@@ -7,6 +7,7 @@ import pytest
 from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
+from kafka_keyshared.sim.happenings import LimitLifted
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -96,6 +97,6 @@ def test_once_a_limit_is_lifted_a_partition_goes_on() -> None:
             told.later(1.5)
             told.write("g", start=offset)
             if offset == 6:
-                told.tell(happened.LimitLifted(1, [T0]))
+                told.tell(LimitLifted(1, [T0]))
 
     assert_found("Liveness", "could run since", story, LIMITED)

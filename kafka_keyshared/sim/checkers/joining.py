@@ -9,6 +9,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Delivery, not_owed
+from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History, Listener
 
 Place = tuple[int, str]
@@ -45,10 +46,10 @@ class Joining(Checker):
             return {}
         return {
             happened.Joined: self._begins,
-            happened.WorkerJoined: self._joined,
-            happened.WorkerLeft: self._left,
+            WorkerJoined: self._joined,
+            WorkerLeft: self._left,
             happened.WorkerDied: self._left,
-            happened.Resized: self._resized,
+            Resized: self._resized,
             happened.HandedOver: self._handed_over,
             happened.Gone: self._gone,
         }
@@ -60,17 +61,17 @@ class Joining(Checker):
                 self._there[place] = dict(enumerate(settings.workers))
                 self._waits[place] = {}
 
-    def _joined(self, told: happened.WorkerJoined) -> None:
+    def _joined(self, told: WorkerJoined) -> None:
         place = told.member, told.subscription
         if place in self._waits:
             older = list(self.books.members[told.member].unsettled(told.subscription))
             self._waits[place][told.worker] = self.books.now, older
             self._there[place][told.worker] = told.name
 
-    def _left(self, told: happened.WorkerLeft | happened.WorkerDied) -> None:
+    def _left(self, told: WorkerLeft | happened.WorkerDied) -> None:
         self._there.get((told.member, told.subscription), {}).pop(told.worker, None)
 
-    def _resized(self, told: happened.Resized) -> None:
+    def _resized(self, told: Resized) -> None:
         place = told.member, told.subscription
         there = self._there.get(place, {})
         self._there[place] = {each: name for each, name in there.items() if name in told.names}

@@ -9,6 +9,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.group import Group
 from kafka_keyshared.sim.checkers.records import Delivery, Member, Stage
+from kafka_keyshared.sim.happenings import LimitLifted
 from kafka_keyshared.sim.history import History
 
 AFTER_THE_LAST = {
@@ -40,7 +41,7 @@ class Letters(Group):
         history.listen(happened.LetterStored, self._letter_stored)
         history.listen(happened.LetterTold, self._letter_told)
         history.listen(happened.LaneOrdered, self._lane_ordered)
-        history.listen(happened.LimitLifted, self._limit_lifted)
+        history.listen(LimitLifted, self._limit_lifted)
 
     @abstractmethod
     def _find(self, sub: str, offset: int, number: int) -> Delivery:
@@ -97,7 +98,7 @@ class Letters(Group):
         letters = each.assignment.letters[each.fate.sub]
         return limit is not None and letters >= min(limit.in_a_row, limit.share * limit.records)
 
-    def _limit_lifted(self, told: happened.LimitLifted) -> None:
+    def _limit_lifted(self, told: LimitLifted) -> None:
         live = self.member(told.member).live
         for partition in told.partitions:
             if partition in live:

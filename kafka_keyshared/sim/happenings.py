@@ -1,0 +1,40 @@
+"""More of what a history tells: workers that come and go, and what somebody orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafka_keyshared.model import TopicPartition
+
+
+class WorkerJoined(NamedTuple):
+    """One more worker has been started for a subscription, under a name."""
+
+    member: int
+    subscription: str
+    worker: int
+    name: str
+
+
+class WorkerLeft(NamedTuple):
+    """A worker has begun to go, by its own will: a member that closes."""
+
+    member: int
+    subscription: str
+    worker: int
+
+
+class Resized(NamedTuple):
+    """A subscription is to have these workers and no others: by order, and from now on."""
+
+    member: int
+    subscription: str
+    names: Sequence[str]
+
+
+class LimitLifted(NamedTuple):
+    """Partitions go on, by order, that their dead-letter limit had stopped."""
+
+    member: int
+    partitions: Sequence[TopicPartition]
