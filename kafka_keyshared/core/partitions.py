@@ -28,9 +28,9 @@ class PartitionEvent(enum.Enum):
     """What can happen to a partition; the text says what it means where it cannot."""
 
     ASSIGNED = "assigned twice without being revoked"
-    RECEIVED = "delivered records without being assigned"
-    REVOKING = "about to be given up without being assigned"
-    FORGOTTEN = "forgotten without being assigned"
+    RECEIVED = "delivered records without being assigned, or while it is given up"
+    REVOKING = "about to be given up without being assigned, or twice"
+    FORGOTTEN = "forgotten without being assigned, or before it is given up"
 
 
 _S, _E = Ownership, PartitionEvent
@@ -40,15 +40,16 @@ PARTITION_TABLE: Mapping[Ownership, Mapping[PartitionEvent, Ownership]] = {
     _S.OWNED: {
         _E.RECEIVED: _S.OWNED,
         _E.REVOKING: _S.CLOSING,
-        _E.FORGOTTEN: _S.ABSENT,
     },
     _S.CLOSING: {
-        _E.RECEIVED: _S.CLOSING,
-        _E.REVOKING: _S.CLOSING,
         _E.FORGOTTEN: _S.ABSENT,
     },
 }
-"""The state that follows; what is not here cannot happen."""
+"""The state that follows; what is not here cannot happen.
+
+An owner gives a partition up within one call: inside it nothing is fetched, and it is not announced
+a second time.
+"""
 
 
 def refuse_impossible(

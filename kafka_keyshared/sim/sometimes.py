@@ -43,9 +43,6 @@ RARE = (
 UNREACHED = {
     "log made anew while it is read": "no topic is made anew",
     "lane OPENING FORGOTTEN": "two of a lane run where members settle one by one, and none does",
-    "partition OWNED FORGOTTEN": "an owner announces what it forgets",
-    "partition CLOSING RECEIVED": "an owner fetches nothing of what it has announced",
-    "partition CLOSING REVOKING": "an owner forgets at once what it has announced",
 }
 """What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
 

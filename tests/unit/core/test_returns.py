@@ -114,6 +114,8 @@ def test_records_that_come_back_go_before_what_their_lane_has_got_since() -> Non
     member.worker().start()
     member.tell(ev.Revoking([P1]))
     assert recalls(member) == []
+    member.tell(ev.Forget([P1]))
+    member.assign(P1)
     member.fetch(record(0, b"z", at=P1))
     member.tell(ev.Revoking([P1]))
     member.fetch(record(3, b"a"))
