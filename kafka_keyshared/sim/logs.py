@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol
 
 Written = tuple[bytes | None, bytes | None, int]
@@ -111,20 +112,22 @@ class Log:
 
     def outdated(self) -> list[int]:
         """Return the offsets that compaction may remove: a later record has the same key."""
-        seen: set[bytes | None] = {None}
+        seen: set[bytes] = set()
         found = []
-        for at in range(len(self._offsets) - 1, -1, -1):
-            key = self._written[at][0]
-            if key in seen and key is not None:
-                found.append(self._offsets[at])
-            seen.add(key)
+        for offset, (key, _, _) in zip(
+            reversed(self._offsets), reversed(self._written), strict=True
+        ):
+            if key in seen:
+                found.append(offset)
+            elif key is not None:
+                seen.add(key)
         return found[::-1]
 
     def remove(self, gone: Collection[int]) -> None:
         """Remove records; their offsets stay gaps."""
-        kept = [at for at, offset in enumerate(self._offsets) if offset not in gone]
-        self._offsets = [self._offsets[at] for at in kept]
-        self._written = [self._written[at] for at in kept]
+        kept = [offset not in gone for offset in self._offsets]
+        self._offsets = [*compress(self._offsets, kept)]
+        self._written = [*compress(self._written, kept)]
 
     def move_start(self, start: int) -> list[int]:
         """Remove all before that offset; return the offsets of the records that are gone."""
