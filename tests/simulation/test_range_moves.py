@@ -34,22 +34,6 @@ def plan_with_moves(seed: int) -> Plan:
     return replace(plan, member=member, disturbances=disturbances)
 
 
-def test_whole_runs_keep_the_contract_while_ranges_move() -> None:
-    moved = 0
-    for seed in (1, 2, 3):
-        outcome = run_seed(seed, 1_000, plan_with_moves(seed))
-        assert outcome.violations == [], f"seed {seed}"
-        moved += outcome.sometimes["a range was assigned"]
-    assert moved > 100
-
-
-def test_where_nobody_has_ranges_none_is_assigned() -> None:
-    plan = plan_with_moves(1)
-    subs = tuple(replace(each, routing=RoutingSettings()) for each in plan.member.subscriptions)
-    plan = replace(plan, member=replace(plan.member, subscriptions=subs))
-    assert run_seed(1, 200, plan).sometimes["a range was assigned"] == 0
-
-
 # --- who may have what then ---
 
 
@@ -95,3 +79,22 @@ def test_the_latest_assignment_counts() -> None:
         told.hand(1, 2, worker=0)
 
     assert_right(story, ALL_OF_THE_FIRST)
+
+
+# --- in whole runs ---
+
+
+def test_whole_runs_keep_the_contract_while_ranges_move() -> None:
+    moved = 0
+    for seed in (1, 2, 3):
+        outcome = run_seed(seed, 1_000, plan_with_moves(seed))
+        assert outcome.violations == [], f"seed {seed}"
+        moved += outcome.sometimes["a range was assigned"]
+    assert moved > 100
+
+
+def test_where_nobody_has_ranges_none_is_assigned() -> None:
+    plan = plan_with_moves(1)
+    subs = tuple(replace(each, routing=RoutingSettings()) for each in plan.member.subscriptions)
+    plan = replace(plan, member=replace(plan.member, subscriptions=subs))
+    assert run_seed(1, 200, plan).sometimes["a range was assigned"] == 0
