@@ -273,6 +273,22 @@ def test_what_is_ordered_of_a_blocked_record_is_what_happens_to_it() -> None:
         assert_right(story, ARCHIVES)
 
 
+def test_what_waits_for_its_next_attempt_keeps_its_count_when_its_lane_is_released() -> None:
+    """Also where a worker had it for that attempt already, and gave it back."""
+
+    def story(told: Told, says: int) -> None:
+        begun(told).deliver(1, 0, 1)
+        fails(told, 0, times=2)
+        told.hand(1, 0)
+        told.take_back(1, 0)
+        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
+        told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(says)})))
+
+    assert_right(lambda told: story(told, 2), FIVE)
+    said = "says 3 attempts of t-0@0 .*: 2 at most"
+    assert_found("TrueNotes", said, lambda told: story(told, 3), FIVE)
+
+
 def test_what_blocks_and_runs_without_an_order_is_found() -> None:
     def story(told: Told) -> None:
         archived(told)

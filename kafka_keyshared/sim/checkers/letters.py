@@ -124,8 +124,9 @@ class Letters(Group):
                 self._settle(each, "dead-lettered")
             else:
                 each.stage = Stage.LETTERING_ALONE
-        elif each.stage is Stage.RETRYING:
-            each.since = self.now  # it keeps its count
+        elif each.stage in (Stage.RETRYING, Stage.OPEN):
+            # It keeps its count, also where it was given to a worker for it and taken back.
+            each.since = self.now
         elif each.stage is Stage.UNSURE:
             each.tries = 0
             each.stage, each.since = Stage.RETRYING, self.now
