@@ -287,11 +287,12 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
     heard = _send(loop, last, deadline, hurried)
     for times in range(1, REFUSED_MOST):
         late = hurried() or loop.ports.clock() >= deadline
-        if not last.refused_of_ours() or loop.halted is not None or (late and times > 1):
+        over = loop.commits_stopped or loop.halted is not None or (late and times > 1)
+        if over or not last.refused_of_ours():
             break
         heard = _send(loop, last, deadline, hurried)
     loop.on_answer = None
-    return last.accepted(), heard
+    return last.accepted() and not loop.commits_stopped, heard
 
 
 class _LastCommit:
@@ -351,6 +352,8 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
         talk.waits_for((), 0)
         _poll(loop, 0.02)
         loop.serve(BUSY_WAIT)
+        if loop.commits_stopped:
+            break  # a callback has raised in that poll
         if not commits.retry_now():
             again = None
         elif again is None:

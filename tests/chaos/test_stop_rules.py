@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.stopping import ANSWER_WAIT, HURRIED_ANSWER_WAIT, REFUSED_MOST, stop
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
@@ -189,6 +192,29 @@ def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: St
     report = stop(stage.loop, 25.0, lambda: False)
     assert stage.sent() == [3]
     assert not report.clean
+
+
+def test_a_last_commit_is_not_sent_again_once_a_callback_has_raised(stage: Stage) -> None:
+    """What the core believes can no longer be trusted: it has not heard of the loss."""
+
+    def fail(what: str, partitions: Sequence[TopicPartition]) -> None:
+        raise RuntimeError(f"on purpose, {what}: {partitions}")
+
+    def lose() -> list[object]:
+        stage.client.callbacks["lost"]([P0])
+        return []
+
+    def answer(commit: cmd.Commit) -> ev.CommitAnswered:
+        stage.client.plans.append(lose)  # type: ignore[arg-type]
+        stage.accept()
+        return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+
+    stage.rebalancer.observer = fail
+    stage.client.answer = answer
+    report = stop(stage.loop, 25.0, lambda: False)
+    assert stage.sent() == [3]
+    assert not report.clean
+    assert not report.commit_accepted
 
 
 def test_the_second_signal_ends_a_revoke_and_names_what_it_gave_up_on(
