@@ -152,6 +152,21 @@ def test_assigning_what_is_assigned_already_is_refused() -> None:
         harness.assign(P0)
 
 
+def test_a_partition_is_given_up_once_is_announced_before_and_delivers_nothing_meanwhile() -> None:
+    harness = Harness()
+    harness.assign(P0)
+    with pytest.raises(InvariantError, match=r"orders-0 forgotten .* before it is given up"):
+        harness.tell(ev.Forget([P0]))
+    harness.fetch(record(0))
+    harness.tell(ev.Revoking([P0]))
+    with pytest.raises(InvariantError, match=r"orders-0 delivered .* while it is given up"):
+        harness.tell(ev.Fetched([], {P0: 2}))
+    with pytest.raises(InvariantError, match=r"orders-0 about to be given up .* or twice"):
+        harness.tell(ev.Revoking([P0]))
+    harness.tell(ev.Forget([P0]))
+    assert not harness.core.partitions
+
+
 # --- the partition returns ---
 
 
