@@ -32,7 +32,7 @@ def kill_worker(world: World, chance: Random) -> bool:
     if not alive:
         return False
     member.pool.kill(*chance.choice(running if running and chance.random() < 0.8 else alive))
-    member.pool.replaceable = chance.random() < 0.7
+    member.pool.replaceable = chance.random() < 0.5
     return True
 
 

@@ -117,6 +117,15 @@ def throw_out_asking(world: World, chance: Random) -> bool:
     return True
 
 
+def raise_in_a_callback(world: World, chance: Random) -> bool:
+    """Have the next callback of a rebalance raise at a member; its process ends by that."""
+    member = some_member(world, chance)
+    if member is None or member.raises:
+        return False
+    member.raises = True
+    return True
+
+
 def stand_still(world: World, chance: Random) -> bool:
     """Keep an owner from its rounds for a moment."""
     return _hold_up(world, chance, chance.uniform(0.01, 2.0))
@@ -214,9 +223,10 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
-    "a lane was ordered about": Disturbance(0.25, order_a_lane),
+    "a lane was ordered about": Disturbance(0.1, order_a_lane),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
+    "a callback raised": Disturbance(3.0, raise_in_a_callback),
     "handlers hung": Disturbance(2.0, crews.hang),
     "a worker that joins went": Disturbance(1.2, crews.come_and_go),
     "a worker died": Disturbance(2.0, crews.kill_worker),

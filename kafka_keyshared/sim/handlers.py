@@ -23,8 +23,9 @@ ATTEMPT_WEIGHTS = (6, 2, 1, 1)
 class Habits:
     """How handlers behave, as shares of the records that they are called with. Times in seconds.
 
-    ``poisoned`` are records that fail whenever they are tried; ``hanging`` ones take ``hang``. Of
-    those that were long at it ``failing_late`` fail, or more.
+    ``poisoned`` are records that fail whenever they are tried; ``hanging`` calls take ``hang``. Of
+    those that were long at it ``failing_late`` fail, or more. ``stuck`` are records that take
+    ``stuck_for`` whenever they are tried, and fail then.
     """
 
     failing: float = 0.05
@@ -33,6 +34,8 @@ class Habits:
     hanging: float = 0.0005
     hang: float = 20.0
     failing_late: float = 0.5
+    stuck: float = 0.0
+    stuck_for: float = 7.0
     at_once: float = 0.6
     typical: float = 0.004
 
@@ -44,6 +47,7 @@ class Habits:
             failing=0.0,
             failing_late=0.0,
             poisoned=0.0,
+            stuck=0.0,
             hanging=0.0,
             at_once=at_once,
             typical=typical,
@@ -71,12 +75,14 @@ class Handlers:
         """Have so many calls from now on take so long."""
         self._hung, self._hang = calls, seconds
 
-    def call(self) -> Call:
-        """Return how long a call takes."""
+    def call(self, partition: int, offset: int) -> Call:
+        """Return how long a call with that record takes."""
         if self._hung:
             self._hung -= 1
             return Call(self._hang, hangs=True)
         chance, habits = self._chance, self.habits
+        if self._is_one(partition, offset + 1, habits.stuck):
+            return Call(habits.stuck_for, hangs=True)
         roll = chance.random()
         if roll < habits.at_once:
             return Call(0.0)
@@ -87,13 +93,18 @@ class Handlers:
     def ending(self, partition: int, offset: int, *, hung: bool = False) -> Ending:
         """Return how a call with that record ends, one that has hung or not."""
         chance, habits = self._chance, self.habits
-        # Poison is in the record, not in the moment: the same one fails each time.
-        if (offset * 7919 + partition * 104_729 + self._poison) % 10_000 < 10_000 * habits.poisoned:
+        if self._is_one(partition, offset, habits.poisoned):
+            return self._failure(Disposition.ERROR)
+        if self._is_one(partition, offset + 1, habits.stuck):
             return self._failure(Disposition.ERROR)
         roll = chance.random()
         if roll < (max(habits.failing, habits.failing_late) if hung else habits.failing):
             return self._failure(chance.choices(ATTEMPTS, ATTEMPT_WEIGHTS)[0])
         return Drop() if roll > 1 - habits.dropping else None
+
+    def _is_one(self, partition: int, number: int, share: float) -> bool:
+        """Say whether it is in the record, not in the moment: for the same one it is so always."""
+        return (number * 7919 + partition * 104_729 + self._poison) % 10_000 < 10_000 * share
 
     def _failure(self, verdict: Disposition) -> Failure:
         after = None

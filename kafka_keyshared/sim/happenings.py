@@ -38,3 +38,15 @@ class LimitLifted(NamedTuple):
 
     member: int
     partitions: Sequence[TopicPartition]
+
+
+class ReleaseFailed(NamedTuple):
+    """A worker was to release the state of slots, and its handler has raised."""
+
+    member: int
+    subscription: str
+    worker: int
+
+
+BY_A_CALLBACK = "a callback raised"
+"""So begins the reason of a process that has gone because it could not trust its own state."""

@@ -21,7 +21,7 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.handlers import Habits, Handlers
-from kafka_keyshared.sim.happenings import LimitLifted, Resized
+from kafka_keyshared.sim.happenings import BY_A_CALLBACK, LimitLifted, Resized
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
@@ -33,6 +33,10 @@ WALL = 1_700_000_000.0
 """What the wall clock shows when the timeline begins, in seconds since 1970."""
 
 NOWHERE = TopicPartition("", -1)
+
+
+class RaisedError(Exception):
+    """What a callback of a rebalance raises when it is to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,9 @@ class Member:
         )
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
+        self.instance.rebalancer.observer = self._observed
+        self.raises = False
+        """Whether the next callback of a rebalance raises."""
         self.stopping = False
         self.held_up = 0.0
         """Seconds for which the owner stands still before its next turn."""
@@ -201,6 +208,13 @@ class Member:
         loop = self.instance.loop
         loop.orders.post(name, lambda: order(loop))
 
+    def _observed(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        """Be told of a rebalance, inside of its callback."""
+        del partitions
+        if self.raises:
+            self.raises = False
+            raise RaisedError(f"{BY_A_CALLBACK} when partitions were {what}")
+
     def kill(self) -> None:
         """End its process without a word."""
         if self.alive:
@@ -224,6 +238,9 @@ class Member:
                 return
             self.instance.step()
         except Killed:
+            return
+        except RaisedError as error:
+            self._break_off(str(error))
             return
         finally:
             self._around.on_turn(core.taken - before)
@@ -265,8 +282,18 @@ class Member:
             self._around.history.tell(was.Stopping(self.number))
         report = self.instance.stop(self._plan.stop_timeout, lambda: False)
         how, reason = ("stopped", report.line()) if halted is None else ("halted", halted)
+        self._close(was.Gone(self.number, how, report.clean, reason))
+
+    def _break_off(self, reason: str) -> None:
+        """End without a commit, as the service does when a round raises."""
+        if not self.stopping:
+            self._around.history.tell(was.Stopping(self.number))
+        self.pool.stop(0.0)
+        self._close(was.Gone(self.number, "halted", clean=False, reason=reason))
+
+    def _close(self, gone: was.Gone) -> None:
         # Told before the client is closed: what that gives back is no revoke any more.
-        self._around.history.tell(was.Gone(self.number, how, report.clean, reason))
+        self._around.history.tell(gone)
         self.pool.ended = True
         self.instance.close()
         self.client.close()

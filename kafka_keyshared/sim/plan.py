@@ -35,7 +35,7 @@ SCOPES: tuple[Literal["topic", "partition", "subscription"], ...] = (
 )
 COMMITS = (CommitPolicy(), CommitPolicy(0.1, 0.0, 0.0), CommitPolicy(5.0, 0.5, 0.2))
 KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task", "lease")
-EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "redeliver", "ack")
+EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "ack")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
 
@@ -120,13 +120,18 @@ def plan_of(chance: Chance) -> Plan:
             revoke_deadline=one("revoke_deadline", (0.1, 1.0, 5.0)),
             stop_timeout=one("stop_timeout", (0.5, 5.0, 30.0)),
             set_budget=one("set_budget", (SET_BUDGET, SET_BUDGET, 300)),
-            pool=PoolHabits(later=one("later", (0.0, 0.3)), kind=one("kind", KINDS)),
+            pool=PoolHabits(
+                later=one("later", (0.0, 0.3)),
+                kind=one("kind", KINDS),
+                release_fails=one("release_fails", (0.0, 0.3)),
+            ),
             rests=one("rests", (0.0, 0.02, 0.1)),
         ),
         habits=Habits(
             failing=one("failing", (0.0, 0.02, 0.2, 0.6)),
             poisoned=one("poisoned", (0.0, 0.003, 0.02)),
             hanging=one("hanging", (0.0, 0.0005, 0.003)),
+            stuck=one("stuck", (0.0, 0.0, 0.003, 0.02)),
             hang=one("hang", (2.0, 40.0)),
             at_once=one("at_once", (0.9, 0.3, 0.0)),
             typical=one("typical", (0.001, 0.02, 0.2)),

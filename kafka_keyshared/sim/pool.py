@@ -17,7 +17,7 @@ from kafka_keyshared.model import Drop, Record, TopicPartition
 from kafka_keyshared.pools.port import Stop
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
-from kafka_keyshared.sim.happenings import WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
@@ -31,11 +31,13 @@ AT_ONCE_MOST = 20
 @dataclass(frozen=True, slots=True)
 class PoolHabits:
     """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
-    that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long."""
+    that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long;
+    ``release_fails`` the share of slots' states that cannot be released."""
 
     wakes: float = 0.0001
     later: float = 0.2
     kind: PoolKind = "thread"
+    release_fails: float = 0.0
 
 
 class SimPool(SteppedPool):
@@ -66,6 +68,7 @@ class SimPool(SteppedPool):
         self.hesitates = lambda: chance.random() < 0.5
         self.kind = habits.kind
         self.heeds = lambda: chance.random() < 0.7
+        self.release_fails = self._release_fails
         self.on_start = self._began
         self.on_end = self._ended
         settings = [sub.settings for sub in core.subscriptions.values()]
@@ -194,7 +197,7 @@ class SimPool(SteppedPool):
             record = worker.start()
             if record is None:
                 return
-            call = self._handlers.call()
+            call = self._handlers.call(record.partition(), record.offset())
             if call.seconds:
                 ended = partial(self._finish, place, record, worker.run, hung=call.hangs)
                 self._process.timeline.after(call.seconds, ended)
@@ -234,6 +237,14 @@ class SimPool(SteppedPool):
             self._returned(report)
             self._history.tell(was.Recalled(self._member, report.subscription, report.worker))
         self._mail(report)
+
+    def _release_fails(self, subscription: str, worker: int) -> bool:
+        fails = self._chance.random() < self._habits.release_fails
+        if fails:
+            self._history.tell(ReleaseFailed(self._member, subscription, worker))
+            # With what it remembers of other slots: who raises there begins anew.
+            self._states.lost(subscription, worker, for_good=False)
+        return fails
 
     def _returned(self, answer: Recalled) -> None:
         given = self.workers[answer.subscription, answer.worker].given

@@ -14,7 +14,7 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
-from kafka_keyshared.sim.happenings import LimitLifted
+from kafka_keyshared.sim.happenings import BY_A_CALLBACK, LimitLifted, ReleaseFailed
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.state_history import StateAdopted
 
@@ -37,6 +37,8 @@ RARE = (
     "log made anew while it is read",
     "dead-letter limit reached",
     "record written off with its worker",
+    "process ended by a callback",
+    "state that could not be released",
 )
 
 
@@ -103,6 +105,7 @@ class Sometimes:
             happened.LetterStored: self._letter_stored,
             happened.LetterTold: self._letter_told,
             LimitLifted: self._limit_lifted,
+            ReleaseFailed: self._release_failed,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -236,7 +239,12 @@ class Sometimes:
     def _limit_lifted(self, told: LimitLifted) -> None:
         self.counts["dead-letter limit reached"] += len(told.partitions)
 
+    def _release_failed(self, told: ReleaseFailed) -> None:
+        del told
+        self.counts["state that could not be released"] += 1
+
     def _gone(self, told: happened.Gone) -> None:
+        self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
         for each in self._books.ended:
             self._over(each)
         for sub in self._books.settings:

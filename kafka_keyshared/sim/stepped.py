@@ -68,6 +68,11 @@ def no_state(_sub: str, _worker: int, _slots: Sequence[int]) -> None:
     """Have no state."""
 
 
+def never_fails(_sub: str, _worker: int) -> bool:
+    """Say that it does not fail."""
+    return False
+
+
 def ignore_state(_sub: str, _worker: int, _slots: Sequence[int], _state: object) -> None:
     """Adopt nothing."""
 
@@ -252,6 +257,10 @@ class SteppedWorker:
             self.failed.passed(item.lanes)
             self.pool.post(FencePassed(item.subscription, item.worker, item.lanes))
         elif isinstance(item, Release):
+            if self.pool.release_fails(self.sub, self.index):
+                error = "RuntimeError: on purpose"
+                self.pool.post(Released(self.sub, self.index, item.number, None, error))
+                return
             state = self.pool.on_release(self.sub, self.index, item.slots)
             self.pool.post(Released(self.sub, self.index, item.number, state))
         elif isinstance(item, Adopt):

@@ -23,6 +23,7 @@ from kafka_keyshared.sim.stepped import (
     ignore_end,
     ignore_state,
     leave_alone,
+    never_fails,
     no_state,
 )
 
@@ -40,6 +41,8 @@ class SteppedPool:
         self.on_start: Callable[[str, int, Record], None] = ignore
         self.on_end: Callable[[str, int, Record, Ending], None] = ignore_end
         self.on_release: Callable[[str, int, Sequence[int]], object] = no_state
+        # Whether the handler of a worker raises that is to release the state of slots.
+        self.release_fails: Callable[[str, int], bool] = never_fails
         self.on_adopt: Callable[[str, int, Sequence[int], object], None] = ignore_state
         self.write_into: Callable[[Record], None] = leave_alone
         self.seconds = 0.001

@@ -104,6 +104,7 @@ class World:
             member.handlers.habits = self.around.habits
             member.handlers.hang(0, 0.0)
             member.pool.replaceable = True
+            member.raises = False
             member.stop()
         self.timeline.after(1.0, self._keep_up)
 

@@ -44,7 +44,18 @@ def test_an_owner_that_rests_has_fewer_rounds_for_the_same_time() -> None:
     assert rounds(0.1) < 0.8 * rounds(0.0)
 
 
+def test_what_is_stuck_is_so_each_time_until_it_is_mended() -> None:
+    habits = replace(CALM, at_once=1.0, stuck=0.01)
+    handlers = Handlers(habits, Chance(1)("handlers"), 0)
+    stuck = [at for at in range(10_000) if handlers.call(0, at).hangs]
+    assert len(stuck) == 100
+    assert all(handlers.ending(0, at, hung=True) is not None for at in stuck for _ in range(3))
+    assert [at for at in range(10_000) if handlers.call(0, at).seconds >= 7.0] == stuck
+    handlers.habits = habits.healed()
+    assert not any(handlers.call(0, at).hangs for at in stuck)
+
+
 def test_handlers_hang_as_often_as_they_are_to() -> None:
     handlers = Handlers(replace(CALM, at_once=1.0), Chance(1)("handlers"), 0)
     handlers.hang(2, 7.0)
-    assert [handlers.call().seconds for _ in range(4)] == [7.0, 7.0, 0.0, 0.0]
+    assert [handlers.call(0, 0).seconds for _ in range(4)] == [7.0, 7.0, 0.0, 0.0]
