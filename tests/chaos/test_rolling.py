@@ -33,12 +33,13 @@ class Rolling:
         topic: str,
         protocol: str,
         client: type[AuditedClient] = AuditedClient,
+        commit_interval: float = 0.2,
     ) -> None:
         cluster.create_topic(topic, PARTITIONS)
         self.cluster = cluster
         self.topic = topic
         self.conf = group_conf(cluster, group_name(), protocol)
-        self.client = client
+        self.options: dict[str, Any] = {"client": client, "commit_interval": commit_interval}
         self.written = MemoryLedger("producer")
         self.all: list[Member] = []
         self.there: list[Member] = []
@@ -47,9 +48,7 @@ class Rolling:
     def come(self) -> None:
         """Start one more member."""
         name = f"member-{len(self.all)}"
-        member = Member(
-            self.conf, [self.topic], self._handle, name=name, client=self.client, workers=4
-        )
+        member = Member(self.conf, [self.topic], self._handle, name=name, workers=4, **self.options)
         self.all.append(member.start())
         self.there.append(member)
 
@@ -116,11 +115,7 @@ def test_members_that_come_and_go_at_any_time_repeat_nothing(
 def test_a_revoke_that_commits_nothing_is_found_among_them(
     real_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
-    group = Rolling(real_cluster, topic, "cooperative", SilentClient)
+    group = Rolling(real_cluster, topic, "cooperative", SilentClient, commit_interval=3_600.0)
     group.roll(8, random.Random(1), eventually)
-    eventually(lambda: sum(each.done() for each in group.all) >= len(group.written.events), 120.0)
     group.end()
-    verdict = judged(*group.ledgers())
-    assert verdict.duplicates.count > 0
-    counts = verdict.counts()
-    assert not counts["lost"], verdict.lines()
+    assert judged(*group.ledgers()).duplicates.count > 0
