@@ -103,7 +103,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``stuck`` of them run past the ack timeout, and nothing can end them. A worker is stuck that
     waits for one of these: others have somebody else who goes on. ``dropped`` counts what came
     while it was full, which only happens without reliability. ``draining`` are slots of which it
-    has leases, and that are another worker's by now.
+    has leases, and that are another worker's by now. ``lends_to`` are those who have its slots
+    while the record that it runs holds it up; all but that record's.
     """
 
     name: str
@@ -119,6 +120,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     share: float
     draining: tuple[DrainingHash, ...] = ()
+    lends_to: tuple[str, ...] = ()
 
 
 class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +175,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     by worker and oldest first; None unless it was asked for.
     So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
     ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
-    ``written_off`` what counted as done when its worker was evicted.
+    ``written_off`` what counted as done when its worker was evicted. So many times a worker that
+    was held up has lent its slots (``loans``), and so many of these loans are over (``returned``).
     """
 
     name: str
@@ -203,6 +206,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     draining_hashes_pending_messages: int = 0
     draining_hashes_blocked_messages: int = 0
     draining_hashes_cleared_total: int = 0
+    loans: int = 0
+    returned: int = 0
     pending: tuple[PendingAck, ...] | None = None
     process_seconds: Distribution
     wait_seconds: Distribution

@@ -13,8 +13,8 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
-from kafka_keyshared.owner.orders import OrderRefusedError
-from kafka_keyshared.owner.scaling import assign, bring_to
+from kafka_keyshared.owner.orders import OrderRefusedError, T
+from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 from kafka_keyshared.web.acting import RangeOrder
@@ -97,15 +97,17 @@ class Orderable:
 
         Raises :class:`ConfigError` for no worker and for an app with members, which come and go by
         themselves; :class:`OrderRefusedError` when the app does not run or stops meanwhile; and
-        :class:`TimeoutError` after so many seconds: then it goes on by itself.
+        :class:`TimeoutError` after so many seconds: it says what is still running where keys have
+        moved from, and goes on by itself.
         """
         refuse_inside_handler("scale()")
         if self.options.pool != "thread":
             raise ConfigError(f"scale({workers}): an app with members has those that join it")
         if workers < 1:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
-        order = bring_to(DEFAULT_SUBSCRIPTION, worker_names(workers))
-        return self._running("scale").ask(f"scale({workers})", order, timeout)
+        moving = Moving()
+        order = bring_to(DEFAULT_SUBSCRIPTION, worker_names(workers), moving)
+        return self._moved(f"scale({workers})", order, moving, timeout)
 
     def assign_range(
         self,
@@ -135,8 +137,16 @@ class Orderable:
                 f"{name}: the app has routing={self.options.routing!r}; make it with "
                 "routing='sticky'"
             )
-        order = assign(AssignRange(DEFAULT_SUBSCRIPTION, first, last, worker, take_over))
-        return self._running("assign_range").ask(name, order, timeout)
+        moving = Moving()
+        order = assign(AssignRange(DEFAULT_SUBSCRIPTION, first, last, worker, take_over), moving)
+        return self._moved(name, order, moving, timeout)
+
+    def _moved(self, name: str, order: Ordered[T], moving: Moving, timeout: float) -> T:
+        """Order that slots move, and wait for it; a time-out says for what."""
+        try:
+            return self._running(name.partition("(")[0]).ask(name, order, timeout)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {moving}") from None
 
     def obey(self, order: RangeOrder) -> dict[str, str]:
         """Assign a range that was ordered over HTTP; as :meth:`assign_range`."""

@@ -187,7 +187,8 @@ class KeyShared(Orderable):
         """
         maker(handler)
         self._handler = handler
-        self.subscription = replace(self.subscription, hands_over=hands_over(handler))
+        over, instances = hands_over(handler), inspect.isclass(handler)
+        self.subscription = replace(self.subscription, hands_over=over, instances=instances)
         return handler
 
     def _pull_pool(self) -> PullPool:

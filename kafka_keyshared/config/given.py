@@ -53,6 +53,7 @@ class HandlingOptions(TypedDict, total=False):
     revoke_deadline: float
     ack_timeout: float | None
     on_stuck: Literal["hold", "exit"]
+    lend_after: float
     on_evict: OnEvict
     http_port: int | None
     http_host: str

@@ -22,6 +22,7 @@ from kafka_keyshared.config.poison import (
 )
 from kafka_keyshared.config.pooled import (
     ACK_TIMEOUTS,
+    LENDS,
     PULL,
     WORKERS,
     WORKERS_ALLOWED,
@@ -285,6 +286,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["hold", "exit"],
         Meta(description="What a stuck record does: hold its lane, or end the instance."),
     ] = "hold"
+    lend_after: Annotated[
+        Annotated[float, Meta(ge=0, le=WEEK)], Meta(description=LENDS, extra={"unit": "s"})
+    ] = 0.05
     on_evict: Annotated[
         OnEvict,
         Meta(
@@ -378,6 +382,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             unblocking_interval=self.unblocking_interval,
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
+            lend_after=(self.lend_after or None) if self.pool == "thread" else None,
         )
         settings.check()
         return settings

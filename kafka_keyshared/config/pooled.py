@@ -18,6 +18,12 @@ WORKERS_ALLOWED = (
     "ask for records"
 )
 
+LENDS = (
+    "How long a record runs on a thread until the other keys of its worker go to workers that get "
+    "on. 0: they wait for it. A handler class never lends, nor do ranges or filters."
+)
+"""What is said of ``lend_after``."""
+
 
 def counted_workers(workers: int | str) -> tuple[str, int]:
     """Return the kind of the pool, and how many workers it has.

@@ -17,6 +17,7 @@ from kafka_keyshared.core import (
     draining,
     heartbeat,
     lane_orders,
+    lending,
     membership,
     metadata,
     pressure,
@@ -142,6 +143,10 @@ class Dispatcher:
         due = self.commits.due(now, changed=self._changed, idle_since=idle_since)
         return due and self.ceilings.tracks
 
+    def look_wanted(self, now: float) -> bool:
+        """Say whether a :class:`Flush` with progress should be sent now."""
+        return any(lending.wanted(sub, now) for sub in self.subscriptions.values())
+
     def leased(self, id_: int) -> Leased:
         """Return what is noted of a slice that is out."""
         return self._book.find(id_)
@@ -208,12 +213,12 @@ class Dispatcher:
         return commands
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
-        del event
         commands: list[Command] = []
         if self.ceilings.parked():
             self.ceilings.raise_all(now)
         for sub in self.subscriptions.values():
             commands += self._ready(sub, now)
+            commands += lending.look(sub, event.progress, now)
             commands += self._go_on(sub, now)
         return commands
 

@@ -28,6 +28,7 @@ from kafka_keyshared.core import hand_over, returns
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.lanes import ClosedLane
+from kafka_keyshared.core.loans import tidy
 from kafka_keyshared.core.one_lease import Grant
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.routing.port import Routing
@@ -51,6 +52,7 @@ def change(
     for worker in sub.workers.values():
         if not worker.later.empty():
             worker.end_later()
+    tidy(sub.workers.values())
     workers = [worker for worker in sub.workers.values() if worker.present]
     before = sub.table.arcs
     if filters is not None and sub.table.filtered is None:
@@ -180,9 +182,15 @@ def looked_at(sub: Subscription, progress: Progress) -> None:
     """
     for leased in sub.leases() if sub.draining.count else ():
         if is_waited_for(sub, leased):
-            over = leased.let_go.union(leased.indices()).difference(leased.outstanding(progress))
-            ended(sub, [(leased, over - leased.let_go)])
-            leased.let_go = over
+            let_go(sub, leased, progress)
+
+
+def let_go(sub: Subscription, leased: Leased, progress: Progress) -> None:
+    """Note which records of a slice have ended, as :func:`looked_at` does of all."""
+    over = leased.let_go.union(leased.indices()).difference(leased.outstanding(progress))
+    if is_waited_for(sub, leased):
+        ended(sub, [(leased, over - leased.let_go)])
+    leased.let_go = over
 
 
 def listing(sub: Subscription) -> dict[int, list[tuple[int, int, int]]]:

@@ -306,7 +306,12 @@ class AssignRange:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Hand out whatever may run now; sent when a timer is due."""
+    """Hand out whatever may run now; sent when a timer is due.
+
+    With ``progress``, as for a commit, look also who is held up, and who has their slots.
+    """
+
+    progress: Progress | None = None
 
 
 Event: TypeAlias = (

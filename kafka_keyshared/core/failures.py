@@ -67,7 +67,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     _count(sub, leased, count, report.dropped)
     if leased.claimed:
         # What was taken back has left its lane to others.
-        sub.unclaim(leased, leased.indices())
+        sub.unclaim(leased, [each for each in leased.indices() if each not in leased.unclaimed])
     for lane in leased.retries:
         closed = sub.closed.get(lane)
         # A head that failed or was recalled may run in another slice by now: that one decides.

@@ -141,9 +141,15 @@ def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float)
     else:
         alone = known.stuck and worker.waits_for != known.whose[2]
         text = f"{what} has been running on {who} for {in_words(age)}; its key " + (
-            "waits" if alone else "and the others of that worker wait"
+            "waits" if alone else _who_waits(worker)
         )
     return [Notice(Level.WARNING, text, known.whose, _about(record))]
+
+
+def _who_waits(worker: Worker) -> str:
+    if worker.loan is None:
+        return "and the others of that worker wait"
+    return "waits; the others of that worker are with other workers"
 
 
 def poison(sub: Subscription, now: float) -> list[Command]:

@@ -172,7 +172,7 @@ class Ownership:
     def takes_keyless(self, worker: Worker) -> bool:
         """Say whether a worker is there and takes records without a key: filters skip those."""
         filtered = self.table.filtered
-        if not worker.present or worker.joined_at:
+        if not worker.present or worker.joined_at or worker.loan is not None:
             return False
         return filtered is None or worker.name in filtered.filters.catch_alls
 

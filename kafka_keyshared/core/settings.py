@@ -21,7 +21,7 @@ from kafka_keyshared.core.retry_policy import (
     RetryPolicy,
     refuse_for_exclusive,
 )
-from kafka_keyshared.core.routing.modes import KEYLESS_MODES, RoutingSettings
+from kafka_keyshared.core.routing.modes import KEYLESS_MODES, LENT_MODES, RoutingSettings
 from kafka_keyshared.core.whole import NoLanes, OneLane
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import ConfigError
@@ -53,7 +53,11 @@ class SubscriptionSettings:
     until everything is settled that was received before it joined: the rule of Pulsar 3.x, which
     PIP-379 has replaced.
 
-    ``hands_over`` says that workers have state by slot, which a worker releases and another adopts.
+    ``instances`` says that each worker has an instance of a class for its handler, which may keep
+    state; ``hands_over`` that this is state by slot, which a worker releases and another adopts.
+
+    ``lend_after`` is how long a record runs until what else its worker has goes to others
+    (:mod:`.lending`); None for never.
 
     ``key_of`` is None for the record's own key; ``slot_function`` is a name of
     :data:`~kafka_keyshared.hashing.SLOT_FUNCTIONS`. ``undecodable`` None means ``dead_letter``
@@ -88,7 +92,19 @@ class SubscriptionSettings:
     unblocking_interval: float = 0.0
     new_workers_wait: bool = False
     hands_over: bool = False
+    instances: bool = False
     on_evict: OnEvict = "redeliver"
+    lend_after: float | None = None
+
+    @property
+    def lends(self) -> float | None:
+        """How long a record runs until its worker lends its other slots; None for never.
+
+        What the user has said a worker is to have stays there, and so does what has state.
+        """
+        declared = self.routing.mode not in LENT_MODES or self.routing.filters
+        stays = declared or self.hands_over or self.instances or not self.reliable
+        return None if stays else self.lend_after
 
     def keys(self) -> OwnKeys:
         """Return what says which key each record goes by."""

@@ -103,7 +103,8 @@ class Leased:
     lease only; ``first`` are a few of its records of which one arrived before all others. ``back``
     were taken back before they had started. ``unsettled`` came back failed or set aside; ``aside``
     counts the latter. ``in_time`` are those that had ended by the last commit of their partition,
-    which has gone since. ``let_go`` are known to have ended: no slot that drains waits for them.
+    which has gone since. ``let_go`` are known to have ended: no slot that drains waits for them;
+    nor does the next record of its lane for one of ``unclaimed``.
     """
 
     slice: Slice
@@ -116,6 +117,7 @@ class Leased:
     aside: int = 0
     in_time: frozenset[int] = NONE
     let_go: frozenset[int] = NONE
+    unclaimed: frozenset[int] = NONE
 
     def came_back(self, index: int) -> None:
         """Note that a record has come back failed or set aside."""

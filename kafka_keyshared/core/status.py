@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_keyshared.core import draining
+from kafka_keyshared.core import draining, lending
 from kafka_keyshared.core.blocked import oldest_blocked
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitResult
@@ -144,6 +144,7 @@ def _subscription(
                 progress,
                 watch,
                 now,
+                lends_to=lending.takers(sub, worker),
             )
             for worker in sorted((*sub.workers.values(), *sub.gone.values()), key=_id)
         ),
@@ -169,6 +170,8 @@ def _subscription(
         ),
         draining_hashes_blocked_messages=sum(1 for _ in sub.draining.waiting()),
         draining_hashes_cleared_total=sub.draining.cleared_total,
+        loans=0 if sub.lending is None else sub.lending.lent_total,
+        returned=0 if sub.lending is None else sub.lending.returned_total,
         pending=tuple(pending_acks(sub, progress)) if around.pending else None,
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
@@ -195,6 +198,8 @@ def _worker(
     progress: Progress,
     watch: Watch,
     now: float,
+    *,
+    lends_to: tuple[str, ...],
 ) -> WorkerStatus:
     share, drains = slots
     running = None
@@ -233,6 +238,7 @@ def _worker(
         dropped=worker.shed,
         share=share,
         draining=drains,
+        lends_to=lends_to,
     )
 
 

@@ -19,6 +19,7 @@ from kafka_keyshared.core.dlq_limit import DlqWatch
 from kafka_keyshared.core.holdings import Holdings
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import ClosedLanes, Lane, LaneEvent, LaneState
+from kafka_keyshared.core.loans import Lending
 from kafka_keyshared.core.look_ahead import LookAhead
 from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.one_lease import OneLease
@@ -60,6 +61,7 @@ class Subscription(Ownership, Holdings):
         self.places += [each for each in (self.one_lease, self.dlq_watch) if each is not None]
         self.stopped = self.commit_at_once = False
         self.leased = 0  # records, at all workers
+        self.lending = None if settings.lends is None else Lending(settings.lends)
         self.reminder = Reminder(dlq=settings.dlq)
         self.diverted = Diversions()
         # Of records not settled, what the commit said with which their partition came.

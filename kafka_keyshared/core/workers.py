@@ -16,6 +16,7 @@ from itertools import chain, islice
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.lanes import ClosedLane
 from kafka_keyshared.core.lease_bytes import LeaseBytes
+from kafka_keyshared.core.loans import Loan
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.tables import follow
@@ -110,6 +111,8 @@ class Worker:
         # waits because nobody else can do its work meanwhile.
         self.apart: set[int] = set()
         self.waits_for: int | None = None
+        # Who has its slots, while it is held up.
+        self.loan: Loan | None = None
         self.idle_beats = 0
         # Whether it could not be restarted; and whether what it has in hand then counts as settled.
         self.evicted = False
@@ -164,7 +167,8 @@ class Worker:
 
     def load(self) -> tuple[bool, int, int]:
         """Return what tells who is to have a record that anybody may have: the least."""
-        return self.waits, self.leased + len(self.row.retries), self.id
+        held_up = self.waits or self.loan is not None
+        return held_up, self.leased + len(self.row.retries), self.id
 
     def take_ready(self, most: int) -> list[ClosedLane]:
         """Take the lanes that were readied first, up to ``most`` and as many as fit."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Sequence
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import fastavro
 
 from kafka_keyshared.demo.data import SCHEMA
+from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import Record
 
 LATE_MINUTES = 60
@@ -63,6 +65,17 @@ class Flights:
 
     def late(self, record: Record) -> None:
         """Do what is to be done about a late flight; here nothing, a subclass may wait for it."""
+
+    def release(self, slots: Sequence[int]) -> dict[str, tuple[bytes, float, int]]:
+        """Give up what is known of the aircraft in these slots: another worker has them now."""
+        moved = set(slots)
+        found = [each for each in self._state if slot_of(each.encode()) in moved]
+        return {aircraft: self._state.pop(aircraft) for aircraft in found}
+
+    def adopt(self, slots: Sequence[int], state: dict[str, tuple[bytes, float, int]]) -> None:
+        """Go on with what the worker knew that had these slots before."""
+        del slots
+        self._state.update(state)
 
     def close(self) -> None:
         """Write the answer of this worker; it is called once, after the last record."""

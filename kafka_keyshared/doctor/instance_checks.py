@@ -94,7 +94,7 @@ def _running(of: status.SubscriptionStatus, held_after: float) -> list[Finding]:
     )
     if not long:
         return []
-    names = some((_record(worker) for _, worker in long), NAMED)
+    names = some((_record(worker) + _others(worker) for _, worker in long), NAMED)
     why = f"{counted(len(long), 'record')} running for longer than {held_after:g} s: {names}"
     return [Finding(Kind.RECORD_RUNNING_LONG, Status.FAIL, why, _UNHANG)]
 
@@ -126,6 +126,7 @@ def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Tol
         run = worker.running
         if run is not None and (run.topic, run.partition, run.offset) == oldest:
             what = f"{worker.name} has been running it for {in_words(run.seconds)}"
+            what += _others(worker)
             return Told(max(run.seconds, of.oldest_seconds), what, _UNHANG)
     log = "see its log, and what else it says below"
     if of.safe is not None and of.safe > position:
@@ -155,6 +156,14 @@ def _record(worker: status.WorkerStatus) -> str:
         return "none"
     where = f"{record.topic}-{record.partition}@{record.offset}"
     return f"{where} for {in_words(record.seconds)} on {worker.name}"
+
+
+def _others(worker: status.WorkerStatus) -> str:
+    """Return what becomes of the other keys of a worker that is held up."""
+    if worker.lends_to:
+        return f" (its other keys are with {some(worker.lends_to, NAMED)})"
+    waiting = worker.queued + worker.leased - worker.runs
+    return f" ({counted(waiting, 'record')} wait for it there)" if waiting > 0 else ""
 
 
 def _key(key: str | None) -> str:

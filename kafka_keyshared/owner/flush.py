@@ -39,7 +39,7 @@ def flush(instance: Instance, timeout: float) -> Positions:
         raise TimeoutError(f"{error}; {order.waits_for()}") from None
 
 
-def _running(
+def running(
     loop: Loop, ids: Collection[int], progress: Progress, now: float
 ) -> Iterator[tuple[Record, float]]:
     """Yield what runs of these slices, and for how long each has been seen running, in seconds."""
@@ -50,6 +50,19 @@ def _running(
             for index in leased.running(progress) if id_ in ids else ():
                 known = seen.get((id_, index))
                 yield leased.slice.came[index], 0.0 if known is None else now - known.since
+
+
+def waits_for(records: Collection[tuple[Record, float]]) -> str:
+    """Return in words that these are waited for, each running for so many seconds."""
+    names = some(
+        (
+            f"{name_of(record)}, {named_key(record.key())}, {in_words(seconds)} so far"
+            for record, seconds in records
+        ),
+        NAMED_MAX,
+    )
+    told = f"it waits for {counted(len(records), 'running record')}"
+    return told + (f" ({names})" if records else "")
 
 
 class Flush:
@@ -71,15 +84,7 @@ class Flush:
             return "it waits for the broker to take the commit"
         if not self._begun:
             return "the owner has not come to it: it is inside a rebalance, or another order waits"
-        names = some(
-            (
-                f"{name_of(record)}, {named_key(record.key())}, {in_words(seconds)} so far"
-                for record, seconds in self.running
-            ),
-            NAMED_MAX,
-        )
-        records = counted(len(self.running), "running record")
-        return f"it waits for {records}" + (f" ({names})" if self.running else "")
+        return waits_for(self.running)
 
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:
         """Do it, round by round."""
@@ -93,7 +98,7 @@ class Flush:
                 look_at = now + LOOK_EVERY
                 progress = loop.pool.progress()
                 leased.intersection_update(progress)
-                self.running = tuple(_running(loop, leased, progress, now))
+                self.running = tuple(running(loop, leased, progress, now))
         self._committing = True
         core = loop.core
         while core.commits.in_flight:  # one at a time

@@ -75,9 +75,11 @@ class Loop(Actor):
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._plenty = False
         self._next_beat = 0.0
-        # For the next commit: the progress, and how much of the mail before it is not taken yet.
+        # For the next commit, or look at who is held up: the progress, and how much of the mail
+        # before it is not taken yet.
         self._progress: Progress | None = None
         self._behind = 0
+        self._to_commit = self._to_look = False
         self._full_since: float | None = None
         self._full_polled = 0.0
         # Where the core wants partitions read that it has just been told of.
@@ -149,10 +151,12 @@ class Loop(Actor):
         if self.reseek:
             self._read_again()
         self._follow()
-        if self.commits_stopped:
+        self._to_look = core.look_wanted(now) or self._to_look
+        self._to_commit = not self.commits_stopped and (self._to_commit or core.commit_wanted(now))
+        if self._to_commit or self._to_look:
+            self._look_in_turn()
+        else:
             self._progress = None
-        elif self._progress is not None or core.commit_wanted(now):
-            self._commit_in_turn()
         before, now = now, self._clock()
         # Like a commit it looks at all that is held: after a long one the client is asked first.
         if now >= self._next_beat + (BEAT_SECONDS if now - before > LONG else 0.0):
@@ -177,8 +181,11 @@ class Loop(Actor):
             if not self.serve(BUSY_WAIT, MAIL_AT_ONCE):
                 return
 
-    def _commit_in_turn(self) -> None:
-        """Commit as :meth:`commit` does, after as many turns as the mail that was there takes."""
+    def _look_in_turn(self) -> None:
+        """Commit as :meth:`commit` does, after as many turns as the mail that was there takes.
+
+        And look who is held up, as far as either is wanted.
+        """
         if self._progress is None:
             self._progress = self.ports.pool.progress()
             self._behind = self.ports.mailbox.qsize()
@@ -186,9 +193,11 @@ class Loop(Actor):
                 self.serve(0.0, MAIL_AT_ONCE)
         if self._behind <= 0:
             progress, self._progress = self._progress, None
-            committable = self.committable()
-            if committable:
+            if self._to_commit and (committable := self.committable()):
                 self.tell(ev.CommitDue(progress, committable if self.reseek else None))
+            if self._to_look:
+                self.tell(ev.Flush(progress))
+            self._to_commit = self._to_look = False
 
     def committable(self) -> list[TopicPartition]:
         """Return the partitions that may be committed.

@@ -5,17 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
+from kafka_keyshared.core import draining
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import Record
+from kafka_keyshared.owner.flush import LOOK_EVERY, running, waits_for
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, T, named
 
 Ordered: TypeAlias = Callable[[Loop], Generator[None, None, T]]
 
 
-def bring_to(subscription: str, names: Sequence[str]) -> Ordered[tuple[str, ...]]:
+class Moving:
+    """What slots wait for that somebody has ordered to move; from any thread.
+
+    ``running`` are the records, with how long each has been running, in seconds; None until the
+    owner has come to the order.
+    """
+
+    def __init__(self) -> None:
+        self.running: tuple[tuple[Record, float], ...] | None = None
+
+    def __str__(self) -> str:
+        if self.running is None:
+            return "the owner has not come to it: it is inside a rebalance, or another order waits"
+        return f"the table has changed, and the rest follows by itself: {waits_for(self.running)}"
+
+    def look(self, loop: Loop, sub: Subscription) -> None:
+        """Note which records run where their slots are not any more, or at who is to let go."""
+        progress, owners = loop.pool.progress(), sub.table.owners
+        leases = [*sub.leases()]
+        busy = {id_ for id_, worker in sub.workers.items() if not worker.present}
+        if sub.hand_overs is not None:
+            busy |= {each.worker for each in sub.hand_overs.out.values()}
+        held = {each.slice.id for each in leases if each.slice.worker in busy}
+        runs = ((each, each.running(progress)) for each in leases)
+        for leased, _, slot in draining.slots_of(sub, runs):
+            if owners[slot] != leased.slice.worker:
+                held.add(leased.slice.id)
+        self.running = tuple(running(loop, held, progress, loop.ports.clock()))
+
+
+def bring_to(subscription: str, names: Sequence[str], moving: Moving) -> Ordered[tuple[str, ...]]:
     """Return what brings a subscription to exactly these workers, and waits until that is over.
 
     The table changes at once. It is over when the last record has ended that ran in a slot that has
@@ -24,15 +57,13 @@ def bring_to(subscription: str, names: Sequence[str]) -> Ordered[tuple[str, ...]
     """
 
     def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:
-        sub = yield from _changed(loop, ev.Resize(subscription, names))
-        while sub.changing:
-            yield
+        sub = yield from _changed(loop, ev.Resize(subscription, names), moving)
         return tuple(worker.name for worker in sub.workers.values())
 
     return work
 
 
-def assign(order: ev.AssignRange) -> Ordered[dict[str, str]]:
+def assign(order: ev.AssignRange, moving: Moving) -> Ordered[dict[str, str]]:
     """Return what assigns a range, and waits until its slots are where they are to be.
 
     It is over when the last record has ended that ran in a slot that has moved, and state has
@@ -40,19 +71,26 @@ def assign(order: ev.AssignRange) -> Ordered[dict[str, str]]:
     """
 
     def work(loop: Loop) -> Generator[None, None, dict[str, str]]:
-        sub = yield from _changed(loop, order)
+        sub = yield from _changed(loop, order, moving)
         return written(sub.table.routing)
 
     return work
 
 
-def _changed(loop: Loop, event: ev.Resize | ev.AssignRange) -> Generator[None, None, Subscription]:
+def _changed(
+    loop: Loop, event: ev.Resize | ev.AssignRange, moving: Moving
+) -> Generator[None, None, Subscription]:
     """Tell the core, and wait for what moves."""
     sub = named(loop.core.subscriptions, event.subscription)
     try:
         loop.tell(event)
     except ConfigError as error:
         raise OrderRefusedError(str(error)) from error
-    while sub.draining.count or (sub.hand_overs is not None and sub.hand_overs.slots()):
+    look_at = loop.ports.clock()
+    moves = sub.changing if isinstance(event, ev.Resize) else ()
+    while moves or sub.draining.count or (sub.hand_overs and sub.hand_overs.slots()):
+        if (now := loop.ports.clock()) >= look_at:
+            look_at = now + LOOK_EVERY
+            moving.look(loop, sub)
         yield
     return sub

@@ -168,6 +168,7 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
         individually=draw.happens(f"individually of {name}", 0.25),
         ack_timeout=one("ack_timeout", (None, 1.0, 5.0)),
         on_evict=one("on_evict", EVICTIONS),
+        lend_after=one("lend_after", (None, 0.05, 0.2)),
     )
     limit = one("dlq_limit", LIMITS)
     settings = replace(settings, dlq_limit=limit if settings.dlq else None)

@@ -1,4 +1,4 @@
-"""The metrics of slots that drain, which are PIP-379's under the names that ours have."""
+"""The metrics of slots that drain, which are PIP-379's under our names, and of lent ones."""
 
 from __future__ import annotations
 
@@ -32,5 +32,19 @@ DRAINING = (
         "Slots that have drained.",
         (),
         summed(lambda sub: sub.draining_hashes_cleared_total),
+    ),
+    Family(
+        "keyshared_lending_workers",
+        "gauge",
+        "Workers held up by a record whose other keys are with other workers meanwhile.",
+        (),
+        summed(lambda sub: sum(bool(worker.lends_to) for worker in sub.workers)),
+    ),
+    Family(
+        "keyshared_loans_total",
+        "counter",
+        "Times that a worker held up by a record has lent its other keys to other workers.",
+        (),
+        summed(lambda sub: sub.loans),
     ),
 )

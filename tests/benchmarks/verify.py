@@ -33,10 +33,21 @@ from kafka_keyshared.local.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks import advising, draining, failing, reading, scrapes, slow_key, start, tables
+from tests.benchmarks import (
+    advising,
+    draining,
+    failing,
+    held_up,
+    reading,
+    scrapes,
+    slow_key,
+    start,
+    tables,
+)
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
+from tests.benchmarks.held_up import HeldUpPlan
 from tests.benchmarks.reading import ReadPlan
 from tests.benchmarks.slow_key import SlowPlan
 from tests.benchmarks.start import StartPlan
@@ -125,6 +136,12 @@ def measure_slow_key(repeat: int | None) -> dict[str, Any]:
     return slow_key.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
+def measure_held_up(repeat: int | None) -> dict[str, Any]:
+    """Let one key sleep for 30 s; the figures are those of the worst run."""
+    runs = [held_up.measure(HeldUpPlan()) for _ in range(repeat or 1)]
+    return min(runs, key=lambda run: float(run["same_worker_ratio"]))
+
+
 def measure_table(repeat: int | None) -> dict[str, Any]:
     """Make the slot table anew for 100 workers."""
     plan = TablePlan()
@@ -211,6 +228,19 @@ CASES = (
         "a hot key hangs for 30 s, records of other keys",
         (Floor("kept", 0.9), Floor("added_share", 0.05, at_most=True)),
         run=measure_slow_key,
+    ),
+    Case(
+        "held-up",
+        "one key sleeps for 30 s, the others",
+        tuple(
+            floor
+            for who in ("others", "same_worker")
+            for floor in (
+                Floor(f"{who}_ratio", 0.9),
+                Floor(f"{who}_longest_wait_s", 1.0, at_most=True),
+            )
+        ),
+        run=measure_held_up,
     ),
     Case(
         "table",

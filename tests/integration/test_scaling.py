@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -100,8 +101,11 @@ def test_a_worker_that_is_busy_is_waited_for_and_the_scaling_goes_on_by_itself(
     keys = [b"key-%d" % number for number in range(64)]
     write(embedded_cluster, topic, [(key, b"slow") for key in keys[:4]])
     eventually(began.is_set, WAIT)
-    with pytest.raises(TimeoutError, match=r"scale\(1\): not done within 0.2 s, and given up"):
+    with pytest.raises(TimeoutError, match=r"scale\(1\): not done within 0.2 s, and") as raised:
         member.app.scale(1, 0.2)
+    told = str(raised.value)
+    assert "the table has changed, and the rest follows by itself: it waits for" in told
+    assert re.search(rf"{topic}-0@[123], key b'key-[123]', \d s so far", told), told
     go_on.set()
     write(embedded_cluster, topic, [(key, b"quick") for key in keys])
     eventually(lambda: len(ran) == 68, WAIT)

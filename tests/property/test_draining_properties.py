@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -31,6 +33,8 @@ class Draining(RuleBasedStateMachine):
     has ended, failed or come back.
     """
 
+    lend_after: ClassVar[float | None] = None
+
     @initialize(interval=st.sampled_from([0.0, 0.3]), most=st.sampled_from([None, 1]))
     def begin(self, interval: float, most: int | None) -> None:
         self.harness = Harness(
@@ -39,6 +43,7 @@ class Draining(RuleBasedStateMachine):
                 leases_per_worker=6,
                 unblocking_interval=interval,
                 max_leases_per_key=most,
+                lend_after=self.lend_after,
             )
         )
         self.harness.assign()
@@ -123,8 +128,6 @@ class Draining(RuleBasedStateMachine):
         assert set(present) == set(self.names)
         at: dict[int, int] = {}
         pending: Counter[int] = Counter()
-        # A ring goes by the names alone, in whatever order they are given.
-        ring = VnodeRing(sorted(self.names), ROUTING_VNODES)
         for worker in sub.workers.values():
             for leased in worker.slices.values():
                 for index in leased.indices():
@@ -132,15 +135,19 @@ class Draining(RuleBasedStateMachine):
                         continue
                     slot = slot_of(leased.slice.records[index].key())
                     assert at.setdefault(slot, worker.id) == worker.id
-                    owner = ring.owner(slot)
-                    assert isinstance(owner, str)
-                    pending[slot] += present[owner] != worker.id
+                    pending[slot] += self.owner(slot, present) != worker.id
         pending = +pending
         assert {slot: sub.draining.pending(slot) for slot in pending} == dict(pending)
         assert sub.draining.count == len(pending)
         for each in sub.workers.values():
             for waiting in each.row.waiting():
                 assert slot_of(waiting.key()) not in pending
+
+    def owner(self, slot: int, present: Mapping[str, int]) -> int:
+        """Whose the slot is: a ring goes by the names alone, in whatever order they are given."""
+        owner = VnodeRing(sorted(self.names), ROUTING_VNODES).owner(slot)
+        assert isinstance(owner, str)
+        return present[owner]
 
     def teardown(self) -> None:
         """Whatever has happened, all of it can run, and does."""

@@ -10,6 +10,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core import returns
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.lending import LOOK_EVERY
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.routing.port import Unowned
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -168,6 +169,13 @@ class Harness:
         due = self.core.next_due()
         if due is not None and due <= self.now:
             self.tell(ev.Flush())
+
+    def look(self, seconds: float = LOOK_EVERY) -> None:
+        """Let time pass, and look meanwhile who is held up, as the loop does."""
+        for _ in range(round(seconds / LOOK_EVERY)):
+            self.now += LOOK_EVERY
+            if self.core.look_wanted(self.now):
+                self.tell(ev.Flush(self.actor.progress()))
 
     def beat(self, times: int = 1) -> None:
         """Give the core heartbeats, half a second apart."""

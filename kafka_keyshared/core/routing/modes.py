@@ -31,6 +31,11 @@ KEYLESS_MODES: frozenset[RoutingMode] = frozenset({"exclusive", "unordered"})
 """Those that look at no key: everything is one lane, or each record is one."""
 
 
+LENT_MODES: frozenset[RoutingMode] = frozenset({"ring", "auto-split", "unordered"})
+"""Those in which nobody has said which worker is to have what: a worker that is held up may lend
+it to others."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoutingSettings:
     """The routing of a subscription.

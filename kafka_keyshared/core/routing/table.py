@@ -83,7 +83,7 @@ class SlotTable:
                 self.filtered.declare(filters)
             self.owners, self.rows = _found_later(routing, self.filtered, able, self._unowned)
         else:
-            self._fill(arcs, takers)
+            self._fill(arcs, takers, by_place)
         self.routing, self.arcs = routing, arcs
         parts = zip(by_place, owned, strict=True)
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
@@ -92,26 +92,28 @@ class SlotTable:
     def _by_arc(
         self, routing: Routing, by_place: Sequence[Worker]
     ) -> tuple[Arcs, Sequence[list[Record]], Sequence[int]]:
-        """Return owners and rows by arc, and how many slots each worker has."""
-        ids = [worker.id for worker in by_place]
-        rows = [worker.row.routed for worker in by_place]
-        owned = [0] * len(ids)
+        """Return owners and rows by arc, and how many slots each worker has, lent ones too."""
+        row_by_id = {worker.id: worker.row.routed for worker in by_place}
+        owned = [0] * len(by_place)
         arcs: list[tuple[int, int]] = []
         takers: list[list[Record]] = []
         start = 0
         for place, slots in routing.arcs():
-            end = start + slots
-            if place >= 0:
-                arcs.append((end, ids[place]))
-                takers.append(rows[place])
-                owned[place] += slots
+            if place < 0:
+                parts: Iterable[tuple[int, int]] = [(place, slots)]
             else:
-                arcs.append((end, place))
-                takers.append(self._row_of(place, start))
-            start = end
+                owned[place] += slots
+                worker = by_place[place]
+                parts = (
+                    [(worker.id, slots)] if worker.loan is None else worker.loan.parts(start, slots)
+                )
+            for owner, part in parts:
+                takers.append(self._row_of(owner, start) if owner < 0 else row_by_id[owner])
+                start += part
+                arcs.append((start, owner))
         return arcs, takers, owned
 
-    def _fill(self, arcs: Arcs, takers: Sequence[list[Record]]) -> None:
+    def _fill(self, arcs: Arcs, takers: Sequence[list[Record]], by_place: Sequence[Worker]) -> None:
         """Write owners and rows where the old ones stand: new lists of that size take longer."""
         owners, rows = self.owners, self.rows
         if not (owners and isinstance(owners, list) and isinstance(rows, list)):
@@ -123,6 +125,9 @@ class SlotTable:
             owners[start:end] = [owner] * slots
             rows[start:end] = [row] * slots
             start = end
+        for worker in by_place:
+            for slot in () if worker.loan is None else worker.loan.kept:
+                owners[slot], rows[slot] = worker.id, worker.row.routed
 
     def slots_to(self, row: list[Record]) -> set[int]:
         """Return the slots whose records this takes just now."""

@@ -71,6 +71,24 @@ def test_topics_are_a_list_with_something_in_it(topics: Any) -> None:
         KeyShared(CONF, topics)
 
 
+class Keeping:
+    """A handler class, which may keep something of its records."""
+
+    def handle(self, record: Any) -> None: ...
+
+
+def test_a_function_on_threads_lends_its_keys_and_a_handler_class_and_members_never() -> None:
+    assert KeyShared(CONF, topics=["orders"]).subscription.lends == 0.05
+    app = KeyShared(CONF, topics=["orders"], lend_after=0.2)
+    app.handler(Keeping)
+    assert app.subscription.lends is None
+    app.handler(Keeping().handle)
+    assert app.subscription.lends == 0.2
+    assert KeyShared(CONF, topics=["orders"], lend_after=0).subscription.lends is None
+    assert KeyShared(CONF, topics=["orders"], workers="pull").subscription.lends is None
+    assert KeyShared(CONF, topics=["orders"], workers="split:4").subscription.lends is None
+
+
 def test_a_run_without_a_handler_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no handler"):
         KeyShared(CONF, ["orders"]).run()

@@ -53,6 +53,19 @@ def test_a_record_that_runs_for_too_long_is_named_the_longest_first() -> None:
     assert judged(300.0, workers=[worker(0, 17, 61.0)]).status is Status.OK
 
 
+def test_it_is_said_what_becomes_of_the_other_keys_of_a_worker_that_is_held_up() -> None:
+    lends = worker(0, 17, 61.0) | {"lends_to": ["worker-1", "worker-2"], "leased": 1, "runs": 1}
+    keeps = worker(3, 20, 200.0) | {"queued": 7, "leased": 3, "runs": 1}
+    alone = worker(4, 21, 300.0) | {"leased": 1, "runs": 1}
+    check = judged(workers=[lends, keeps, alone])
+    assert "orders-1@17 for 61 s on worker-0 (its other keys are with worker-1, worker-2)" in (
+        check.why
+    )
+    assert "orders-1@20 for 3 min on worker-3 (9 records wait for it there)" in check.why
+    assert check.why.startswith("3 records running for longer than 60 s: orders-1@21 for 5 min on")
+    assert "worker-4, " in check.why
+
+
 def test_what_holds_partitions_back_is_seen() -> None:
     full, own = "the window is full", "what it has received holds it back"
     check = judged(partitions=[partition(0, 9, full), partition(1, 9, full, own)])

@@ -19,7 +19,7 @@ from kafka_keyshared.owner.flush import Flush, flush
 from kafka_keyshared.owner.lane_orders import give
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, Orders
-from kafka_keyshared.owner.scaling import bring_to
+from kafka_keyshared.owner.scaling import Moving, bring_to
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -112,7 +112,11 @@ def test_who_waits_too_long_gives_the_order_up(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [give(ev.LaneOrder("audit", ev.LaneAction.RELEASE, b"a")), bring_to("audit", ["one"])]
+    "order",
+    [
+        give(ev.LaneOrder("audit", ev.LaneAction.RELEASE, b"a")),
+        bring_to("audit", ["one"], Moving()),
+    ],
 )
 def test_for_a_subscription_that_is_not_there_it_is_refused_with_those_that_are(
     stage: Stage, order: Callable[[Loop], Generator[None, None, Any]]
