@@ -8,7 +8,6 @@ bytes.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,10 +28,10 @@ from kafka_keyshared.config.pooled import (
     counted_workers,
 )
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
-from kafka_keyshared.config.routed import routing_settings
+from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
-from kafka_keyshared.core.keying import KeyOf, NullKeys, UndecodablePolicy
+from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode
@@ -362,7 +361,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             workers=self.worker_names(),
             routing=routing_settings(self),
             order_scope=self.order_scope,
-            key_of=self._key_of(),
+            key_of=key_of(self),
             null_keys=self.null_keys,
             slot_function=self.slot_function,
             undecodable=self.undecodable,
@@ -386,13 +385,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
         settings.check()
         return settings
-
-    def _key_of(self) -> KeyOf | None:
-        if self.key == "record" and self.key_schema is None:
-            return None
-        from kafka_keyshared.keys import parse_key  # it reads Avro, which most do not need
-
-        return parse_key(self.key, None if self.key_schema is None else Path(self.key_schema))
 
     def commit_policy(self) -> CommitPolicy:
         """Return when to commit."""

@@ -1,10 +1,12 @@
-"""The routing that the options of a program come to."""
+"""The routing and the key of a record that the options of a program come to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
+from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
@@ -35,11 +37,32 @@ class Routed(Protocol):
         """What becomes of what nobody takes."""
 
 
+class Keyed(Protocol):
+    """The options that say by which key a record goes."""
+
+    @property
+    def key(self) -> str:
+        """Where the key is."""
+
+    @property
+    def key_schema(self) -> str | None:
+        """The path of its Avro schema."""
+
+
 def routing_settings(given: Routed) -> RoutingSettings:
     """Return the routing; raise :class:`ConfigError` for ranges that are none."""
     ranges = {worker: _ranges_of(worker, text) for worker, text in given.ranges.items()}
     filters, on_unmatched = given.filters, given.on_unmatched
     return RoutingSettings(given.routing, ranges, given.weights, filters, on_unmatched)
+
+
+def key_of(given: Keyed) -> KeyOf | None:
+    """Return what finds a record's key; None for the record's own."""
+    if given.key == "record" and given.key_schema is None:
+        return None
+    from kafka_keyshared.keys import parse_key  # it reads Avro, which most do not need
+
+    return parse_key(given.key, None if given.key_schema is None else Path(given.key_schema))
 
 
 def _ranges_of(worker: str, text: str) -> tuple[SlotRange, ...]:

@@ -101,9 +101,7 @@ class Dispatcher:
             ev.CommitDue: self._commit_due,
             ev.CommitAnswered: self._commit_answered,
             ev.Beat: self._beat,
-            ev.Join: self._membership,
-            ev.Resize: self._membership,
-            ev.AssignRange: self._membership,
+            **dict.fromkeys(membership.EVENTS, self._membership),
             ev.LaneOrder: self._lane_order,
             ev.DlqLimitLifted: self._dlq_limit_lifted,
             ev.Flush: self._flush,
@@ -349,10 +347,9 @@ class Dispatcher:
 
     def _commit_due(self, event: ev.CommitDue, now: float) -> list[Command]:
         entries, encoded = self.snapshots.entries(event.progress, event.partitions, now)
-        commands: list[Command] = [*self.commits.cut_sets.note(encoded)]
         commits = self.commits.plan(entries, now, final=event.final)
         self.meters.sent(commits, now)
-        commands += commits
+        commands: list[Command] = [*self.commits.cut_sets.note(encoded), *commits]
         if event.partitions is None:
             self._changed = False
         if not event.final:

@@ -15,6 +15,8 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.worker_lifecycle import Partitions
 from kafka_keyshared.errors import ConfigError
 
+EVENTS = (Join, Resize, AssignRange)
+
 
 def change(
     sub: Subscription, event: Join | Resize | AssignRange, partitions: Partitions

@@ -120,16 +120,7 @@ def _subscription(
         # Of one that runs this may be what its handler has set.
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
-    watch = core.watches[sub.name]
-    drains = {
-        id_: tuple(
-            DrainingHash(
-                hash=slot % SLOTS, pending=pending, blocked=blocked, owner=sub.owner_name(slot)
-            )
-            for slot, pending, blocked in those
-        )
-        for id_, those in draining.listing(sub).items()
-    }
+    watch, drains = core.watches[sub.name], _drains(sub)
     return SubscriptionStatus(
         name=sub.name,
         pool=around.pool,
@@ -177,6 +168,19 @@ def _subscription(
         wait_seconds=_distribution(counts.wait_seconds),
         age_seconds=_distribution(counts.age_seconds),
     )
+
+
+def _drains(sub: Subscription) -> dict[int, tuple[DrainingHash, ...]]:
+    """Return by worker the slots that drain there."""
+    return {
+        id_: tuple(
+            DrainingHash(
+                hash=slot % SLOTS, pending=pending, blocked=blocked, owner=sub.owner_name(slot)
+            )
+            for slot, pending, blocked in those
+        )
+        for id_, those in draining.listing(sub).items()
+    }
 
 
 def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
