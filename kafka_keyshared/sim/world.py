@@ -115,10 +115,13 @@ class World:
             self.timeline.after(1.0, self._keep_up)
 
     def _lift(self) -> None:
-        """Lift the dead-letter limits of a member now and then; to the end, for diverted lanes."""
+        """Lift the dead-letter limits of a member now and then; often at the end.
+
+        What is in diverted lanes goes one by one, and a limit lets a few letters through each time.
+        """
         if not self.finishing and (present := self.present()):
             lift_limits(self._lifting.choice(present))
-        self.timeline.after(self._lifting.expovariate(1.0), self._lift)
+        self.timeline.after(self._lifting.expovariate(20.0 if self.healed else 1.0), self._lift)
 
     def refill(self) -> None:
         """See that a group never stays without the members that it is to have."""
