@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from kafka_keyshared.core.lanes import HEAD_HELD_UP, ClosedLane, ClosedLanes
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.places import WaitingPlace
+from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.slow import Running, Slow
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.model import Record, TopicPartition, partition_of
@@ -88,9 +89,12 @@ class LookAhead:
     monotonic seconds.
     """
 
-    def __init__(self, window: Window, closed: ClosedLanes, leases: OneLease | None = None) -> None:
+    def __init__(
+        self, window: Window, closed: ClosedLanes, epochs: Epochs, leases: OneLease | None = None
+    ) -> None:
         self._window = window
         self._closed = closed
+        self._epochs = epochs
         self._leases = leases
         self._most_records = window.records_max / CLOSED_SHARE
         self._most_bytes = window.bytes_max / CLOSED_SHARE
@@ -145,7 +149,7 @@ class LookAhead:
                 behind.add(len(records), self._window.weigh(records), 1.0, None)
         for slow in self.slow:
             weight = 1.0 if slow.worker.waits else SOON_WEIGHT
-            waiting = () if slow.over() else slow.waiting(self._leases)
+            waiting = () if slow.over() else slow.waiting(self._leases, self._epochs)
             for partition, records in _by_partition(waiting).items():
                 count += len(records)
                 behind = found.every.setdefault(partition, Behind())

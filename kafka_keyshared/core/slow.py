@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.slices import Epochs
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
@@ -49,9 +50,9 @@ class Slow:
         """Say whether none of it runs any more, as far as that is reported."""
         return not any(each.slice in self.worker.slices for each in self.running)
 
-    def waiting(self, leases: OneLease | None) -> Iterator[Record]:
+    def waiting(self, leases: OneLease | None, epochs: Epochs) -> Iterator[Record]:
         """Yield what waits at the worker; with one lease per key also what waits for its leases."""
-        leased = self._unstarted() if self.whole else []
+        leased = self._unstarted(epochs) if self.whole else []
         yield from leased
         if self.whole:
             yield from self.worker.row.waiting()
@@ -76,15 +77,20 @@ class Slow:
     def _records(self) -> list[Record]:
         return [each.record for each in self.running]
 
-    def _unstarted(self) -> list[Record]:
+    def _unstarted(self, epochs: Epochs) -> list[Record]:
         """Return them as they came: since the last beat one may have started, with its handler
-        writing into it."""
+        writing into it. What is to come back of a partition that has gone waits for nothing."""
         started = {each.slice: each.index for each in self.running}
         found: list[Record] = []
         for id_, leased in self.worker.slices.items():
             if id_ not in self.worker.apart:
                 came, after = leased.slice.came, started.get(id_, -1)
-                found += [came[index] for index in leased.indices() if index > after]
+                epoch = leased.slice.epoch
+                found += [
+                    came[index]
+                    for index in leased.indices()
+                    if index > after and not epochs.over(epoch, came.partition_of(index))
+                ]
         return found
 
 

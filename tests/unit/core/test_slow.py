@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.one_lease import OneLease
-from kafka_keyshared.core.slices import Leased
+from kafka_keyshared.core.slices import Epochs, Leased
 from kafka_keyshared.core.slow import SLOW_AFTER, Running, Slow, slow_at
 from kafka_keyshared.core.workers import Worker
-from tests.support.records import FakeRecord, record
+from tests.support.records import P0, P1, FakeRecord, record
 from tests.support.slices import slice_of
 
+THERE = Epochs()
 NOW = 100.0
 LONG = NOW - SLOW_AFTER
 
@@ -24,7 +25,7 @@ def worker_with(*slices: list[FakeRecord], individually: bool = False) -> tuple[
 
 
 def offsets(slow: Slow, leases: OneLease | None = None) -> list[int | None]:
-    return [each.offset() for each in slow.waiting(leases)]
+    return [each.offset() for each in slow.waiting(leases, THERE)]
 
 
 def runs(worker: Worker, slice_: int, index: int = 0, since: float = LONG) -> Running:
@@ -118,4 +119,20 @@ def test_what_has_started_since_the_last_look_may_be_written_into() -> None:
     slow = slow_at(worker, [runs(worker, first)], NOW)
     worker.slices[first].slice.records[1].set_topic({"not": "hashable"})  # type: ignore[attr-defined]
     assert slow is not None
-    assert [each.topic() for each in slow.waiting(None)] == ["orders"]
+    assert [each.topic() for each in slow.waiting(None, THERE)] == ["orders"]
+
+
+def test_what_is_to_come_back_of_a_partition_that_has_gone_waits_for_nothing() -> None:
+    """A recall may be answered late; until then the worker has it, and nobody holds back for it."""
+    epochs = Epochs()
+    epochs.come([P0, P1])
+    worker = Worker("worker-0", 0, 100)
+    slice_ = slice_of(record(0), record(7, at=P1), record(1), epoch=epochs.now)
+    worker.lease(Leased(slice_))
+    slow = slow_at(worker, [runs(worker, slice_.id)], NOW)
+    assert slow is not None
+    assert [each.offset() for each in slow.waiting(None, epochs)] == [7, 1]
+    epochs.go([P1])
+    assert [each.offset() for each in slow.waiting(None, epochs)] == [1]
+    epochs.come([P1])
+    assert [each.offset() for each in slow.waiting(None, epochs)] == [1]
