@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import uuid
@@ -19,6 +20,12 @@ from kafka_keyshared.local.external import BOOTSTRAP_VARIABLE, external_cluster
 from tests.support.secured import Secured, secured_broker
 
 Eventually = Callable[[Callable[[], bool], float], None]
+
+
+def pytest_configure() -> None:
+    """Have what tests start hear Ctrl-C, also in a job in the background, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _require_kafka() -> None:

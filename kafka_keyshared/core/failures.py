@@ -102,10 +102,7 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
 
 def is_over(sub: Subscription, leased: Leased, index: int) -> bool:
     """Say whether the lease of a record is over, because its partition has come or gone since."""
-    slice_ = leased.slice
-    return slice_.epoch != sub.epochs.now and sub.epochs.over(
-        slice_.epoch, slice_.came.partition_of(index)
-    )
+    return sub.epochs.ended(leased, index)
 
 
 def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:

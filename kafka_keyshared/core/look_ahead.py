@@ -163,7 +163,7 @@ class LookAhead:
 
     def _count_slow(self) -> int:
         """Return about how many wait for slow records."""
-        return sum(slow.count(self._leases) for slow in self.slow)
+        return sum(slow.count(self._leases, self._epochs) for slow in self.slow)
 
     def part(self, those: Iterable[Behind]) -> float:
         """Return what part that is of all that closed lanes may hold, in records or in bytes."""

@@ -227,3 +227,8 @@ class Epochs:
             return False
         since = self.since.get(partition)
         return since is None or since > epoch
+
+    def ended(self, leased: Leased, index: int) -> bool:
+        """Say whether the lease of a record is over."""
+        slice_ = leased.slice
+        return slice_.epoch != self.now and self.over(slice_.epoch, slice_.came.partition_of(index))

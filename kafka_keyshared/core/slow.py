@@ -58,10 +58,10 @@ class Slow:
             yield from self.worker.row.waiting()
         if leases is not None:
             granted = [record for _, record in self.worker.row.granted] if self.whole else []
-            for lane in leases.lanes_of([*self._records(), *leased, *granted]):
+            for lane in leases.lanes_of([*self._records(epochs), *leased, *granted]):
                 yield from leases.behind(lane)
 
-    def count(self, leases: OneLease | None) -> int:
+    def count(self, leases: OneLease | None, epochs: Epochs) -> int:
         """Return about how many wait, without a walk: what waits for unstarted leases is left out.
 
         What the worker runs is counted too.
@@ -70,12 +70,22 @@ class Slow:
         if self.whole:
             count = self.worker.leased + len(row) + len(row.granted)
         if leases is not None:
-            lanes = leases.lanes_of(self._records())
+            lanes = leases.lanes_of(self._records(epochs))
             count += sum(len(leases.behind(lane)) for lane in lanes)
         return count
 
-    def _records(self) -> list[Record]:
-        return [each.record for each in self.running]
+    def _records(self, epochs: Epochs) -> list[Record]:
+        """Return those that run for all that is known: of others the keys may be forgotten."""
+        found: list[Record] = []
+        for each in self.running:
+            leased = self.worker.slices.get(each.slice)
+            if (
+                leased is not None
+                and leased.has(each.index)
+                and not epochs.ended(leased, each.index)
+            ):
+                found.append(each.record)
+        return found
 
     def _unstarted(self, epochs: Epochs) -> list[Record]:
         """Return them as they came: since the last beat one may have started, with its handler
@@ -85,11 +95,10 @@ class Slow:
         for id_, leased in self.worker.slices.items():
             if id_ not in self.worker.apart:
                 came, after = leased.slice.came, started.get(id_, -1)
-                epoch = leased.slice.epoch
                 found += [
                     came[index]
                     for index in leased.indices()
-                    if index > after and not epochs.over(epoch, came.partition_of(index))
+                    if index > after and leased.has(index) and not epochs.ended(leased, index)
                 ]
         return found
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from kafka_keyshared.core.lanes import lane_of
+import pytest
+
+from kafka_keyshared.core.lanes import Lane, lane_of
 from kafka_keyshared.core.one_lease import OneLease
 from kafka_keyshared.core.slices import Epochs, Leased
 from kafka_keyshared.core.slow import SLOW_AFTER, Running, Slow, slow_at
 from kafka_keyshared.core.workers import Worker
+from kafka_keyshared.model import Record
 from tests.support.records import P0, P1, FakeRecord, record
 from tests.support.slices import slice_of
 
@@ -40,7 +43,7 @@ def test_all_that_a_worker_has_waits_for_the_one_record_that_it_is_in() -> None:
     assert slow is not None
     assert slow.whole
     assert offsets(slow) == [2, 3, 4, 5]
-    assert slow.count(None) == 6, "and without a walk not fewer"
+    assert slow.count(None, THERE) == 6, "and without a walk not fewer"
 
 
 def test_what_was_given_back_waits_elsewhere() -> None:
@@ -70,7 +73,7 @@ def test_a_member_that_gets_on_is_not_held_up_and_the_keys_of_its_slow_records_w
     assert slow is not None
     assert not slow.whole
     assert offsets(slow, leases) == [2, 3]
-    assert slow.count(leases) == 2
+    assert slow.count(leases, THERE) == 2
     assert offsets(slow) == [], "with many leases of a key its worker has them all"
 
 
@@ -136,3 +139,35 @@ def test_what_is_to_come_back_of_a_partition_that_has_gone_waits_for_nothing() -
     assert [each.offset() for each in slow.waiting(None, epochs)] == [1]
     epochs.come([P1])
     assert [each.offset() for each in slow.waiting(None, epochs)] == [1]
+
+
+@pytest.mark.parametrize("how", ["failed", "the slice has ended", "its partition has gone"])
+def test_of_what_runs_no_more_the_key_is_not_asked_for(how: str) -> None:
+    """A key that was derived is forgotten with its record, and the look is of the last beat."""
+    epochs = Epochs()
+    epochs.come([P0])
+    worker = Worker("worker-0", 0, 100, individually=True)
+    slow_one = record(0, "slow")
+    leased = Leased(slice_of(slow_one, epoch=epochs.now))
+    worker.lease(leased)
+    forgotten: set[int] = set()
+
+    def lane(each: Record) -> Lane:
+        assert id(each) not in forgotten
+        return lane_of(each)
+
+    leases = OneLease(lane)
+    for each in (slow_one, record(1, "slow")):
+        leases.claim(each)
+    slow = slow_at(worker, [runs(worker, leased.slice.id)], NOW)
+    assert slow is not None
+    assert ([each.offset() for each in slow.waiting(leases, epochs)], slow.whole) == ([1], True)
+    if how == "failed":
+        leased.came_back(0)
+    elif how == "the slice has ended":
+        worker.release(leased, 1, 0.1)
+    else:
+        epochs.go([P0])
+    forgotten.add(id(slow_one))
+    assert list(slow.waiting(leases, epochs)) == []
+    assert slow.count(leases, epochs) <= 1, "only what the worker has"
