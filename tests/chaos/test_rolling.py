@@ -116,6 +116,12 @@ def test_a_revoke_that_commits_nothing_is_found_among_them(
     real_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     group = Rolling(real_cluster, topic, "cooperative", SilentClient, commit_interval=3_600.0)
-    group.roll(8, random.Random(1), eventually)
+    group.come()
+    eventually(lambda: group.done() >= AHEAD, 90.0)  # of each partition some
+    group.come()
+    # There is always more to do: one that idles commits, and nothing would run again.
+    eventually(lambda: group.done() > 0 and group.moved() > 0, 90.0)
+    goal = group.done() + AHEAD
+    eventually(lambda: group.done() >= goal, 90.0)
     group.end()
     assert judged(*group.ledgers()).duplicates.count > 0

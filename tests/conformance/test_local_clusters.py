@@ -155,7 +155,16 @@ def test_a_killed_broker_comes_back_with_its_data(
     cluster.create_topic(topic, 2)
     produce(cluster, topic, 100, 2)
     with consumer(cluster, topic) as member:
-        member.commit(offsets=[TopicPartition(topic, 0, 10, "kept")], asynchronous=False)
+
+        def committed() -> bool:
+            try:
+                member.commit(offsets=[TopicPartition(topic, 0, 10, "kept")], asynchronous=False)
+            except KafkaException as refused:
+                assert refused.args[0].code() in NOT_YET, refused
+                return False
+            return True
+
+        eventually(committed, 60)
     bootstrap, (killed,) = cluster.bootstrap, cluster.pids
     cluster.kill()
     assert cluster.pids == []
