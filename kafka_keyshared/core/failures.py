@@ -221,9 +221,14 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     closed.on(LaneEvent.BLOCK)
     closed.blocked_at = now
     sub.reminder.blocked = True
+    instead = (
+        "choose undecodable='dead_letter' or 'drop'"
+        if sub.settings.dlq
+        else "give a dead-letter topic (dlq=True), or choose undecodable='drop'"
+    )
     text = (
         f"{where} has no readable key and is blocked: {reason}; other keys go on. Mend what reads "
-        "the key and restart, give a dead-letter topic (dlq=True), or choose undecodable='drop'"
+        f"the key and restart, {instead}"
     )
     return [*sub.bursts.blocks.add(Line(text, about), now)]
 

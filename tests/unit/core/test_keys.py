@@ -259,6 +259,14 @@ def test_without_a_dead_letter_topic_it_is_blocked_and_nothing_else_waits_for_it
     assert [closed.state for closed in made.sub().closed.lanes.values()] == [LaneState.BLOCKED] * 2
 
 
+@pytest.mark.parametrize("dlq", [True, False])
+def test_who_has_a_dead_letter_topic_is_not_told_to_give_one(dlq: bool) -> None:
+    made = member(undecodable="block", dlq=dlq)
+    made.fetch(headed(0, BROKEN))
+    assert made.said("choose undecodable='dead_letter' or 'drop'") is dlq
+    assert made.said("give a dead-letter topic (dlq=True)") is not dlq
+
+
 def test_drop_settles_it_and_says_so() -> None:
     made = member(undecodable="drop", dlq=True)
     made.fetch(headed(0, BROKEN), headed(1, b"a"))
