@@ -88,11 +88,11 @@ def test_a_worker_that_is_busy_is_waited_for_and_the_scaling_goes_on_by_itself(
     embedded_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     embedded_cluster.create_topic(topic, 1)
-    began, go_on, ran = threading.Event(), threading.Event(), list[bytes]()
+    began, go_on, ran = list[bytes](), threading.Event(), list[bytes]()
 
     def handle(record: Any) -> None:
         if record.value() == b"slow":
-            began.set()
+            began.append(record.key())
             go_on.wait(WAIT)
         ran.append(record.value())
 
@@ -100,9 +100,9 @@ def test_a_worker_that_is_busy_is_waited_for_and_the_scaling_goes_on_by_itself(
     member.start()
     keys = [b"key-%d" % number for number in range(64)]
     write(embedded_cluster, topic, [(key, b"slow") for key in keys[:4]])
-    eventually(began.is_set, WAIT)
-    with pytest.raises(TimeoutError, match=r"scale\(1\): not done within 0.2 s, and") as raised:
-        member.app.scale(1, 0.2)
+    eventually(lambda: len(began) == 4, WAIT)  # one on each worker
+    with pytest.raises(TimeoutError, match=r"scale\(1\): not done within 2 s, and") as raised:
+        member.app.scale(1, 2.0)
     told = str(raised.value)
     assert "the table has changed, and the rest follows by itself: it waits for" in told
     assert re.search(rf"{topic}-0@[123], key b'key-[123]', \d s so far", told), told
