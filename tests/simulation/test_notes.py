@@ -273,14 +273,17 @@ def test_what_is_ordered_of_a_blocked_record_is_what_happens_to_it() -> None:
         assert_right(story, ARCHIVES)
 
 
-def test_what_waits_for_its_next_attempt_keeps_its_count_when_its_lane_is_released() -> None:
+@pytest.mark.parametrize("worker", [0, 1])
+def test_what_waits_for_its_next_attempt_keeps_its_count_when_its_lane_is_released(
+    worker: int,
+) -> None:
     """Also where a worker had it for that attempt already, and gave it back."""
 
     def story(told: Told, says: int) -> None:
         begun(told).deliver(1, 0, 1)
         fails(told, 0, times=2)
-        told.hand(1, 0)
-        told.take_back(1, 0)
+        told.hand(1, 0, worker=worker)
+        told.take_back(1, 0, worker=worker)
         told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
         told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(says)})))
 
@@ -296,16 +299,3 @@ def test_what_blocks_and_runs_without_an_order_is_found() -> None:
         told.begin(1, 0)
 
     assert_found("Order", "t-0@0 .* although it is blocked", story, ARCHIVES)
-
-
-def test_a_head_that_a_worker_has_given_back_keeps_its_count_when_it_is_released() -> None:
-    def story(told: Told, says: int) -> None:
-        begun(told, 2).deliver(1, 0, 1)
-        fails(told, 0, times=2)
-        told.hand(1, 0, worker=1)
-        told.take_back(1, 0, worker=1)
-        told.tell(happened.LaneOrdered(1, SUB, "release", T0, 0, None))
-        told.send(1, 0, words=words(0, LaneNotes(tried={0: Tried(says)})))
-
-    assert_right(lambda told: story(told, 2), FIVE)
-    assert_found("TrueNotes", "says 3 attempts of t-0@0", lambda told: story(told, 3), FIVE)
