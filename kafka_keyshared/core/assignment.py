@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from kafka_keyshared.core import failures, metadata
+from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import AssignAt, Command, CommitEntry, Lapse, Level, Notice
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes, Tried
@@ -230,7 +230,7 @@ def _note_in_time(
     these = [
         index
         for index in leased.indices()
-        if came.partition_of(index) in partitions and not failures.is_over(sub, leased, index)
+        if came.partition_of(index) in partitions and not sub.epochs.ended(leased, index)
     ]
     if these:
         leased.in_time |= frozenset(these).difference(leased.outstanding(progress))

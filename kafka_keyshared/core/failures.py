@@ -90,7 +90,7 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
         late = {
             index
             for index in leased.indices()
-            if index not in leased.in_time and is_over(sub, leased, index)
+            if index not in leased.in_time and sub.epochs.ended(leased, index)
         }
         sub.counts.stale += len(late)
         unsettled = late.union(unsettled)
@@ -100,17 +100,12 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
         sub.dlq_watch.settled(leased, unsettled)
 
 
-def is_over(sub: Subscription, leased: Leased, index: int) -> bool:
-    """Say whether the lease of a record is over, because its partition has come or gone since."""
-    return sub.epochs.ended(leased, index)
-
-
 def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:
     """Close the record's lane, or keep it closed, and decide what becomes of the record."""
     slice_, failure = leased.slice, report.failure
     record = slice_.records[report.index]
     lane = sub.keys.lane(record)
-    if is_over(sub, leased, report.index):
+    if sub.epochs.ended(leased, report.index):
         leased.came_back(report.index)
         return _failed_late(sub, slice_, record, lane)
     closed = sub.closed.get(lane)
@@ -236,7 +231,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
 def set_aside(sub: Subscription, leased: Leased, report: SetAside) -> None:
     """Take back a record that the worker did not run because its lane had failed."""
     record = leased.slice.records[report.index]
-    over = is_over(sub, leased, report.index)
+    over = sub.epochs.ended(leased, report.index)
     closed = None if over else sub.closed.get(sub.keys.lane(record))
     if closed is None and not over:
         raise InvariantError(f"{name_of(record)} was set aside although its lane is open")

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NoReturn, TypeAlias
 
-from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.lanes import HEAD_LEASED, is_keyless
 from kafka_keyshared.core.offsets import PartitionState
@@ -53,7 +52,7 @@ def _going(sub: Subscription, leased: Leased) -> Iterable[int]:
     """Return the leases of a slice that are not over, by index."""
     if leased.slice.epoch == sub.epochs.now:
         return leased.indices()
-    return [index for index in leased.indices() if not is_over(sub, leased, index)]
+    return [index for index in leased.indices() if not sub.epochs.ended(leased, index)]
 
 
 def check_subscription(

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from kafka_keyshared.core.commands import Command, Recall
 from kafka_keyshared.core.events import Recalled
-from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.lanes import Lane, LaneEvent
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.subscription import Subscription
@@ -125,7 +124,7 @@ def _present(sub: Subscription, leased: Leased, unstarted: Sequence[int]) -> lis
     records = leased.slice.records
     if leased.slice.epoch == sub.epochs.now:
         return [records[index] for index in unstarted]
-    over = [index for index in unstarted if is_over(sub, leased, index)]
+    over = [index for index in unstarted if sub.epochs.ended(leased, index)]
     sub.window.free(len(over))
     sub.unclaim(leased, over)
     return [records[index] for index in unstarted if index not in over]

@@ -229,6 +229,6 @@ class Epochs:
         return since is None or since > epoch
 
     def ended(self, leased: Leased, index: int) -> bool:
-        """Say whether the lease of a record is over."""
+        """Say whether the lease of a record is over: its partition has come or gone since."""
         slice_ = leased.slice
         return slice_.epoch != self.now and self.over(slice_.epoch, slice_.came.partition_of(index))

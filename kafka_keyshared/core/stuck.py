@@ -69,7 +69,7 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
         return
     record = leased.slice.came[index]  # of one that runs this is what it was
     lane = sub.keys.lane(record)
-    over = failures.is_over(sub, leased, index)
+    over = sub.epochs.ended(leased, index)
     closed = sub.closed.get(lane)
     waiting: Iterable[Record] = ()
     if closed is not None and closed.state is LaneState.DIVERTED and not over:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.failures import is_over
 from kafka_keyshared.core.lanes import Lane, LaneState
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import partition_of
@@ -64,7 +63,7 @@ def _granted_to_the_gone(member: Harness, sub: Subscription, event: ev.Reported)
 
 def _is_over(member: Harness, report: ev.Failed) -> bool:
     leased = member.core.leased(report.slice)
-    return is_over(member.sub(leased.slice.subscription), leased, report.index)
+    return member.sub(leased.slice.subscription).epochs.ended(leased, report.index)
 
 
 def _waits(sub: Subscription, lane: Lane) -> bool:
