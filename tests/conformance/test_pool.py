@@ -9,7 +9,6 @@ What only one kind of pool can be asked stands apart, with the reason.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -48,9 +47,10 @@ from tests.support.pool_sides import (
 )
 from tests.support.pool_walk import Walk
 from tests.support.records import ERROR, P0, FakeRecord, record
+from tests.support.seeds import seeds
 from tests.support.slices import slice_of
 
-SEEDS = range(30 * max(1, int(os.environ.get("KEYSHARED_SEEDS", "1"))))
+SEEDS = seeds(30)
 
 DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

@@ -11,8 +11,11 @@ from kafka_keyshared.core.commit import DOUBT, CommitPolicy, Commits
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import TopicPartition
 from tests.support.records import P0, P1
+from tests.support.seeds import examples
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=40, stateful_step_count=100)
+STEPS = settings(
+    derandomize=True, deadline=None, max_examples=examples(40), stateful_step_count=100
+)
 
 PARTITIONS = (P0, P1)
 PICKS = st.integers(0, 29)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.support.adversary import Adversary
-from tests.support.lives import SCALE, STEPS, expect_reached, live
+from tests.support.lives import STEPS, expect_reached, live
+from tests.support.seeds import patience, seeds
 
-pytestmark = pytest.mark.timeout(400 * SCALE)
+pytestmark = pytest.mark.timeout(patience(400))
 """Seconds for each test: many lives take their time, and more on a busy machine."""
 
 
 def test_no_seed_breaks_the_contract() -> None:
-    reached = live(range(420 * SCALE))
+    reached = live(seeds(420))
     expect_reached(
         reached,
         "a retry is recalled",

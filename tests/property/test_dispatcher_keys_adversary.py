@@ -6,10 +6,11 @@ import pytest
 
 from kafka_keyshared.core import keying
 from tests.support.keyed import KeyedAdversary
-from tests.support.lives import SCALE, SMALL_BUDGET, STEPS, expect_reached, live
+from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.remade import RemakingAdversary
+from tests.support.seeds import patience, seeds
 
-pytestmark = pytest.mark.timeout(400 * SCALE)
+pytestmark = pytest.mark.timeout(patience(400))
 """Seconds for each test: many lives take their time, and more on a busy machine."""
 
 
@@ -19,7 +20,7 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
     # So that keys of settled records are forgotten many times in a life this short.
     monkeypatch.setattr(keying, "KEYS_KEPT", 2)
     monkeypatch.setattr(keying, "KEYS_SPARE", 0)
-    reached = live(range(20_000, 20_000 + 170 * SCALE), KeyedAdversary)
+    reached = live(seeds(170, first=20_000), KeyedAdversary)
     expect_reached(
         reached,
         "a key cannot be read yet",
@@ -36,12 +37,12 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
 
 
 def test_no_seed_breaks_the_contract_with_derived_keys_and_nearly_full_metadata() -> None:
-    reached = live(range(30_000, 30_000 + 60 * SCALE), KeyedAdversary, SMALL_BUDGET)
+    reached = live(seeds(60, first=30_000), KeyedAdversary, SMALL_BUDGET)
     expect_reached(reached, "parked beyond a ceiling", "undecodable", "stopped clean")
 
 
 def test_no_seed_breaks_the_contract_where_topics_are_made_anew() -> None:
-    reached = live(range(40_000, 40_000 + 60 * SCALE), RemakingAdversary)
+    reached = live(seeds(60, first=40_000), RemakingAdversary)
     expect_reached(
         reached,
         "made anew",

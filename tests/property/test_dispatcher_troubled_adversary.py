@@ -8,15 +8,16 @@ from tests.support.adversary import Adversary
 from tests.support.delaying import DelayingAdversary
 from tests.support.evicting import EvictingAdversary
 from tests.support.joining import FilteringAdversary, JoiningAdversary
-from tests.support.lives import SCALE, SMALL_BUDGET, STEPS, expect_reached, live
+from tests.support.lives import SMALL_BUDGET, STEPS, expect_reached, live
 from tests.support.losing import LosingAdversary
+from tests.support.seeds import patience, seeds
 
-pytestmark = pytest.mark.timeout(400 * SCALE)
+pytestmark = pytest.mark.timeout(patience(400))
 """Seconds for each test: many lives take their time, and more on a busy machine."""
 
 
 def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() -> None:
-    reached = live(range(5_000, 5_000 + 180 * SCALE), set_budget=SMALL_BUDGET)
+    reached = live(seeds(180, first=5_000), set_budget=SMALL_BUDGET)
     expect_reached(
         reached,
         "parked beyond a ceiling",
@@ -28,17 +29,17 @@ def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() 
 
 
 def test_no_seed_breaks_the_contract_where_workers_are_evicted_with_one_lease_per_key() -> None:
-    reached = live(range(50_000, 50_000 + 40 * SCALE), EvictingAdversary)
+    reached = live(seeds(40, first=50_000), EvictingAdversary)
     expect_reached(reached, "worker evicted", "granted at an eviction", "stopped clean")
 
 
 def test_no_seed_breaks_the_contract_where_partitions_are_lost_and_come_back() -> None:
-    reached = live(range(60_000, 60_000 + 60 * SCALE), LosingAdversary)
+    reached = live(seeds(60, first=60_000), LosingAdversary)
     expect_reached(reached, "lost", "regained", "went on elsewhere", "revoked clean", "crashed")
 
 
 def test_no_seed_breaks_the_contract_where_commits_are_stored_late() -> None:
-    reached = live(range(70_000, 70_000 + 60 * SCALE), DelayingAdversary)
+    reached = live(seeds(60, first=70_000), DelayingAdversary)
     expect_reached(reached, "stored over a later one", "revoked clean", "stopped clean", "crashed")
 
 
@@ -81,7 +82,7 @@ def test_seeds_that_once_broke_the_contract_in_trouble_hold(
 
 def test_no_seed_breaks_the_contract_where_workers_come_and_go_and_answer_late() -> None:
     """24 once kept a lane for ever whose lease was given back after its partition had gone."""
-    reached = live(range(60 * SCALE), JoiningAdversary)
+    reached = live(seeds(60), JoiningAdversary)
     expect_reached(
         reached,
         "joined",
@@ -102,7 +103,7 @@ def test_no_seed_breaks_the_contract_where_workers_come_and_go_and_answer_late()
 
 
 def test_no_seed_breaks_the_contract_where_workers_begin_to_filter_later() -> None:
-    reached = live(range(200_000, 200_000 + 40 * SCALE), FilteringAdversary)
+    reached = live(seeds(40, first=200_000), FilteringAdversary)
     expect_reached(
         reached,
         "joined with filters",

@@ -19,6 +19,7 @@ from kafka_keyshared.model import Record
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
 from tests.support.records import ERROR, FakeRecord, record
+from tests.support.seeds import examples
 
 NAMES = ("a", "b", "c", "d")
 KEYS = [b"%d" % number for number in range(12)]
@@ -171,5 +172,7 @@ class Draining(RuleBasedStateMachine):
         assert len(sub.workers) == len(self.names)
 
 
-Draining.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Draining.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestDraining = Draining.TestCase

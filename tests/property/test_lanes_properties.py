@@ -14,8 +14,11 @@ from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.harness import Harness
 from tests.support.records import failure, record
+from tests.support.seeds import examples
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=25, stateful_step_count=100)
+STEPS = settings(
+    derandomize=True, deadline=None, max_examples=examples(25), stateful_step_count=100
+)
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")
 PICKS = st.integers(0, 11)

@@ -18,6 +18,7 @@ from kafka_keyshared.core.routing.table import SlotTable
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.hashing import SLOTS
 from tests.property.test_draining_properties import Draining
+from tests.support.seeds import examples
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -83,7 +84,9 @@ class Lending(Draining):
         assert (sub.draining.count, sub.draining.empty()) == (0, True)
 
 
-Lending.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Lending.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestLending = Lending.TestCase
 
 
@@ -106,7 +109,7 @@ def tables(draw: st.DrawFn) -> tuple[Routing, list[Worker]]:
 
 
 @given(tables())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_is_lent_lies_over_the_table_and_nothing_else_moves(
     drawn: tuple[Routing, list[Worker]],
 ) -> None:

@@ -3,12 +3,11 @@
 Partitions come and go meanwhile, mostly while members hold records of theirs.
 
 The pool and its cells are the real ones; only the threads are missing, so a seed fixes everything.
-``KEYSHARED_SEEDS`` multiplies the number of seeds.
+tests/support/seeds.py has fewer run, or more.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -29,14 +28,14 @@ from kafka_keyshared.pools.pull import PullPool
 from tests.support.harness import Harness
 from tests.support.oracle import covered_by
 from tests.support.records import P0, P1, failure, record
+from tests.support.seeds import enough, patience, seeds
 
-SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
-SEEDS = range(60 * SCALE)
+SEEDS = seeds(60)
 STEPS = 250
 MEMBERS = 3
 KEYS = 7
 
-pytestmark = pytest.mark.timeout(400 * SCALE)
+pytestmark = pytest.mark.timeout(patience(400))
 
 
 class World:
@@ -291,4 +290,4 @@ def test_whatever_members_do_keys_stay_in_order_and_nothing_is_lost(split: bool)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         happened["left"] += len(world.gone)
-    assert happened["left"] > 10, "members do leave"
+    assert happened["left"] > 10 or not enough(), "members do leave"

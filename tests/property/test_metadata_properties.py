@@ -23,9 +23,10 @@ from kafka_keyshared.core.metadata import (
 )
 from kafka_keyshared.core.runs import pack, payload_bound, union, unpack
 from kafka_keyshared.sim.commit_text import NOTHING, read_notes
+from tests.support.seeds import examples
 
-RULES = settings(derandomize=True, deadline=None, max_examples=200)
-HEAVY = settings(RULES, max_examples=80)  # thousands of runs in each example
+RULES = settings(derandomize=True, deadline=None, max_examples=examples(200))
+HEAVY = settings(RULES, max_examples=examples(80))  # thousands of runs in each example
 
 positions = st.one_of(st.integers(0, 300), st.integers(0, 2**62))
 steps = st.one_of(

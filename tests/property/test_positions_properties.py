@@ -12,8 +12,11 @@ from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.offsets import PartitionState, Snapshot, derive
 from kafka_keyshared.model import Record
 from tests.support.records import P0, record
+from tests.support.seeds import examples
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=40, stateful_step_count=100)
+STEPS = settings(
+    derandomize=True, deadline=None, max_examples=examples(40), stateful_step_count=100
+)
 
 ME = "default"
 PICKS = st.integers(0, 29)

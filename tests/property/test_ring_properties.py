@@ -13,8 +13,9 @@ from kafka_keyshared.core.routing import VnodeRing, moved
 from kafka_keyshared.core.routing.port import Routing
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
+from tests.support.seeds import examples
 
-RULES = settings(derandomize=True, deadline=None, max_examples=40)
+RULES = settings(derandomize=True, deadline=None, max_examples=examples(40))
 
 workers = st.lists(
     st.one_of(st.integers(0, 40).map("worker-{}".format), st.text(min_size=1, max_size=8)),
@@ -139,5 +140,5 @@ class Rings(RuleBasedStateMachine):
 
 TestRings = Rings.TestCase
 TestRings.settings = settings(
-    derandomize=True, deadline=None, max_examples=15, stateful_step_count=15
+    derandomize=True, deadline=None, max_examples=examples(15), stateful_step_count=15
 )

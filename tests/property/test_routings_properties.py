@@ -22,9 +22,10 @@ from kafka_keyshared.core.routing.port import Owner, Routing
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS, fnv1a_32, murmur3_mix32
 from tests.support.filtered import owner_by
+from tests.support.seeds import examples
 
-RULES = settings(derandomize=True, deadline=None, max_examples=40)
-STEPS = settings(derandomize=True, deadline=None, max_examples=15, stateful_step_count=15)
+RULES = settings(derandomize=True, deadline=None, max_examples=examples(40))
+STEPS = settings(derandomize=True, deadline=None, max_examples=examples(15), stateful_step_count=15)
 
 NAMES = ("a", "b", "c", "d")
 slots = st.integers(0, SLOTS - 1)
@@ -200,13 +201,13 @@ def plainly(pattern: bytes, key: bytes) -> bool:
     return bool(key) and pattern[:1] in (b"?", key[:1]) and plainly(rest, key[1:])
 
 
-@settings(RULES, max_examples=1_000)
+@settings(RULES, max_examples=examples(1_000))
 @given(patterns, keys)
 def test_a_pattern_takes_what_trying_everything_takes(pattern: bytes, key: bytes) -> None:
     assert matches(pattern, key) == plainly(pattern, key)
 
 
-@settings(RULES, max_examples=150)
+@settings(RULES, max_examples=examples(150))
 @given(
     st.dictionaries(st.sampled_from(NAMES), st.lists(patterns, max_size=3), min_size=1),
     st.sets(st.sampled_from(NAMES), min_size=1),

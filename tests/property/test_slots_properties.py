@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_keyshared.core.routing.slots import Run, Slots, moved
+from tests.support.seeds import examples
 
-RULES = settings(derandomize=True, deadline=None, max_examples=300)
+RULES = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
 MOST = 60
 """Few slots, so that runs and arcs touch, overlap and end together."""

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.window import Window
 from tests.support.records import P0, FakeRecord
+from tests.support.seeds import examples
 
-STEPS = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=30)
+STEPS = settings(derandomize=True, deadline=None, max_examples=examples(60), stateful_step_count=30)
 
 
 class Windows(RuleBasedStateMachine):

@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from kafka_keyshared.sim.many import Report, run_seeds
+from tests.support.seeds import patience, seeds
 
-SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
-SEEDS = range(1, 200 * SCALE + 1)
+SEEDS = seeds(200, first=1)
 STEPS = 1_000
 
-pytestmark = pytest.mark.timeout(900 * SCALE)
+pytestmark = pytest.mark.timeout(patience(900))
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,18 @@
 """Whole lives of a member against an adversary, one for each seed.
 
-Seeds fix everything, so a failure repeats by its seed. ``KEYSHARED_SEEDS`` multiplies the number of
-seeds of a run (default 1: about 1,000 lives of 300 steps).
+Seeds fix everything, so a failure repeats by its seed. One run of the suites has about 1,000 lives
+of 300 steps (tests/support/seeds.py: fewer, or more).
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 from kafka_keyshared.core.metadata import SET_BUDGET
 from tests.support.adversary import Adversary
+from tests.support.seeds import enough
 
 STEPS = 300
-SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
 
 SMALL_BUDGET = 44
 """Characters for settled sets, so small that a handful of gaps fills them."""
@@ -38,4 +37,4 @@ def live(
 
 def expect_reached(reached: Counter[str], *states: str) -> None:
     missing = [state for state in states if not reached[state]]
-    assert not missing, f"no seed reached {missing}; reached: {dict(reached)}"
+    assert not missing or not enough(), f"no seed reached {missing}; reached: {dict(reached)}"

@@ -6,7 +6,6 @@ the rules at every step (:class:`tests.support.leasing.Books`).
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
@@ -14,9 +13,9 @@ import pytest
 from kafka_keyshared.core.dispositions import Disposition
 from tests.support.leasing import LEASES, MODES, Leasing, Mode, Telling, history
 from tests.support.records import ERROR, P0, P1, failure, record
+from tests.support.seeds import seeds
 
-SCALE = max(1, int(os.environ.get("KEYSHARED_SEEDS", "1")))
-SEEDS = 12 * SCALE
+SEEDS = seeds(12)
 
 GIVEN_BACK = failure(Disposition.GIVEN_BACK)
 
@@ -243,7 +242,7 @@ def test_no_worker_holds_more_than_its_leases(mode: Mode) -> None:
 
 def test_the_same_history_comes_to_the_same_end_however_it_is_leased() -> None:
     met: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         ends = {}
         for name, mode in MODES.items():
             telling = Telling(mode, seed)
@@ -263,5 +262,5 @@ def test_the_same_history_comes_to_the_same_end_however_it_is_leased() -> None:
             met["in vain"] += telling.in_vain.total()
         first, *others = ends.values()
         assert all(each == first for each in others), f"seed {seed}: {ends}"
-    assert met["failed"] > 100 * SEEDS
-    assert met["in vain"] > SEEDS
+    assert met["failed"] > 100 * len(SEEDS)
+    assert met["in vain"] > len(SEEDS)
