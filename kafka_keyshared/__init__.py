@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.client.consumer import Consumer
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
     from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+    from kafka_keyshared.pools.lease import Lease, lease_of
 
 __version__ = "0.1.0"
 
@@ -27,11 +28,13 @@ _HOMES = {
     "InvariantError": "errors",
     "KeyShared": "app.service",
     "KeySharedError": "errors",
+    "Lease": "pools.lease",
     "LeaseOverError": "errors",
     "Reader": "app.reader",
     "Record": "model",
     "Retry": "model",
     "Verdict": "model",
+    "lease_of": "pools.lease",
     "split": "app.split",
 }
 
@@ -44,11 +47,13 @@ __all__ = [
     "InvariantError",
     "KeyShared",
     "KeySharedError",
+    "Lease",
     "LeaseOverError",
     "Reader",
     "Record",
     "Retry",
     "Verdict",
+    "lease_of",
     "split",
 ]
 

@@ -210,7 +210,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
             if _note_in_time(sub, leased, partitions, progress)
         )
         if lapsed:
-            commands.append(Lapse(sub.name, worker.id, lapsed))
+            commands.append(Lapse(sub.name, worker.id, lapsed, frozenset(partitions)))
     for place in sub.places:
         place.forget(partitions)
     for partition in partitions:

@@ -62,14 +62,15 @@ class TimeOut:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """The leases of these slices are over, all or some, although their records may still run.
+    """What these slices have of these partitions is leased no more, although it may still run.
 
-    Their partition has gone: whatever becomes of them settles nothing any more.
+    The partitions have gone: whatever becomes of the records settles nothing any more.
     """
 
     subscription: str
     worker: int
     slices: tuple[int, ...]
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.events import Recalled
 from kafka_keyshared.core.slices import Progress, Serial, Slice
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 
 
@@ -37,15 +37,17 @@ class Handover:
     taken back, without a lock, without asking the worker, and also while it is busy.
 
     ``dropped`` are the indices of the records that the handler dropped; the worker's alone.
+    ``gone`` are the partitions of which the leases are over; the owner's.
     """
 
-    __slots__ = ("_back", "_seen", "dropped", "slice", "todo")
+    __slots__ = ("_back", "_seen", "dropped", "gone", "slice", "todo")
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
         self.todo: deque[Record | Stop] = deque(slice_.records)
         self.todo.append(STOP)
         self.dropped: list[int] = []
+        self.gone: frozenset[TopicPartition] = frozenset()
         self._back = 0
         self._seen = 0
 
@@ -133,7 +135,8 @@ class Pool(Protocol):
     def lapse(self, lapse: Lapse) -> None:
         """Take note that leases are over although their records may still run.
 
-        What becomes of them is reported as ever; a member that speaks of them is refused.
+        What becomes of them is reported as ever; a member that speaks of them is refused, and a
+        handler that asks is told (:func:`~kafka_keyshared.pools.lease.lease_of`).
         """
 
     def progress(self) -> Progress:

@@ -33,6 +33,7 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
+from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.port import STOP, Handover
 from kafka_keyshared.pools.state import hand_over
@@ -119,7 +120,11 @@ class ThreadPool:
             self.start_worker(following)
 
     def lapse(self, lapse: Lapse) -> None:
-        """Nothing to do: a thread goes on with what it runs, and what it says settles nothing."""
+        """Note it for the handler that asks: a thread goes on, and what it says settles nothing."""
+        given = self.cells[lapse.subscription, lapse.worker].given
+        for id_ in lapse.slices:
+            if (handover := given.get(id_)) is not None:
+                handover.gone |= lapse.partitions
 
     def progress(self) -> Progress:
         """Return how far each outstanding slice has got."""
@@ -265,6 +270,7 @@ class ThreadPool:
 
     def live(self, cell: WorkerCell) -> None:
         """Run slices until told to end. This is the whole life of a worker's thread."""
+        lease.WORKER.set(cell)
         with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
             self._live(cell)
 

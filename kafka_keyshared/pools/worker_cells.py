@@ -57,6 +57,11 @@ class WorkerCell:
     sent_home: bool = False
     changing: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def name(self) -> str:
+        """Return what its worker is called."""
+        return self.spec.name
+
     def over(self) -> bool:
         """Say whether its thread has ended."""
         return self.thread is not None and not self.thread.is_alive()

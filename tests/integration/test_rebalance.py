@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared import lease_of
 from kafka_keyshared.audit.ledger import CommitSent, MemoryLedger
 from kafka_keyshared.core import metadata
 from kafka_keyshared.demo.sabotage import HastyClient
@@ -170,10 +171,14 @@ def test_what_outlasts_the_revoke_deadline_runs_again_and_is_named(
     conf = client_conf(real_cluster, group_name())
     release = threading.Event()
     begun = threading.Semaphore(0)
+    over: list[tuple[bool, bool]] = []
 
-    def hangs(_record: Any) -> None:
+    def hangs(record: Any) -> None:
+        lease = lease_of(record)
+        before = lease.over()
         begun.release()
         release.wait(60)
+        over.append((before, lease.over()))
 
     first = Member(conf, [topic], hangs, revoke_deadline=0.3).start()
     assert begun.acquire(timeout=30)
@@ -185,6 +190,7 @@ def test_what_outlasts_the_revoke_deadline_runs_again_and_is_named(
     assert second.stop() == 0
     assert first.stop() == 0
 
+    assert over.count((False, True)) == 2, "a handler that asks is told"
     verdict = judged(written, first.ledger, second.ledger)
     assert verdict.lost.count == 0
     assert verdict.duplicates.count + verdict.overlaps.count >= 1, "it outlasted the deadline"

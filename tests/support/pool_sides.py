@@ -22,7 +22,7 @@ from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.model import Drop, Record
+from kafka_keyshared.model import Drop, Record, partition_of
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool
@@ -123,7 +123,9 @@ class Side(ABC):
 
     def lapse(self, slices: Iterable[Slice]) -> None:
         """Say that leases are over."""
-        self.pool.lapse(Lapse(*self.whose, tuple(each.id for each in slices)))
+        of = list(slices)
+        gone = frozenset(partition_of(record) for each in of for record in each.records)
+        self.pool.lapse(Lapse(*self.whose, tuple(each.id for each in of), gone))
 
     def time_out(self, *records: Record) -> Fate:
         """Have the pool end these, which run or have; return what has to become of them."""

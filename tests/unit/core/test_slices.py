@@ -215,7 +215,7 @@ def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_sta
     harness.core.handle(ev.Revoking([P0]), harness.now)
     harness.core.handle(ev.Recalled("default", 0, [(id_, [4])]), harness.now)
     (lapse,) = harness.core.handle(ev.Forget([P0], progress=progress), harness.now)
-    assert lapse == cmd.Lapse("default", 0, (id_,))
+    assert lapse == cmd.Lapse("default", 0, (id_,), frozenset({P0}))
     harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
     harness.core.check()
     counts = harness.sub().counts

@@ -45,6 +45,9 @@ class Bench:
             self.cell.put(slice_)
         return shares
 
+    def lapse(self) -> None:
+        self.pool.lapse(Lapse("default", 0, tuple(self.shares), frozenset({P0})))
+
     def said(self) -> list[Report]:
         return [self.reports.get_nowait() for _ in range(self.reports.qsize())]
 
@@ -184,7 +187,7 @@ ENDS: dict[str, Callable[[Bench, PulledRecord], object]] = {
     "dead-lettered": lambda _, pulled: pulled.dead_letter(),
     "timed out": timed_out,
     "set aside": behind_a_failed_one,
-    "partition gone": lambda bench, _: bench.pool.lapse(Lapse("default", 0, tuple(bench.shares))),
+    "partition gone": lambda bench, _: bench.lapse(),
     "member left": lambda bench, _: bench.cell.leave(),
     "member broke": lambda bench, _: bench.cell.leave(broken=True),
     "instance over": lambda bench, _: bench.pool.stop(0.0),
