@@ -50,6 +50,11 @@ class Chunk:
         chunk.values = [each.values[at] for each, at in found]
         return chunk
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """Cross a pipe without the addresses of records, which have others elsewhere."""
+        kept = ("records", "received", "keys", "values")
+        return None, {"_index": None, **{name: getattr(self, name) for name in kept}}
+
     def find(self, record: Record) -> int | None:
         """Return the record's index in this chunk, None if it came in another."""
         # An address is one record's as long as that is alive, and here all of them are kept alive.
@@ -82,6 +87,11 @@ class Originals:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def __reduce__(self) -> tuple[type[Originals], tuple[object, ...]]:
+        """Cross a pipe with the slice's own records, not with all that they came with."""
+        apart = Chunk.apart(self._records, self)
+        return Originals, (self._records, self.topic, (apart,))
 
     def __getitem__(self, index: int) -> Record:
         """Return a record of the slice as it came, also while it runs."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.heartbeat import NAMED_AT_ONCE
+from kafka_keyshared.core.originals import Chunk, Originals
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Epochs, Leased, Scattered, Serial, Slice
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
 from tests.support.slices import slice_of
@@ -271,3 +276,24 @@ def test_of_those_that_run_at_once_each_one_is_told_of_when_it_ends() -> None:
         commands = harness.core.handle(ev.Beat({id_: Scattered(runs, frozenset())}), harness.now)
     (notice,) = [each for each in commands if isinstance(each, cmd.Notice)]
     assert notice.text == "orders-0@2 (key b'key-2') ended after 6 s"
+
+
+def test_a_slice_crosses_a_pipe_with_its_own_records_and_what_they_were() -> None:
+    came: list[Any] = [
+        Message(topic="orders", partition=0, offset=offset, key=b"key", value=b"v" * 1_000)
+        for offset in range(2_000)
+    ]
+    chunk = Chunk(came)
+    records = came[5:8]
+    slice_ = Slice(7, "default", 2, 3, records, Originals(records, "orders", [chunk]))
+    records[1].set_value("decoded")
+    sent = pickle.dumps(slice_)
+    assert len(sent) < 10_000
+    there: Slice = pickle.loads(sent)
+    assert there == slice_
+    assert (there.subscription, there.worker, there.epoch) == ("default", 2, 3)
+    assert [each.offset() for each in there.records] == [5, 6, 7]
+    assert there.came.coordinates_of(2) == (TopicPartition("orders", 0), 7)
+    assert there.came[1].value() == b"v" * 1_000
+    there.came.restore(1)
+    assert there.records[1].value() == b"v" * 1_000
