@@ -209,6 +209,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
         sub.window.free(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = close_lane(sub, sub.keys.lane(record), record)
+    closed.unreadable = True
     closed.first = closed.last = Failure(Disposition.DEAD_LETTER, "Undecodable", reason, "", at_ms)
     if policy == "dead_letter":
         closed.on(LaneEvent.DEAD_LETTER)

@@ -64,9 +64,8 @@ def obey(
     event = EVENTS[order.action]
     if event not in LANE_TABLE[closed.state]:
         return [LaneAnswer(refused=f"{_named(closed)}: {_NOT_NOW[closed.state]}")]
-    if event is LaneEvent.SENT and not sub.settings.dlq:
-        text = "there is no dead-letter topic; give one (dlq=True), drop the record, or release it"
-        return [LaneAnswer(refused=f"{_named(closed)}: {text}")]
+    if why := _not_of_this(sub, closed, event):
+        return [LaneAnswer(refused=f"{_named(closed)}: {why}")]
     name, waiting = _named(closed), sum(1 for _ in closed.waiting())
     about = _about(closed)
     for row in sub.rows():
@@ -86,6 +85,21 @@ _DONE = {
     LaneAction.DROP: "is dropped",
     LaneAction.DEAD_LETTER: "goes to the dead-letter topic",
 }
+
+
+def _not_of_this(sub: Subscription, closed: ClosedLane, event: LaneEvent) -> str:
+    """Return why this very lane cannot have what its state allows; nothing where it can."""
+    if event is LaneEvent.RELEASED and closed.unreadable:
+        # A handler would have it at any time, beside whatever else is of its key.
+        letter = ", dead-letter it," if sub.settings.dlq else ""
+        return (
+            f"its key cannot be read, so no handler may have it; drop it{letter} or mend what "
+            "reads the key and restart"
+        )
+    if event is LaneEvent.SENT and not sub.settings.dlq:
+        rest = "drop the record" if closed.unreadable else "drop the record, or release it"
+        return f"there is no dead-letter topic; give one (dlq=True), {rest}"
+    return ""
 
 
 def _find(sub: Subscription, order: LaneOrder) -> list[ClosedLane]:

@@ -220,7 +220,8 @@ class ClosedLane:
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
     whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
     is stuck, and ``blocked_at`` since when it is blocked or diverted. ``letter`` is what was last
-    published of the head, ``archived`` says that the dead-letter topic has a copy of it.
+    published of the head, ``archived`` says that the dead-letter topic has a copy of it, and
+    ``unreadable`` that its key cannot be read, so that no handler may see it.
     """
 
     lane: Lane
@@ -236,6 +237,7 @@ class ClosedLane:
     last: Failure | None = None
     publish_failures: int = 0
     archived: bool = False
+    unreadable: bool = False
     letter: Publish | None = None
     blocked_at: float = 0.0
     aside: list[Record] = field(default_factory=list)

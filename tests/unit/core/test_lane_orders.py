@@ -14,7 +14,7 @@ from kafka_keyshared.core.lanes import LANE_TABLE, LaneState, lane_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import Record, TopicPartition, Undecodable
 from tests.support.harness import Harness
 from tests.support.records import ERROR, NOT_NOW, P0, P1, record
 
@@ -52,6 +52,14 @@ def order(
 def state_of(harness: Harness) -> LaneState | None:
     closed = harness.sub().closed.get(A)
     return None if closed is None else closed.state
+
+
+def unreadable(each: Record) -> bytes | None:
+    """Read the key of every record but one without a key."""
+    if each.key() is None:
+        raise Undecodable("broken on purpose")
+    key: bytes = each.key()
+    return key
 
 
 # --- a lane in each of its states, and what each order does to it ---
@@ -292,6 +300,27 @@ def test_an_answer_that_comes_after_a_drop_settles_nothing_more() -> None:
     assert harness.work() == [1]
     assert harness.committed() == (3, [])
     assert harness.sub().counts.dead_lettered == 0
+
+
+@pytest.mark.parametrize("why", [{"null_keys": "reject"}, {"key_of": unreadable}])
+def test_a_record_whose_key_cannot_be_read_is_given_to_no_handler_by_order_either(
+    why: dict[str, object],
+) -> None:
+    for dlq, ways in ((True, "drop it, dead-letter it, or"), (False, "drop it or")):
+        settings = {"undecodable": "block", "dlq": dlq, **why}
+        harness = Harness(SubscriptionSettings(**settings))  # type: ignore[arg-type]
+        harness.assign()
+        harness.fetch(record(0, None), record(1, "a"))
+        assert harness.work() == [1]
+        refused = order(harness, RELEASE, at=(P0, 0)).refused
+        assert f"its key cannot be read, so no handler may have it; {ways} mend" in refused
+        assert harness.work() == []
+        assert "release" not in order(harness, DEAD_LETTER, at=(P0, 0)).refused
+        if dlq:
+            harness.dead_letter()
+        else:
+            assert order(harness, DROP, at=(P0, 0)).done
+        assert harness.committed() == (2, [])
 
 
 # --- which lane ---
