@@ -110,8 +110,8 @@ def caught_up(sub: Subscription) -> None:
         if not any(offset < worker.joined_at.get(each, 0) for each, offset in held):
             sub.changing.remove(worker)
             worker.on(WorkerEvent.CAUGHT_UP)
-            worker.joined_at = {}
             worker.end_later()
+            worker.joined_at = {}
             sub.mixed = True
 
 

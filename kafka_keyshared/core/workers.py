@@ -195,7 +195,11 @@ class Worker:
         return record.offset() >= self.joined_at.get(partition_of(record), 0)
 
     def end_later(self) -> None:
-        """Put what waits there back behind all that was received before it."""
+        """Put what waits there back behind all that was received before it.
+
+        What was routed just now, as a key that could not be read before, comes behind what waits.
+        """
+        self.hold_later()
         self.row.merge().extend(self.later.take(len(self.later))[0])
 
     def lease(self, leased: Leased) -> None:

@@ -22,7 +22,7 @@ from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import Worker, WorkerState
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.hashing import SLOTS, slot_of
-from kafka_keyshared.model import Record
+from kafka_keyshared.model import Record, Retry
 from kafka_keyshared.sim.handlers import Ending
 from kafka_keyshared.sim.stepped import SteppedWorker
 from kafka_keyshared.status import DrainingHash
@@ -447,6 +447,41 @@ def test_who_joins_and_is_all_that_is_left_waits_for_nobody() -> None:
     harness.beat()
     harness.fetch(*one_each(SPREAD[:5], 1))
     assert sorted(harness.work()) == [*range(6)]
+
+
+@pytest.mark.parametrize("meanwhile", ["it has caught up", "slots move"])
+def test_a_key_that_is_read_late_stays_behind_what_has_waited_for_who_joins(meanwhile: str) -> None:
+    """The key is read in the same beat in which what has waited waits no longer, or is B's anew."""
+    moves, there = meanwhile == "slots move", ("A", "C", "B")
+    ring = Harness(SubscriptionSettings(workers=there))
+    own = {ring.owner_of(record(0, key)).name: key for key in SPREAD}
+    asked: list[int] = []
+
+    def key_of(each: Record) -> bytes:
+        asked.append(each.offset())
+        if asked == [0, 1, 2]:
+            raise Retry(EVICT_AFTER * 0.5)
+        return own["B" if each.offset() else "A"]
+
+    harness = Harness(SubscriptionSettings(workers=there[:2], new_workers_wait=True, key_of=key_of))
+    harness.assign()
+    harness.fetch(record(0))
+    running = harness.worker(0)
+    running.start()
+    if moves:
+        harness.worker(1).die()
+        harness.pool.replaceable = False
+    harness.tell(ev.Resize("default", there))
+    harness.fetch(record(1), record(2))
+    waits_at(harness, "B")
+    harness.beat(EVICT_AFTER - 1)
+    if moves:
+        harness.beat()
+    running.finish()
+    assert harness.work() == []
+    harness.beat()
+    assert asked == [0, 1, 2, 2]
+    assert harness.work() == [1, 2]
 
 
 def waits_at(harness: Harness, name: str) -> Worker:
