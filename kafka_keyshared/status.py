@@ -162,8 +162,9 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One subscription: its workers, its window, and how its records ended.
 
     ``routing`` and ``on_unmatched`` are what was chosen. ``ranges`` are the slots of each worker,
-    both ends included, where they are in ranges, as the settings have them; ``filters`` what each
-    takes, where workers filter. Both name those too that were declared and are not there.
+    both ends included, where they are in ranges, as the settings have them; ``unassigned`` are
+    those that are in nobody's. ``filters`` is what each takes, where workers filter. Ranges and
+    filters name those too that were declared and are not there.
 
     ``processed``, ``retried`` and ``letters`` count by topic and outcome (or error). ``lanes`` are
     the closed ones by state, and ``blocked`` those that have been blocked for longest. ``keys`` and
@@ -184,6 +185,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     routing: str = "ring"
     on_unmatched: str | None = None
     ranges: dict[str, str] = {}
+    unassigned: str = ""
     filters: dict[str, tuple[str, ...]] = {}
     workers: tuple[WorkerStatus, ...]
     records: int

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from kafka_keyshared.config import Options
-from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder
+from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder, SetFilters
 from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
+from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
@@ -14,7 +16,7 @@ from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError, T
-from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to
+from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 from kafka_keyshared.web.acting import RangeOrder
@@ -88,7 +90,9 @@ class Orderable:
         refuse_inside_handler("flush()")
         return flush(self._running("flush"), timeout)
 
-    def scale(self, workers: int, timeout: float = 30.0) -> tuple[str, ...]:
+    def scale(
+        self, workers: int, timeout: float = 30.0, *, subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> tuple[str, ...]:
         """Bring the running app to so many threads; return the names of its workers.
 
         From any thread, but not in a handler or a callback. Keys change hands slot by slot: what
@@ -106,17 +110,18 @@ class Orderable:
         if workers < 1:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
         moving = Moving()
-        order = bring_to(DEFAULT_SUBSCRIPTION, worker_names(workers), moving)
+        order = bring_to(subscription, worker_names(workers), moving)
         return self._moved(f"scale({workers})", order, moving, timeout)
 
     def assign_range(
         self,
         first: int,
         last: int,
-        worker: str,
+        worker: str | None,
         *,
         take_over: bool = False,
         timeout: float = 30.0,
+        subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> dict[str, str]:
         """Give a worker of the running app the slots from one to another, both included.
 
@@ -125,6 +130,9 @@ class Orderable:
         that whoever had it was running. Returns when that is so, with the ranges that all workers
         have then, as the option ``ranges`` takes them. From any thread, but not in a handler or a
         callback.
+
+        ``worker=None`` makes them nobody's, whoever has them: what has not started goes by
+        ``on_unmatched`` at once.
 
         Raises :class:`ConfigError` for an app whose routing has no ranges;
         :class:`OrderRefusedError` for a range that cannot be, and when the app does not run or
@@ -138,8 +146,33 @@ class Orderable:
                 "routing='sticky'"
             )
         moving = Moving()
-        order = assign(AssignRange(DEFAULT_SUBSCRIPTION, first, last, worker, take_over), moving)
+        order = assign(AssignRange(subscription, first, last, worker, take_over), moving)
         return self._moved(name, order, moving, timeout)
+
+    def set_filters(
+        self,
+        worker: str,
+        patterns: Sequence[str | bytes],
+        *,
+        timeout: float = 30.0,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+    ) -> dict[str, tuple[str, ...]]:
+        """Have a worker of the running app take the keys that one of these patterns takes.
+
+        An empty list is every key. Keys change hands as ranges do: who has a key now gets nothing
+        of it until the last record has ended that the other was running. Returns when that is so,
+        with what each worker takes then. From any thread, but not in a handler or a callback.
+
+        Raises :class:`ConfigError` for what is no list of patterns; :class:`OrderRefusedError` for
+        a worker that there is not, for filters that the subscription cannot have, and when the app
+        does not run or stops meanwhile; and :class:`TimeoutError` after so many seconds: then it
+        goes on by itself.
+        """
+        refuse_inside_handler("set_filters()")
+        Filters({worker: patterns})  # refuses what is no pattern
+        moving = Moving()
+        order = set_filters(SetFilters(subscription, worker, tuple(patterns)), moving)
+        return self._moved(f"set_filters({worker!r})", order, moving, timeout)
 
     def _moved(self, name: str, order: Ordered[T], moving: Moving, timeout: float) -> T:
         """Order that slots move, and wait for it; a time-out says for what."""
@@ -156,6 +189,7 @@ class Orderable:
             order.worker,
             take_over=order.take_over,
             timeout=order.timeout,
+            subscription=order.subscription,
         )
 
     def _order(

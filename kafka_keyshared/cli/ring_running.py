@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kafka_keyshared.cli.instances import only_subscription, order, status_of
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.port import Move, Unowned, moves
-from kafka_keyshared.core.routing.ranges import StickyRanges
+from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOTS
@@ -33,6 +33,7 @@ def show_running_verb(url: str, output: Output) -> int:
         "routing": sub.routing,
         "on_unmatched": sub.on_unmatched,
         "workers": [*_workers(sub)],
+        "unassigned": sub.unassigned,
         "draining": [*_draining(sub)],
         "drained": sub.draining_hashes_cleared_total,
     }
@@ -102,6 +103,8 @@ def _print(found: dict[str, Any]) -> None:
             for row in found["workers"]
         ],
     )  # fmt: skip
+    if found["unassigned"]:
+        write_note(f"nobody has {found['unassigned']}; on_unmatched={found['on_unmatched']!r}")
     if not found["draining"]:
         write_note(f"no slot drains; {found['drained']:,} have so far")
         return
@@ -121,16 +124,26 @@ def _print(found: dict[str, Any]) -> None:
 
 
 class Assignment(NamedTuple):
-    """What the command line says: these slots are to be the worker's. ``timeout`` is in seconds."""
+    """What the command line says: these slots are to be the worker's, or nobody's (None).
+
+    ``timeout`` is in seconds.
+    """
 
     slots: SlotRange
-    worker: str
+    worker: str | None
     take_over: bool
     timeout: float
 
     @classmethod
-    def typed(cls, text: str, worker: str, *, take_over: bool, timeout: float) -> Assignment:
-        """Return it; raise :class:`ConfigError` for what is no range, or more than one."""
+    def typed(
+        cls, text: str, worker: str | None, *, nobody: bool, take_over: bool, timeout: float
+    ) -> Assignment:
+        """Return it; raise :class:`ConfigError` for what is no range, or more than one.
+
+        So where it is said of a worker and of nobody whose they are to be, or of neither.
+        """
+        if nobody is (worker is not None):
+            raise ConfigError(f"ring assign {text}: give either a WORKER or --nobody")
         first, *more = parse_ranges(text)
         if more:
             raise ConfigError(f"ring assign {text}: give one range, such as {first}")
@@ -172,12 +185,10 @@ def plan(sub: SubscriptionStatus, asked: Assignment) -> list[Move]:
         raise KeySharedError(
             f"the instance has routing={sub.routing!r}: ranges are assigned with routing='sticky'"
         )
-    ranges = {name: parse_ranges(text) for name, text in sub.ranges.items()}
     there = [worker.name for worker in sub.workers if worker.state != "gone"]
     try:
-        now = StickyRanges(ranges, there)
-        make = now.taken_over if asked.take_over else now.assigned
-        return [*moves(now, make(*asked.slots, asked.worker))]
+        now = read_back(sub.ranges, there)
+        return [*moves(now, now.given(*asked.slots, asked.worker, take_over=asked.take_over))]
     except ConfigError as error:
         hint = "" if asked.take_over else "; --take-over takes them over"
         overlaps = hint if "overlap" in str(error) else ""

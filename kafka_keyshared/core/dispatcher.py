@@ -257,8 +257,9 @@ class Dispatcher:
         self._changed = self.ceilings.stirred = True
         return [*said, *worker_lifecycle.recall_answered(sub, worker), *self._flush_one(sub, now)]
 
-    def _membership(self, event: ev.Join | ev.Resize | ev.AssignRange, now: float) -> list[Command]:
+    def _membership(self, event: membership.Ordered, now: float) -> list[Command]:
         sub = self.subscriptions[event.subscription]
+        self._changed = self.ceilings.stirred = True  # some may be skipped that are nobody's now
         return membership.change(sub, event, self.partitions) + self._go_on(sub, now)
 
     def _lane_order(self, event: ev.LaneOrder, now: float) -> list[Command]:
@@ -273,9 +274,8 @@ class Dispatcher:
 
     def _dead_lettered(self, event: ev.DeadLettered, now: float) -> list[Command]:
         sub = self.subscriptions[event.publish.subscription]
-        commands = dead_letters.dead_lettered(sub, event, now)
         self._changed = self.ceilings.stirred = True
-        return commands + self._flush_one(sub, now)
+        return dead_letters.dead_lettered(sub, event, now) + self._flush_one(sub, now)
 
     # --- partitions ---
 

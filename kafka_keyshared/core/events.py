@@ -294,14 +294,24 @@ class Resize:
 class AssignRange:
     """The slots ``first`` to ``last``, both included, are to be this worker's from now on.
 
-    What others have of them is refused, unless the worker is to ``take_over`` that.
+    What others have of them is refused, unless the worker is to ``take_over`` that. Without a
+    worker they are to be nobody's, whoever has them.
     """
 
     subscription: str
     first: int
     last: int
-    worker: str
+    worker: str | None
     take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetFilters:
+    """A worker, there or away, is to take other keys from now on: every key without patterns."""
+
+    subscription: str
+    worker: str
+    patterns: Sequence[str | bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,5 +341,6 @@ Event: TypeAlias = (
     | DlqLimitLifted
     | Resize
     | AssignRange
+    | SetFilters
     | Flush
 )

@@ -13,21 +13,21 @@ from kafka_keyshared.core.subscription import Subscription
 def go_on(
     sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Deal with what routing has left over, weigh what is parked, and hand out what may start."""
+    """Weigh what is parked, see to keys that could not be read, and hand out what may start."""
     commands: list[Command] = []
     if sub.parking or holds.held_back(Reason.SET_FULL):
         commands += weigh_parked(holds, sub, now)
     if sub.keys.refused or sub.keys.unread:
         commands += admission.routed(sub, holds, now, wall_offset)
-    if sub.has_gaps:
-        commands += unmatched.look(sub, now)
     return commands + hand_out(sub, holds, assigned, now, wall_offset)
 
 
 def hand_out(
     sub: Subscription, holds: Holds, assigned: int, now: float, wall_offset: float | None
 ) -> list[Command]:
-    """Return what goes out now; what closed lanes hold by then is weighed, if it may be too much.
+    """Deal with what is nobody's, and return what goes out now.
+
+    What closed lanes hold by then is weighed, if it may be too much.
 
     ``assigned`` is how many partitions there are; ``wall_offset`` makes ``now`` a time since 1970.
     """
@@ -40,6 +40,8 @@ def hand_out(
         commands += stop_lettered(holds, sub, sub.dlq_watch)
     if sub.hand_overs is not None and (sub.hand_overs.waiting or sub.hand_overs.back):
         commands += hand_over.ask(sub, sub.hand_overs)
+    if sub.has_gaps:
+        commands += unmatched.look(sub, now)
     commands += [*shedding.shed(sub, now), *sub.flush()]
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)

@@ -100,8 +100,8 @@ class Ownership:
     ) -> Filters | None:
         """Return what all filter when these workers are there, None where that stays as it is.
 
-        ``filters`` are those of whoever is new. Raises :class:`ConfigError` where the workers
-        cannot have them.
+        ``filters`` are those of these workers, None where they have declared theirs. Raises
+        :class:`ConfigError` where the workers cannot have them.
         """
         filtered = self.table.filtered
         if filtered is None:
@@ -110,7 +110,7 @@ class Ownership:
         for name in names:
             if filters is not None or name not in found.workers:
                 found = found.with_worker(name, filters or ())
-        if found is filtered.filters:
+        if found == filtered.filters:
             return None
         check_unmatched(self.table.routing, found, self.settings.routing.on_unmatched)
         return found

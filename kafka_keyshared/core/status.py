@@ -13,7 +13,8 @@ from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.meters import Histogram, Rebalance
 from kafka_keyshared.core.pending import pending_acks
-from kafka_keyshared.core.routing.ranges import written
+from kafka_keyshared.core.routing.filters import shown
+from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
@@ -127,7 +128,8 @@ def _subscription(
         routing=sub.settings.routing.mode,
         on_unmatched=sub.settings.routing.on_unmatched,
         ranges=written(sub.table.routing),
-        filters=_filters(sub),
+        unassigned=nobodys(sub.table.routing),
+        filters=shown(sub.table.filtered),
         workers=tuple(
             _worker(
                 worker,
@@ -244,16 +246,6 @@ def _worker(
         draining=drains,
         lends_to=lends_to,
     )
-
-
-def _filters(sub: Subscription) -> dict[str, tuple[str, ...]]:
-    """Return what each worker takes, as text; nothing where nobody filters."""
-    filtered = sub.table.filtered
-    patterns = () if filtered is None else filtered.filters.patterns
-    return {
-        name: tuple(each.decode("utf-8", "backslashreplace") for each in those)
-        for name, those in patterns
-    }
 
 
 def _id(worker: Worker) -> int:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from kafka_keyshared.core import draining
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
@@ -16,6 +17,8 @@ from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, T, named
 
 Ordered: TypeAlias = Callable[[Loop], Generator[None, None, T]]
+
+Change: TypeAlias = ev.Resize | ev.AssignRange | ev.SetFilters
 
 
 class Moving:
@@ -77,9 +80,20 @@ def assign(order: ev.AssignRange, moving: Moving) -> Ordered[dict[str, str]]:
     return work
 
 
-def _changed(
-    loop: Loop, event: ev.Resize | ev.AssignRange, moving: Moving
-) -> Generator[None, None, Subscription]:
+def set_filters(order: ev.SetFilters, moving: Moving) -> Ordered[dict[str, tuple[str, ...]]]:
+    """Return what gives a worker other filters, and waits until each key is where it is to be.
+
+    As :func:`assign`; its answer is what each worker takes then, as text.
+    """
+
+    def work(loop: Loop) -> Generator[None, None, dict[str, tuple[str, ...]]]:
+        sub = yield from _changed(loop, order, moving)
+        return shown(sub.table.filtered)
+
+    return work
+
+
+def _changed(loop: Loop, event: Change, moving: Moving) -> Generator[None, None, Subscription]:
     """Tell the core, and wait for what moves."""
     sub = named(loop.core.subscriptions, event.subscription)
     try:

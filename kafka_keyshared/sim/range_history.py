@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class RangeAssigned(NamedTuple):
-    """The slots ``first`` to ``last`` are this worker's in the process from now on: by order."""
+    """The slots ``first`` to ``last`` are this worker's, or nobody's, in the process by order."""
 
     member: int
     subscription: str
     first: int
     last: int
-    worker: str
+    worker: str | None

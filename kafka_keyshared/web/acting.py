@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 RANGES = "/api/v1/ranges"
@@ -27,13 +28,17 @@ TOKEN_CHARS = 16
 
 
 class RangeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker is to have these slots, both ends included; ``timeout`` is in seconds."""
+    """A worker is to have these slots, both ends included; ``timeout`` is in seconds.
+
+    None for the worker makes them nobody's.
+    """
 
     first: int
     last: int
-    worker: str
+    worker: str | None
     take_over: bool = False
     timeout: Annotated[float, Meta(gt=0, le=300)] = 30.0
+    subscription: str = DEFAULT_SUBSCRIPTION
 
 
 class Acting(NamedTuple):

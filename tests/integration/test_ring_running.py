@@ -164,6 +164,39 @@ def test_with_execute_it_is_done_and_the_ranges_of_then_are_printed(
     }
 
 
+def test_slots_are_given_to_nobody_shown_so_and_given_to_somebody_again(
+    member: Member, handler: Held, token: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler.go_on.set()
+    assert shown(capsys, member)["unassigned"] == "60010-65535"
+    ended = assign(capsys, member, "59000-61000", "--nobody", "--json")
+    assert json.loads(ended.out) == {
+        "moves": [
+            {"slots": "59000-60000", "before": "worker-1", "after": "nobody"},
+            {"slots": "60001-60009", "before": "away", "after": "nobody"},
+        ]
+    }
+    everything = ("0-65535", "--nobody", "--token-file", token, "--execute", "--json")
+    ended = assign(capsys, member, *everything)
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out) == {}
+    after = shown(capsys, member)
+    assert after["unassigned"] == "0-65535"
+    assert {row["name"]: (row["ranges"], row["slots"]) for row in after["workers"]} == {
+        "worker-0": ("", 0),
+        "worker-1": ("", 0),
+    }
+    table = in_process(capsys, "ring", "show", "--status-url", address(member))
+    assert "nobody has 0-65535; on_unmatched='hold'" in table.err
+    ended = assign(capsys, member, "0-99", "worker-1", "--json")
+    assert json.loads(ended.out) == {
+        "moves": [{"slots": "0-99", "before": "nobody", "after": "worker-1"}]
+    }
+    words = ("0-65535", "worker-0", "--token-file", token, "--execute", "--json")
+    assert json.loads(assign(capsys, member, *words).out) == {"worker-0": "0-65535"}
+    assert shown(capsys, member)["unassigned"] == ""
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -171,6 +204,8 @@ def test_with_execute_it_is_done_and_the_ranges_of_then_are_printed(
          "'worker-1' overlap in 5..9: a slot has one owner; shorten one of them, or take the slots "
          "over; --take-over takes them over"),
         (("5-9", "nobody"), 1, "range 5..9 is for worker 'nobody', and there is none; give one of"),
+        (("5-9",), 2, "ring assign 5-9: give either a WORKER or --nobody"),
+        (("5-9", "worker-1", "--nobody"), 2, "ring assign 5-9: give either a WORKER or --nobody"),
         (("9-5", "worker-1"), 2, "the range 9-5 is inverted"),
         (("0-65536", "worker-1"), 2, "the range 0-65536 is out of bounds"),
         (("", "worker-1"), 2, "a range is empty"),

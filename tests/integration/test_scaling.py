@@ -189,3 +189,85 @@ def test_ranges_of_an_app_that_has_none_or_does_not_run_are_refused(
     sticky = Member(conf, [topic], lambda _: None, workers=2, routing="sticky", ranges=HALVES)
     with pytest.raises(OrderRefusedError, match="assign_range: the app does not run"):
         sticky.app.assign_range(0, 9, "worker-1")
+
+
+# --- filters that are set ---
+
+
+def test_filters_change_while_the_app_runs_and_a_key_waits_for_what_runs_of_it(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    began, go_on = threading.Event(), threading.Event()
+    ran: list[tuple[str, bytes]] = []
+
+    def handle(record: Any) -> None:
+        if record.value() == b"0":
+            began.set()
+            go_on.wait(WAIT)
+        ran.append((threading.current_thread().name, record.value()))
+
+    conf = client_conf(embedded_cluster, group_name())
+    filters = {"worker-0": ["ship-*"], "worker-1": ["flight-*"]}
+    member = Member(conf, [topic], handle, workers=2, filters=filters, on_unmatched="hold").start()
+    write(embedded_cluster, topic, [(b"ship-1", b"%d" % at) for at in range(3)])
+    eventually(began.is_set, WAIT)
+    app = member.app
+    with pytest.raises(
+        OrderRefusedError, match=r"set_filters\('worker-7'\): filters are for worker 'worker-7'"
+    ):
+        app.set_filters("worker-7", ["ship-*"])
+    with pytest.raises(ConfigError, match=r"worker 'worker-1': filters='ship': give a list"):
+        app.set_filters("worker-1", "ship")
+    assert app.set_filters("worker-1", ["flight-*", b"ship-*"], timeout=WAIT) == {
+        "worker-0": ("ship-*",),
+        "worker-1": ("flight-*", "ship-*"),
+    }
+    with ThreadPoolExecutor(1) as other:
+        moved = other.submit(app.set_filters, "worker-0", ["truck-*"], timeout=WAIT)
+        write(embedded_cluster, topic, [(b"ship-1", b"3"), (b"truck-1", b"4")])
+        instance = app.instance
+        assert instance is not None
+        eventually(lambda: instance.core.unsettled_count() == 5, WAIT)
+        assert not moved.done()
+        assert not ran
+        go_on.set()
+        assert moved.result(WAIT) == {
+            "worker-0": ("truck-*",),
+            "worker-1": ("flight-*", "ship-*"),
+        }
+    eventually(lambda: len(ran) == 5, WAIT)
+    values = [value for _, value in ran if value != b"4"]
+    assert values == [b"0", b"1", b"2", b"3"]
+    by_value = {value: name for name, value in ran}
+    assert {value for value, name in by_value.items() if "worker-0" in name} == {b"0", b"4"}
+    assert member.stop() == 0
+
+
+def test_a_range_that_is_nobodys_is_held_while_the_app_runs_until_somebody_has_it(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    ran: list[bytes] = []
+    conf = client_conf(embedded_cluster, group_name())
+    member = Member(
+        conf, [topic], lambda record: ran.append(record.value()), workers=2, routing="sticky",
+        ranges=HALVES, on_unmatched="hold",
+    ).start()  # fmt: skip
+    write(embedded_cluster, topic, [(LOW, b"0")])
+    eventually(lambda: ran == [b"0"], WAIT)
+    app = member.app
+    assert app.assign_range(0, HALF - 1, None) == {"worker-1": f"{HALF}-{SLOTS - 1}"}
+    write(embedded_cluster, topic, [(LOW, b"1"), (LOW, b"2")])
+    instance = app.instance
+    assert instance is not None
+    eventually(lambda: instance.core.unsettled_count() == 2, WAIT)
+    status = app.status()
+    assert status is not None
+    (sub,) = status.subscriptions
+    assert (sub.unassigned, sub.ranges) == (f"0-{HALF - 1}", {"worker-1": f"{HALF}-{SLOTS - 1}"})
+    assert ran == [b"0"]
+    assert app.assign_range(0, 99, "worker-0")["worker-0"] == "0-99"
+    app.assign_range(100, HALF - 1, "worker-1")
+    eventually(lambda: ran == [b"0", b"1", b"2"], WAIT)
+    assert member.stop() == 0

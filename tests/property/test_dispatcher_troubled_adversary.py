@@ -109,5 +109,8 @@ def test_no_seed_breaks_the_contract_where_workers_begin_to_filter_later() -> No
         "joined with filters",
         "the first to filter came while slots drain",
         "the first to filter came while records run",
+        "filters were set while records run",
+        "filters were set while slots drain",
+        "filters were set while a retry waits",
         "resized",
     )

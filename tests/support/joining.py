@@ -17,6 +17,8 @@ from kafka_keyshared.sim.stepped_pool import SteppedPool
 from tests.support.adversary import Adversary
 from tests.support.records import FakeRecord
 
+PATTERNS = ("*1", "?2*", "*3*", "*4", "*")
+
 JOINED_MOST = 6
 """Workers that join in one life of a member."""
 
@@ -135,9 +137,35 @@ class JoiningAdversary(Adversary):
 
 
 class FilteringAdversary(JoiningAdversary):
-    """Nobody filters at first; some of those that join do. One that takes every key is there."""
+    """Nobody filters at first; some of those that join do. One that takes every key is there.
+
+    Once it is, the others are given other filters while they have records.
+    """
 
     staying = ("resized-0",)
+
+    def __init__(self, seed: int, *, records: int = 60, set_budget: int = SET_BUDGET) -> None:
+        self.setting = Random(f"setting-filters-{seed}")
+        super().__init__(seed, records=records, set_budget=set_budget)
+
+    def act(self) -> None:
+        """Now and then, let a worker take other keys."""
+        if self.setting.random() < 0.04 and not self.oracle.stopped:
+            self._set_filters(self.setting.choice(list(self.member.core.subscriptions)))
+        super().act()
+
+    def _set_filters(self, name: str) -> None:
+        sub = self.member.sub(name)
+        names = {worker.name for worker in sub.workers.values() if worker.present}
+        others = sorted(names.difference(self.staying))
+        if not names.issuperset(self.staying) or not others:
+            return
+        worker = self.setting.choice(others)
+        patterns = self.setting.sample(PATTERNS, self.setting.randint(0, 2))
+        self.reached["filters were set while records run"] += bool(sub.leased)
+        self.reached["filters were set while slots drain"] += bool(sub.draining.count)
+        self.reached["filters were set while a retry waits"] += bool(sub.closed.lanes)
+        self.member.tell(ev.SetFilters(name, worker, patterns))
 
     def random_settings(self, name: str) -> SubscriptionSettings:
         """Settings in which workers may filter."""
@@ -145,7 +173,7 @@ class FilteringAdversary(JoiningAdversary):
 
     def _join(self, name: str, worker: str) -> None:
         sub = self.member.sub(name)
-        patterns = self.resizes.sample(["*1", "?2*", "*3*", "*4", "*"], self.resizes.randint(1, 2))
+        patterns = self.resizes.sample(PATTERNS, self.resizes.randint(1, 2))
         first = sub.table.filtered is None and "*" not in patterns
         self.reached["the first to filter came while slots drain"] += bool(
             first and sub.draining.count

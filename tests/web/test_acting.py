@@ -33,7 +33,7 @@ class Asked:
         self.orders.append(order)
         if self.raises is not None:
             raise self.raises
-        return {order.worker: f"{order.first}-{order.last}"}
+        return {str(order.worker): f"{order.first}-{order.last}"}
 
 
 @pytest.fixture

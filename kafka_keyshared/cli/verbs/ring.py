@@ -83,7 +83,12 @@ def ring_show(  # noqa: PLR0917 - each is an option of the command line
 @verbs.command("assign")
 def ring_assign(  # noqa: PLR0917 - each is an option of the command line
     slots: Annotated[str, typer.Argument(metavar="RANGE", help="Both ends included: 0-4095.")],
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Whose they are to be.")],
+    worker: Annotated[
+        str | None, typer.Argument(metavar="WORKER", help="Whose they are to be.")
+    ] = None,
+    nobody: Annotated[
+        bool, typer.Option("--nobody", help="Nobody's, in place of a worker's.")
+    ] = False,
     status_url: StatusUrl = None,
     token_file: Annotated[
         Path | None,
@@ -102,13 +107,14 @@ def ring_assign(  # noqa: PLR0917 - each is an option of the command line
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
-    """Assign slots to a worker of a running instance with routing="sticky".
+    """Assign slots to a worker of a running instance with routing="sticky", or to nobody.
 
     Its new worker gets nothing of a slot before the last record has ended that its old one runs.
+    What is nobody's is skipped, held, or ends the instance, as its on_unmatched says.
     """
     from kafka_keyshared.cli.ring_running import Assignment, assign_verb
 
-    asked = Assignment.typed(slots, worker, take_over=take_over, timeout=timeout)
+    asked = Assignment.typed(slots, worker, nobody=nobody, take_over=take_over, timeout=timeout)
     shown = Output.JSON if json else output
     return assign_verb(status_url, asked, token_file, execute=execute, output=shown)
 

@@ -179,6 +179,15 @@ class FilteredSlots:
         return number
 
 
+def shown(filtered: FilteredSlots | None) -> dict[str, tuple[str, ...]]:
+    """Return what each worker takes, as text; nothing where nobody filters."""
+    patterns = () if filtered is None else filtered.filters.patterns
+    return {
+        name: tuple(each.decode("utf-8", "backslashreplace") for each in those)
+        for name, those in patterns
+    }
+
+
 def check_unmatched(
     routing: Routing, filters: Filters | None, on_unmatched: OnUnmatched | None
 ) -> None:

@@ -22,6 +22,7 @@ from kafka_keyshared.core.routing.port import (
     checked,
     rest,
 )
+from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOTS
 
@@ -125,16 +126,24 @@ class StickyRanges(Routing):
         What the others have beside them stays theirs. :func:`.moves` says who has given what.
         """
         asked = self._asked(first, last, worker)
-        left = [
-            Range(start, end, each.worker)
-            for each in self.ranges
-            for start, end in (
-                (each.first, min(each.last, asked.first - 1)),
-                (max(each.first, asked.last + 1), each.last),
-            )
-            if start <= end
-        ]
-        return _made(self.workers, (*left, asked))
+        return _made(self.workers, (*self._beside(asked), asked))
+
+    def withdrawn(self, first: int, last: int) -> StickyRanges:
+        """Return the ranges without these slots: they are nobody's then, whoever has them.
+
+        Raises :class:`~kafka_keyshared.errors.ConfigError` for what is no range.
+        """
+        return _made(self.workers, self._beside(Range(*_slots((first, last), "nobody"), "")))
+
+    def given(self, first: int, last: int, worker: str | None, *, take_over: bool) -> StickyRanges:
+        """Return the ranges as an order wants them: the slots are the worker's, or nobody's (None).
+
+        What a worker has of them is refused unless it is taken over, or is to be nobody's.
+        """
+        if worker is None:
+            return self.withdrawn(first, last)
+        make = self.taken_over if take_over else self.assigned
+        return make(first, last, worker)
 
     def with_worker(self, name: str) -> StickyRanges:
         """Return the ranges with one more worker there; it gets those that were assigned to it.
@@ -162,6 +171,18 @@ class StickyRanges(Routing):
             return Unowned.NOBODY
         return found.worker if found.worker in self.workers else Unowned.AWAY
 
+    def _beside(self, asked: Range) -> list[Range]:
+        """Return what is left of the ranges when these slots are taken out."""
+        return [
+            Range(start, end, each.worker)
+            for each in self.ranges
+            for start, end in (
+                (each.first, min(each.last, asked.first - 1)),
+                (max(each.first, asked.last + 1), each.last),
+            )
+            if start <= end
+        ]
+
     def _asked(self, first: int, last: int, worker: str) -> Range:
         known = dict.fromkeys((*self.workers, *(each.worker for each in self.ranges)))
         if worker not in known:
@@ -170,6 +191,21 @@ class StickyRanges(Routing):
                 f"{', '.join(known)}, or let it join first"
             )
         return _range((first, last), worker)
+
+
+def read_back(ranges: Mapping[str, str], workers: Sequence[str]) -> StickyRanges:
+    """Return the ranges that :func:`written` has written, with these workers there.
+
+    There may be none: the last one may have been withdrawn.
+    """
+    if not ranges:
+        return _made(checked(workers, _WHAT), ())
+    return StickyRanges({name: parse_ranges(text) for name, text in ranges.items()}, workers)
+
+
+def nobodys(routing: Routing) -> str:
+    """Return the slots that are in no range, written as those of a worker are; often none."""
+    return ",".join(f"{first}-{last}" for first, last, _ in routing.uncovered())
 
 
 def written(routing: Routing) -> dict[str, str]:
@@ -203,25 +239,29 @@ def _last(each: Range) -> int:
 
 
 def _range(span: tuple[int, int], worker: str) -> Range:
+    return Range(*_slots(span, f"worker {worker!r}"), worker)
+
+
+def _slots(span: tuple[int, int], whose: str) -> tuple[int, int]:
     try:
         first, last = span
     except (TypeError, ValueError):
         raise ConfigError(
-            f"worker {worker!r}: range {span!r}: give the first and the last slot, (0, 16383)"
+            f"{whose}: range {span!r}: give the first and the last slot, (0, 16383)"
         ) from None
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in (first, last)):
-        raise ConfigError(f"worker {worker!r}: range {first!r}..{last!r}: slots are whole numbers")
+        raise ConfigError(f"{whose}: range {first!r}..{last!r}: slots are whole numbers")
     if not (0 <= first < SLOTS and 0 <= last < SLOTS):
         raise ConfigError(
-            f"worker {worker!r}: range {first}..{last} is out of bounds: slots are 0..{SLOTS - 1}, "
+            f"{whose}: range {first}..{last} is out of bounds: slots are 0..{SLOTS - 1}, "
             "and the last one is in the range"
         )
     if first > last:
         raise ConfigError(
-            f"worker {worker!r}: range {first}..{last} is inverted: it ends before it begins; the "
+            f"{whose}: range {first}..{last} is inverted: it ends before it begins; the "
             "first slot comes first, and the last one is in the range"
         )
-    return Range(first, last, worker)
+    return first, last
 
 
 def _in_order(asked: Iterable[Range]) -> tuple[Range, ...]:

@@ -84,7 +84,7 @@ class OneOwner(Checker):
         slot = each.lane.slot
         for order in reversed(self._assigned.get((told.member, told.subscription), ())):
             if slot is not None and order.first <= slot % SLOTS <= order.last:
-                return {order.worker}
+                return set() if order.worker is None else {order.worker}
         return self.books.declared[told.subscription].takers(each.lane.key)
 
     def _range_assigned(self, told: RangeAssigned) -> None:

@@ -26,6 +26,7 @@ ORDERS: dict[str, Order] = {
     "lift_dlq_limit": lambda app: app.lift_dlq_limit(),
     "flush": lambda app: app.flush(),
     "scale": lambda app: app.scale(2),
+    "set_filters": lambda app: app.set_filters("worker-0", ["a*"]),
 }
 
 
@@ -37,39 +38,52 @@ def test_an_app_that_does_not_run_refuses_every_order_in_the_same_words(name: st
     assert str(refused.value) == f"{name}: the app does not run"
 
 
-LANE_ORDERS: list[Callable[[KeyShared, str], str]] = [
-    lambda app, name: app.release(b"a", subscription=name),
-    lambda app, name: app.drop(at="orders-0@0", subscription=name),
-    lambda app, name: app.dead_letter("a", subscription=name),
-]
+NAMING: dict[str, Callable[[KeyShared, str], object]] = {
+    "release": lambda app, name: app.release(b"a", subscription=name),
+    "drop": lambda app, name: app.drop(at="orders-0@0", subscription=name),
+    "dead_letter": lambda app, name: app.dead_letter("a", subscription=name),
+    "assign_range(0, 9, 'worker-0')": lambda app, name: app.assign_range(
+        0, 9, "worker-0", subscription=name
+    ),
+    "assign_range(0, 9, None)": lambda app, name: app.assign_range(0, 9, None, subscription=name),
+    "scale(2)": lambda app, name: app.scale(2, subscription=name),
+    "set_filters('worker-0')": lambda app, name: app.set_filters(
+        "worker-0", ["a*"], subscription=name
+    ),
+}
 
 
-def test_an_order_for_a_lane_names_its_subscription_and_unknown_ones_are_refused() -> None:
-    answers: list[str] = []
+def test_an_order_names_its_subscription_and_unknown_ones_are_refused() -> None:
+    refused: dict[str, list[str]] = {"audit": [], "default": []}
     there = threading.Event()
 
     def ask() -> None:
         assert there.wait(WAIT)
-        for order in LANE_ORDERS:
-            for name in ("audit", "default"):
+        for name, said in refused.items():
+            for order in NAMING.values():
                 try:
                     order(app, name)
                 except KeySharedError as error:
-                    answers.append(str(error))
+                    said.append(str(error))
         app.stop()
 
     def stepped(_view: InstanceView) -> None:
         there.set()
 
     broker = OfflineBroker(record(0), stepped=stepped)
-    app = KeyShared(CONF, ["orders"], hooks=broker.hooks)
+    ranges = {"worker-0": "10-65535", "worker-1": "0-9"}
+    app = KeyShared(
+        CONF, ["orders"], workers=1, routing="sticky", ranges=ranges, on_unmatched="hold",
+        hooks=broker.hooks,
+    )  # fmt: skip
     app.handler(lambda record: None)
     asker = threading.Thread(target=ask)
     asker.start()
     assert app.run() == 0
     asker.join()
     unknown = "there is no subscription 'audit'; there is 'default'"
-    names = ("release", "drop", "dead_letter")
-    assert [each for each in answers if unknown in each] == [f"{name}: {unknown}" for name in names]
-    assert len(answers) == 6, "the other three were about lanes that are not closed"
-    assert sum("is closed" in each for each in answers) == 3
+    assert refused["audit"] == [f"{name}: {unknown}" for name in NAMING]
+    *lanes, overlap = refused["default"]
+    assert all("is closed" in each for each in lanes)
+    assert len(lanes) == 3
+    assert "overlap" in overlap

@@ -46,7 +46,7 @@ class Assigned(Harness):
         super().__init__(SubscriptionSettings(workers=tuple(workers), routing=chosen, **rest))
         self.assign()
 
-    def give(self, first: int, last: int, worker: str, *, take_over: bool = True) -> None:
+    def give(self, first: int, last: int, worker: str | None, *, take_over: bool = True) -> None:
         self.tell(ev.AssignRange("default", first, last, worker, take_over))
 
     @property
@@ -192,6 +192,113 @@ def test_state_goes_with_its_range() -> None:
     assert states == {0: {}, 1: {slot_of(LOW): [0, 1]}}
 
 
+# --- nobody's ---
+
+
+def test_slots_that_are_given_to_nobody_are_held_and_run_at_whoever_gets_them_next() -> None:
+    member = Assigned(on_unmatched="hold")
+    member.fetch(record(0, LOW), record(1, LOW), record(2, ALSO_LOW), record(3, HIGH))
+    assert member.worker(0).start() is not None
+    member.give(0, HALF - 1, None)
+    assert member.ranges == [f"B {HALF}..{LAST}"]
+    assert (member.has("A"), member.has("B")) == ([0], [3]), "what runs ends where it is"
+    member.fetch(record(4, LOW))
+    assert member.has("B") == [3]
+    member.give(0, HALF - 1, "B", take_over=False)
+    assert member.has("B") == [3, 2], "A still runs a record of the other key"
+    assert member.sub().draining.pending(slot_of(LOW)) == 1
+    member.worker(0).finish()
+    assert [each for each in member.work() if each in {1, 4}] == [1, 4]
+    assert member.committed() == (5, [])
+
+
+def test_slots_that_are_given_to_nobody_are_skipped_what_had_not_started_included() -> None:
+    member = Assigned(on_unmatched="skip")
+    member.fetch(record(0, LOW), record(1, LOW), record(2, ALSO_LOW), record(3, HIGH))
+    assert member.worker(0).start() is not None
+    member.give(0, HALF - 1, None)
+    assert member.sub().counts.unmatched == 2
+    member.worker(0).finish()
+    assert member.work() == [3]
+    assert member.committed() == (4, [])
+    assert member.core.unsettled_count() == 0
+
+
+def test_what_is_skipped_by_an_order_is_committed_though_nothing_else_happens() -> None:
+    member = Assigned(on_unmatched="skip", leases_per_worker=1)
+    member.fetch(record(0, LOW), record(1, ALSO_LOW))
+    assert member.worker(0).start() is not None
+    assert member.committed() == (0, [])
+    assert not member.core.commit_wanted(member.now)
+    member.give(slot_of(ALSO_LOW), slot_of(ALSO_LOW), None)
+    member.later(60.0)
+    assert member.core.commit_wanted(member.now)
+    assert member.committed() == (0, [(1, 2)])
+
+
+def test_slots_that_are_given_to_nobody_end_the_instance_where_that_is_an_error() -> None:
+    member = Assigned(on_unmatched="error")
+    member.fetch(record(0, HIGH))
+    member.give(0, HALF - 1, None)
+    assert not member.halted, "no record of them is here"
+    member.fetch(record(1, LOW))
+    (said,) = member.halted
+    assert f"orders-0@1 (key {LOW!r}) is for none of the workers" in said
+
+
+@pytest.mark.parametrize("last", [ERROR, TIMED_OUT], ids=["failed", "timed out"])
+def test_a_failed_record_whose_slot_is_nobodys_by_then_goes_the_way_of_what_is_nobodys(
+    last: Ending,
+) -> None:
+    member = Assigned(on_unmatched="skip", individually=True)
+    member.fetch(record(0, LOW), record(1, LOW))
+    assert member.worker(0).start() is not None
+    member.give(0, HALF - 1, None)
+    member.worker(0).finish(last)
+    member.deliver()
+    member.later(60.0)
+    assert member.work() == []
+    assert member.committed() == (2, [])
+    assert member.core.unsettled_count() == 0
+
+
+def test_what_comes_back_late_from_its_worker_is_skipped_as_soon_as_it_is_back() -> None:
+    member = Assigned(on_unmatched="skip", individually=True)
+    member.pool.answers_later = lambda: True
+    member.fetch(record(0, LOW), record(1, LOW))
+    member.give(0, HALF - 1, None)
+    assert (member.has("A"), member.sub().counts.unmatched) == ([0, 1], 0)
+    member.worker(0).step()
+    member.deliver()
+    assert (member.has("A"), member.sub().counts.unmatched) == ([], 2)
+
+
+def test_the_last_range_may_be_given_to_nobody_too() -> None:
+    member = Assigned({"A": [(0, LAST)]}, on_unmatched="hold")
+    member.fetch(record(0, LOW))
+    member.give(0, LAST, None)
+    assert (member.ranges, member.work()) == ([], [])
+    member.give(5, 9, "B")
+    assert member.ranges == ["B 5..9"]
+    member.give(0, LAST, "A")
+    assert member.work() == [0]
+
+
+def test_state_of_slots_that_are_nobodys_is_kept_for_whoever_gets_them_next() -> None:
+    member = Assigned(hands_over=True, on_unmatched="hold")
+    adopted: list[tuple[int, object]] = []
+    member.pool.on_release = lambda _sub, worker, _slots: f"state of {worker}"
+    member.pool.on_adopt = lambda _sub, worker, _slots, state: adopted.append((worker, state))
+    member.fetch(record(0, LOW))
+    assert member.work() == [0]
+    member.give(0, HALF - 1, None)
+    member.work()
+    assert not adopted
+    member.give(0, HALF - 1, "B")
+    member.work()
+    assert adopted == [(1, "state of 0")]
+
+
 # --- what is refused ---
 
 
@@ -232,6 +339,19 @@ def test_slots_that_somebody_has_are_refused_with_both_parties_unless_taken_over
     worker: str, said: str
 ) -> None:
     assert_refused(Assigned(), ev.AssignRange("default", 5, 9, worker), said)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [
+        (9, 3, "nobody: range 9..3 is inverted"),
+        (0, SLOTS, f"nobody: range 0..{SLOTS} is out of bounds"),
+        (0, 9, r"no worker has the slots 0\.\.9: give on_unmatched='skip'"),
+    ],
+    ids=["inverted", "beyond", "nothing said of what is nobody's"],
+)
+def test_what_cannot_be_given_to_nobody_is_refused(first: int, last: int, said: str) -> None:
+    assert_refused(Assigned(), ev.AssignRange("default", first, last, None), said)
 
 
 @pytest.mark.parametrize("mode", ["ring", "auto-split", "exclusive", "unordered"])
