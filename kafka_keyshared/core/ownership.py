@@ -170,11 +170,19 @@ class Ownership:
         return owner != worker and (owner >= 0 or self.hand_overs is not None)
 
     def takes_keyless(self, worker: Worker) -> bool:
-        """Say whether a worker is there and takes records without a key: filters skip those."""
-        filtered = self.table.filtered
-        if not worker.present or worker.joined_at or worker.loan is not None:
+        """Say whether a worker is there and takes records without a key: filters skip those.
+
+        One that waits to have caught up does where nobody else would: it waits for them, too.
+        """
+        if not self._wants_keyless(worker) or worker.loan is not None:
             return False
-        return filtered is None or worker.name in filtered.filters.catch_alls
+        return not worker.joined_at or not any(
+            self._wants_keyless(other) and not other.joined_at for other in self.workers.values()
+        )
+
+    def _wants_keyless(self, worker: Worker) -> bool:
+        filtered = self.table.filtered
+        return worker.present and (filtered is None or worker.name in filtered.filters.catch_alls)
 
     def _keyless_are(self) -> Unowned:
         """Return why records without a key have no worker while none takes them."""

@@ -134,6 +134,29 @@ def test_filters_that_change_nothing_recall_nothing() -> None:
         assert member.sub().table.version == before
 
 
+def test_records_without_a_key_go_to_one_that_joins_where_nobody_else_takes_them() -> None:
+    """It waits for all that came before it, and they are of that: they were held for ever."""
+    member = Filtering({"B": ["ship-*"]}, new_workers_wait=True, on_unmatched="hold")
+    member.fetch(record(0, b"ship-1"), record(1, None), record(2, None))
+    member.fetch(*(record(offset, None) for offset in range(3, 6)))
+    member.tell(ev.Resize("default", ["B", "C"]))
+    member.fetch(record(6, None))
+    member.work()
+    member.beat()
+    member.work()
+    assert member.committed() == (7, [])
+    assert not any(worker.joined_at for worker in member.sub().workers.values())
+
+
+def test_one_that_joins_gets_no_records_without_a_key_while_others_take_them() -> None:
+    member = Filtering({"B": ["ship-*"]}, new_workers_wait=True, on_unmatched="hold")
+    member.fetch(record(0, b"ship-1"), record(1, None))
+    member.tell(ev.Join("default", "C"))
+    member.fetch(record(2, None), record(3, None))
+    assert not {1, 2, 3} & {*member.has("C")}
+    assert 1 in member.has("A")
+
+
 # --- what is refused ---
 
 
