@@ -118,5 +118,5 @@ $(VENV)/.installed: $(VENV)/.made-in pyproject.toml constraints.txt
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	@$(BIN)/python $(TALK) 'Installing what the tests need' \
-	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,test]'
+	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,spark,test]'
 	@touch $@

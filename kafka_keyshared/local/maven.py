@@ -1,0 +1,135 @@
+"""A set of jars that Maven fetches once per user: where it is kept, and how it gets there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from kafka_keyshared.errors import ConfigError, MissingPartError
+
+_FETCH_TIMEOUT = 900.0
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """Jars that belong together.
+
+    ``what`` names them in messages, ``folder`` is their directory in the cache, ``variable`` the
+    environment variable that names another directory. ``needed`` are patterns of file names, each
+    of which must be there. ``pom`` is the resource beside ``package``'s modules that Maven is
+    given. ``how_to_get`` ends every message that says that they are not there.
+    """
+
+    what: str
+    folder: str
+    variable: str
+    needed: tuple[str, ...]
+    package: str
+    pom: str
+    how_to_get: str
+
+    def cache_directory(self) -> Path:
+        """Where fetched jars are kept: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(root) / "kafka-keyshared" / self.folder
+
+    def complete(self, directory: Path) -> bool:
+        """Whether the directory holds all that are needed."""
+        return all(any(directory.glob(pattern)) for pattern in self.needed)
+
+    def find(self) -> Path | None:
+        """The directory with the jars, or None when there is none yet.
+
+        Raises :class:`ConfigError` when the variable names a directory without them: falling back
+        to other jars would hide the mistake.
+        """
+        named = os.environ.get(self.variable)
+        if named:
+            if self.complete(Path(named)):
+                return Path(named)
+            raise ConfigError(
+                f"{self.variable}={named}: no {' and '.join(self.needed)} there; correct it or "
+                "unset it"
+            )
+        return self.cache_directory() if self.complete(self.cache_directory()) else None
+
+    def require(self) -> Path:
+        """As :meth:`find`, but raises :class:`MissingPartError` when there are none."""
+        directory = self.find()
+        if directory is None:
+            raise MissingPartError(
+                f"the jars of {self.what} are not in {self.cache_directory()}: {self.how_to_get}"
+            )
+        return directory
+
+    def fetch(self) -> Path:
+        """The directory with the jars; when there is none yet, Maven fills it first.
+
+        Several processes may do this at once: each fills its own directory, the first to finish
+        wins. Raises :class:`MissingPartError` when Maven is missing or fails.
+        """
+        found = self.find()
+        if found is not None:
+            return found
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise MissingPartError(
+                f"the jars of {self.what} are not in {self.cache_directory()} and Maven (mvn) is "
+                "not on PATH to fetch them: install Maven (Debian: apt-get install maven, macOS: "
+                f"brew install maven), or {self.how_to_get}"
+            )
+        target = self.cache_directory()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
+            filled = Path(scratch) / "jars"
+            self._run_maven(maven, Path(scratch), filled)
+            self.publish(filled, target)
+        return target
+
+    def _run_maven(self, maven: str, scratch: Path, filled: Path) -> None:
+        # A copy, because the installed package may be read-only and Maven writes next to its pom.
+        pom = scratch / "pom.xml"
+        pom.write_bytes(files(self.package).joinpath(self.pom).read_bytes())
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom)]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={filled}"]
+        try:
+            ran = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_FETCH_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise MissingPartError(
+                f"Maven did not fetch the jars of {self.what} within {_FETCH_TIMEOUT:.0f} s; look "
+                "at the network and try again"
+            ) from late
+        if ran.returncode != 0 or not self.complete(filled):
+            lines = [line for line in ran.stdout.splitlines() if "ERROR" in line] or ["no output"]
+            said = "\n".join(lines[:5])
+            raise MissingPartError(
+                f"Maven ended with status {ran.returncode} and the jars of {self.what} are not "
+                f"complete; look at the network and Maven's settings.\n{said}"
+            )
+
+    def publish(self, filled: Path, target: Path) -> None:
+        """Rename ``filled`` to ``target``; when a complete ``target`` is already there it stays."""
+        if target.is_dir() and not self.complete(target):
+            # Left by somebody who emptied part of the cache; a rename onto it would fail for ever.
+            shutil.rmtree(target, ignore_errors=True)
+        with suppress(OSError):
+            filled.rename(target)
+        if not self.complete(target):
+            raise MissingPartError(
+                f"the fetched jars could not be moved to {target}; see whether the disk is full or "
+                f"the directory belongs to somebody else, or set {self.variable}"
+            )
