@@ -12,7 +12,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.app.banner import banner
-from kafka_keyshared.app.dead_letters import publisher, refuse_own, seen_by
+from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.orders import Orderable
 from kafka_keyshared.client.consumer import Callback, Subscribed
@@ -126,6 +126,7 @@ class KeyShared(Orderable):
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:
             refuse_own(self.options, self.topics)
+            refuse_to_skip(self.options, dead_letter_on)
         self._commit_policy = self.options.commit_policy()
         self._dead_letter_on = dead_letter_on
         self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
@@ -183,12 +184,14 @@ class KeyShared(Orderable):
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
 
-        Raises :class:`ConfigError` when it cannot be called with one record.
+        Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
+        and ``adopt`` where keys have no worker of their own.
         """
         maker(handler)
-        self._handler = handler
         over, instances = hands_over(handler), inspect.isclass(handler)
-        self.subscription = replace(self.subscription, hands_over=over, instances=instances)
+        found = replace(self.subscription, hands_over=over, instances=instances)
+        found.check()
+        self.subscription, self._handler = found, handler
         return handler
 
     def _pull_pool(self) -> PullPool:
@@ -268,6 +271,7 @@ class KeyShared(Orderable):
         refuse_inside_handler("run()")
         self._check_workers()
         ending = self._ending
+        ending.take()
         self.report = None
         try:
             with stop_signals(self.stop), garbage.in_flight(self.subscription.window_records):

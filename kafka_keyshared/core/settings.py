@@ -189,6 +189,12 @@ class SubscriptionSettings:
             raise ConfigError(f"subscription {self.name!r}: {error}") from error
         if mode == "exclusive":
             refuse_for_exclusive(self.poison, f"subscription {self.name!r}")
+        if mode == "unordered" and self.hands_over:
+            raise ConfigError(
+                f"subscription {self.name!r}: routing='unordered', and a handler with release() "
+                "and adopt(): a key runs at any worker, so its state has no owner to follow; leave "
+                "the two methods out, or choose another routing"
+            )
         if self.routing.filters:
             refuse_filters(self)
         elif mode in ("exclusive", "sticky") and not self.reliable:

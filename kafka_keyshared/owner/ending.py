@@ -9,13 +9,14 @@ a callback of the user's) is named and left behind, and ``run()`` returns.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import Empty
 from typing import Any
 
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.stopping import (
@@ -73,6 +74,7 @@ class Ending:
         self._before = before
         self._owner: Aside[int] | None = None
         self._bell: Mailbox[None] = Mailbox()
+        self._taken = threading.Lock()
         self._started = float("-inf")
         self._began: float | None = None
         self._hurried: float | None = None
@@ -101,6 +103,14 @@ class Ending:
         if self._began is None:
             self._began = self._clock()
         self._bell.put(None)
+
+    def take(self) -> None:
+        """Take this run for whoever calls; raise :class:`ConfigError` when it is somebody's."""
+        if not self._taken.acquire(blocking=False):
+            raise ConfigError(
+                "run(): the app runs already, on another thread; wait until that has returned, or "
+                "make another app"
+            )
 
     # --- the owner ---
 

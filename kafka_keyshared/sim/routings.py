@@ -57,6 +57,8 @@ def with_routing(
         chosen = RoutingSettings(by, filters=filters, on_unmatched="skip")
         # A slot of which several workers have keys has no state of one owner.
         return replace(settings, routing=chosen, hands_over=False)
+    if kind == "unordered":
+        return replace(settings, routing=RoutingSettings(kind), hands_over=False)
     return replace(settings, routing=RoutingSettings(kind))
 
 

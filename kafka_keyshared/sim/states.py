@@ -23,11 +23,8 @@ class States:
 
     def __init__(self, site: Site, settings: Iterable[SubscriptionSettings]) -> None:
         self._site = site
-        # Where keys have no worker, state by key is nowhere in particular.
         self._slot_of = {
-            each.name: SLOT_FUNCTIONS[each.slot_function]
-            for each in settings
-            if each.hands_over and each.routing.mode != "unordered"
+            each.name: SLOT_FUNCTIONS[each.slot_function] for each in settings if each.hands_over
         }
         self._counts: dict[tuple[str, int], Counts] = defaultdict(dict)
         # Slots of which anything was ever remembered, by subscription.

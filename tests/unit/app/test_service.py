@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, RetryOptions
 from kafka_keyshared.errors import ConfigError, InvariantError
@@ -251,6 +254,44 @@ def test_a_handler_that_cannot_be_made_ends_the_start_and_leaves_no_client_behin
     with pytest.raises(ConfigError, match="no database"):
         app.run()
     assert broker.closed == 1
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_the_first_goes_on() -> None:
+    runs, ended = threading.Event(), threading.Event()
+    refused: list[str] = []
+    clients: list[KafkaClient] = []
+
+    def client(*made_with: Any) -> KafkaClient:
+        clients.append(broker.hooks.client(*made_with))
+        return clients[-1]
+
+    def again() -> None:
+        assert runs.wait(60.0)
+        for _ in range(2):
+            with pytest.raises(ConfigError) as error:
+                app.run()
+            refused.append(str(error.value))
+        ended.set()
+
+    def stepped(view: InstanceView) -> None:
+        runs.set()
+        assert len(clients) == 1
+        if ended.is_set() and view.settled() == 1:
+            app.stop()
+
+    broker = OfflineBroker(record(0), stepped=stepped)
+    app = KeyShared(CONF, ["orders"], hooks=replace(broker.hooks, client=client))
+    app.handler(lambda record: None)
+    other = threading.Thread(target=again)
+    other.start()
+    assert app.run() == 0
+    other.join(60.0)
+    line = "run(): the app runs already, on another thread; wait until that has returned, or make "
+    assert refused == [f"{line}another app"] * 2
+    assert app.report is not None
+    clients.clear()
+    app.stop()
+    assert app.run() == 0, "when it has ended it may run again"
 
 
 def test_every_worker_of_a_pool_has_its_own_thread() -> None:

@@ -72,6 +72,34 @@ def test_what_cannot_be_is_refused_before_anything_is_consumed(
         KeyShared(CONF, ["orders"], workers=2, **given)
 
 
+class Stateful:
+    def handle(self, _record: Any) -> None: ...
+
+    def release(self, _slots: Any) -> object: ...
+
+    def adopt(self, _slots: Any, _state: object) -> None: ...
+
+
+def test_a_handler_with_state_by_slot_is_refused_where_a_key_has_no_worker() -> None:
+    app = KeyShared(CONF, ["orders"], routing="unordered")
+    with pytest.raises(
+        ConfigError, match=r"routing='unordered', and a handler with release\(\) and adopt\(\)"
+    ):
+        app.handler(Stateful)
+    assert not app.subscription.hands_over, "it is as if it had not been called"
+    KeyShared(CONF, ["orders"], routing="exclusive").handler(Stateful)
+
+
+def test_exceptions_that_skip_the_attempts_are_refused_where_order_is_required() -> None:
+    given: dict[str, Any] = {"dlq": True, "dead_letter_on": (ValueError,)}
+    said = r"dead_letter_on=\('ValueError',\) goes on behind a record that was not done, and the "
+    with pytest.raises(ConfigError, match=f"{said}routing 'exclusive' requires order"):
+        KeyShared(CONF, ["orders"], routing="exclusive", **given)
+    KeyShared(CONF, ["orders"], routing="ring", **given)
+    without_letters: dict[str, Any] = {**given, "dlq": False}
+    KeyShared(CONF, ["orders"], routing="exclusive", **without_letters)  # then it blocks at once
+
+
 def test_what_runs_is_told_with_its_order() -> None:
     said = KeyShared(CONF, ["orders"], workers=2, routing="exclusive").banner()
     assert "one order for everything" in said
