@@ -177,7 +177,8 @@ class Orderable:
     def _moved(self, name: str, order: Ordered[T], moving: Moving, timeout: float) -> T:
         """Order that slots move, and wait for it; a time-out says for what."""
         try:
-            return self._running(name.partition("(")[0]).ask(name, order, timeout)
+            instance = self._running(name.partition("(")[0])
+            return instance.ask(name, order, timeout, follows=True)
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {moving}") from None
 

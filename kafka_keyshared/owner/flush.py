@@ -83,7 +83,7 @@ class Flush:
         if self._committing:
             return "it waits for the broker to take the commit"
         if not self._begun:
-            return "the owner has not come to it: it is inside a rebalance, or another order waits"
+            return "the owner has not come to it: it is inside a rebalance"
         return waits_for(self.running)
 
     def __call__(self, loop: Loop) -> Generator[None, None, Positions]:

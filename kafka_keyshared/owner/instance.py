@@ -64,14 +64,19 @@ class Instance:
         self.loop.act(commands)
 
     def ask(
-        self, name: str, order: Callable[[Loop], Generator[None, None, T]], timeout: float
+        self,
+        name: str,
+        order: Callable[[Loop], Generator[None, None, T]],
+        timeout: float,
+        *,
+        follows: bool = False,
     ) -> T:
         """Order something of the owner, from any other thread, and wait for its answer.
 
-        ``name`` is what a refusal calls it, ``timeout`` is in seconds. Raises
-        :class:`~.orders.OrderRefusedError`, with the reason, and :class:`TimeoutError`.
+        ``name`` is what a refusal calls it, ``timeout`` is in seconds; see :meth:`.Orders.ask`.
+        Raises :class:`~.orders.OrderRefusedError`, with the reason, and :class:`TimeoutError`.
         """
-        return self.loop.orders.ask(name, lambda: order(self.loop), timeout)
+        return self.loop.orders.ask(name, lambda: order(self.loop), timeout, follows=follows)
 
     def step(self) -> None:
         """Do one round. Raises what a rebalance callback has failed with."""

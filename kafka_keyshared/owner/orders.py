@@ -1,8 +1,9 @@
 """Orders: what somebody asks of the owner, from any thread, and gets an answer to.
 
-There is one way in. An order waits in line and wakes the owner, who goes on with the oldest one in
-each round, between the mail and the fetch; the next begins when that is answered. Whatever becomes
-of the instance, every order gets an answer: what it asked for, or why it was refused.
+There is one way in. An order waits in line and wakes the owner, who goes on with each of them in
+each round, between the mail and the fetch, the oldest first: one that has to wait for something
+keeps no other waiting. Whatever becomes of the instance, every order gets an answer: what it asked
+for, or why it was refused.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class _Order(Generic[T]):
         self.reply: Future[T] = Future()
         self._work = work
         self._going: Generator[None, None, T] | None = None
+        # Whether the owner has taken it up: what it changes at once is changed then.
+        self.begun = False
 
     def go_on(self) -> bool:
         """Do what can be done in this round; say whether it is answered."""
@@ -92,6 +95,9 @@ class Orders:
 
         ``name`` is what a refusal calls it.
         """
+        return self._posted(name, work).reply
+
+    def _posted(self, name: str, work: Work[T]) -> _Order[T]:
         order = _Order(name, work)
         with self._lock:
             refused = self._closed
@@ -101,29 +107,33 @@ class Orders:
             order.refuse(refused)
         else:
             self._wake()
-        return order.reply
+        return order
 
-    def ask(self, name: str, work: Work[T], timeout: float) -> T:
+    def ask(self, name: str, work: Work[T], timeout: float, *, follows: bool = False) -> T:
         """Order it and wait for the answer, at most ``timeout`` seconds.
 
         Raises :class:`OrderRefusedError`, or :class:`TimeoutError` when the owner has not got to
-        it, or to its end: then it is not gone on with. Refused on the owner's own thread, as in a
-        callback of the client: it would wait for itself.
+        it, or to its end: then it is given up, which the text says. Not so what ``follows`` by
+        itself from what the owner does when it takes the order up. Refused on the owner's own
+        thread, as in a callback of the client: it would wait for itself.
         """
         if self._owner == threading.get_ident():
             raise OrderRefusedError(f"{name}: not in a callback, which the owner would wait in")
-        reply = self.post(name, work)
+        order = self._posted(name, work)
         try:
-            return reply.result(timeout)
+            return order.reply.result(timeout)
         except TimeoutError:
-            if reply.cancel():
-                raise TimeoutError(f"{name}: not done within {timeout:g} s, and given up") from None
-            return reply.result(0.0)
+            with self._lock:  # or the owner takes it up between the two questions
+                cancelled, goes_on = order.reply.cancel(), follows and order.begun
+            if cancelled:
+                end = "" if goes_on else ", and given up"
+                raise TimeoutError(f"{name}: not done within {timeout:g} s{end}") from None
+            return order.reply.result(0.0)
 
     def close(self, reason: str) -> None:
         """Refuse all that wait, and from now on everybody; from any thread. The first reason stays.
 
-        One that the owner is in may still be answered as it asked.
+        The one that the owner is in may still be answered as it asked.
         """
         with self._lock:
             self._closed = self._closed or reason
@@ -139,11 +149,15 @@ class Orders:
         self._owner = threading.get_ident()
 
     def serve(self) -> None:
-        """Go on with the oldest order, and with those behind it as long as each is answered."""
-        while self.line:
+        """Go on with each order, the oldest first, and take those out that are answered."""
+        if not self.line:
+            return
+        with self._lock:
+            waiting = list(self.line)
+        for order in waiting:
             with self._lock:
-                order = self.line[0] if self.line else None
-            if order is None or not (order.reply.done() or order.go_on()):
-                return
-            with self._lock, suppress(ValueError):
-                self.line.remove(order)
+                over = order.reply.done()
+                order.begun = order.begun or not over
+            if over or order.go_on():
+                with self._lock, suppress(ValueError):
+                    self.line.remove(order)

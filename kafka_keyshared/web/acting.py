@@ -98,7 +98,7 @@ def _assigned(acting: Acting, body: bytes) -> Said:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return _text(400, f"{error}; give JSON with first, last and worker")
     except TimeoutError as error:
-        return _text(504, f"{error}; what moves goes on moving")
+        return _text(504, str(error))
     except KeySharedError as error:
         return _text(409, str(error))
     return Said(200, msgspec.json.encode({"ranges": dict(ranges)}), "application/json")

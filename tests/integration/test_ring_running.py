@@ -111,7 +111,8 @@ def test_who_has_what_is_shown_and_who_holds_up_a_slot_that_moves(  # noqa: PLR0
     late = assign(capsys, member, *words)
     assert late.status == 1
     assert f"assign_range(0, {HALF - 1}, 'worker-1'): not done within 0.2 s" in late.err
-    assert "what moves goes on moving" in late.err
+    assert "given up" not in late.err
+    assert "the rest follows by itself: it waits for 1 running record" in late.err
     (drains,) = shown(capsys, member)["draining"]
     assert (drains["slot"], drains["holder"], drains["owner"]) == (
         slot_of(LOW), "worker-0", "worker-1",

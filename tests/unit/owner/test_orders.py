@@ -16,7 +16,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Flush, flush
-from kafka_keyshared.owner.lane_orders import give
+from kafka_keyshared.owner.lane_orders import closed_lanes, give
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, Orders
 from kafka_keyshared.owner.scaling import Moving, bring_to
@@ -78,19 +78,51 @@ def test_it_is_done_between_the_mail_and_the_fetch(stage: Stage) -> None:
     assert [name for name, _ in seen[:3]] == ["Reported", "order", "Fetched"]
 
 
-def test_two_at_once_are_answered_in_turn(stage: Stage) -> None:
+def test_an_order_that_waits_keeps_no_other_waiting(stage: Stage) -> None:
     begun: list[str] = []
     first = post(stage, lambda _: after(3, "first", begun))
     second = post(stage, lambda _: after(1, "second", begun))
-    stage.step(3)
-    assert begun == ["first"]
-    assert not first.done()
     stage.step()
-    assert first.result(0) == "first"
-    assert begun == ["first", "second"], "the next begins in the same round"
+    assert begun == ["first", "second"], "the oldest first"
     stage.step()
     assert second.result(0) == "second"
+    assert not first.done()
+    stage.step(2)
+    assert first.result(0) == "first"
     assert not stage.loop.orders.line
+
+
+def test_a_scaling_that_waits_for_what_runs_lets_others_be_answered(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    worker = next(each for each in stage.pool.workers.values() if each.start() is not None)
+    scaled = post(stage, bring_to("default", ["one", "two"], Moving()))
+    stage.step(3)
+    assert not scaled.done(), "a record runs at a worker that leaves"
+    with ThreadPoolExecutor(1) as other:
+        lanes = other.submit(stage.instance.ask, "lanes", closed_lanes, WAIT)
+        while not lanes.done():
+            stage.step()
+    assert lanes.result() == []
+    again = post(stage, bring_to("default", ["two"], Moving()))
+    stage.step()
+    names = {each.name for each in stage.core.subscriptions["default"].workers.values()}
+    assert "two" in names
+    assert not again.done()
+    worker.finish()
+    stage.work()
+    stage.step(3)
+    assert scaled.result(0) == again.result(0) == ("two",), "each says who is there by then"
+
+
+def test_two_flushes_at_once_are_answered_with_what_the_broker_has(stage: Stage) -> None:
+    stage.accept()
+    stage.step()
+    flushed = [post(stage, Flush()) for _ in range(2)]
+    stage.work()
+    stage.now += 0.02
+    stage.step(4)
+    assert [each.result(0) for each in flushed] == [{P0: 3}, {P0: 3}]
 
 
 def test_an_order_of_which_nobody_wants_the_answer_holds_up_no_other(stage: Stage) -> None:
@@ -109,6 +141,31 @@ def test_who_waits_too_long_gives_the_order_up(stage: Stage) -> None:
         stage.instance.ask("flush", lambda _: after(0, "done", begun), 0.0)
     stage.step()
     assert begun == []
+    with pytest.raises(TimeoutError, match=r"scale: not done within 0 s, and given up"):
+        stage.instance.ask("scale", lambda _: after(0, "done", begun), 0.0, follows=True)
+
+
+def test_what_follows_by_itself_is_not_said_to_be_given_up_once_it_has_begun(stage: Stage) -> None:
+    begun: list[str] = []
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.is_set():
+            stage.loop.orders.serve()
+
+    owner = threading.Thread(target=go_on)
+    owner.start()
+    try:
+        for follows, end in ((True, ""), (False, ", and given up")):
+            with pytest.raises(TimeoutError) as raised:
+                stage.instance.ask(
+                    "scale", lambda _: after(10**12, "done", begun), 0.3, follows=follows
+                )
+            assert str(raised.value) == f"scale: not done within 0.3 s{end}"
+            assert begun.pop() == "done"
+    finally:
+        stop.set()
+        owner.join(WAIT)
 
 
 @pytest.mark.parametrize(
