@@ -204,6 +204,7 @@ def forget(sub: Subscription, partitions: set[TopicPartition], progress: Progres
             if partition_of(record) in partitions:
                 sub.give_back(record)
     for worker in sub.workers.values():
+        worker.forget_before(partitions)
         lapsed = tuple(
             id_
             for id_, leased in worker.slices.items()

@@ -194,6 +194,15 @@ class Worker:
     def _is_later(self, record: Record) -> bool:
         return record.offset() >= self.joined_at.get(partition_of(record), 0)
 
+    def forget_before(self, partitions: Collection[TopicPartition]) -> None:
+        """While it joins: wait for nothing of these, which are gone; what comes of them is new.
+
+        Else two that join could wait for each other, each for what the other holds for later.
+        """
+        if self.joined_at:
+            those = self.joined_at.items()
+            self.joined_at = {each: 0 if each in partitions else end for each, end in those}
+
     def end_later(self) -> None:
         """Put what waits there back behind all that was received before it.
 

@@ -67,6 +67,7 @@ class JoiningAndEvicting(JoiningAdversary, EvictingAdversary):
     [
         pytest.param(LosingAdversary, 908, id="a lost partition comes back before its commit"),
         pytest.param(DelayingAdversary, 1_880, id="and is ended clean behind that commit"),
+        pytest.param(JoiningAdversary, 261, id="two that join wait for each other"),
         pytest.param(JoiningAdversary, 100_016, id="a record without a key waits in no slot"),
         pytest.param(JoiningAdversary, 100_620, id="a worker starts what it has not given back"),
         pytest.param(JoiningAndEvicting, 120_452, id="a worker answers when it is gone"),

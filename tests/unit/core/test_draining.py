@@ -28,7 +28,7 @@ from kafka_keyshared.sim.stepped import SteppedWorker
 from kafka_keyshared.status import DrainingHash
 from tests.support.harness import Harness
 from tests.support.observed import status_of
-from tests.support.records import ERROR, P1, FakeRecord, colliding_keys, record
+from tests.support.records import ERROR, P0, P1, FakeRecord, colliding_keys, record
 
 HALF = SLOTS // 2
 
@@ -482,6 +482,29 @@ def test_a_key_that_is_read_late_stays_behind_what_has_waited_for_who_joins(mean
     harness.beat()
     assert asked == [0, 1, 2, 2]
     assert harness.work() == [1, 2]
+
+
+def test_who_joins_does_not_wait_for_what_comes_with_a_partition_that_was_given_up() -> None:
+    """B and C would wait for each other: each has what the other takes for older than itself."""
+    harness = Harness(SubscriptionSettings(workers=("A",), new_workers_wait=True))
+    harness.assign(P0)
+    harness.fetch(*one_each(SPREAD))
+    harness.tell(ev.Join("default", "B"))
+    harness.revoke(P0)
+    harness.assign(P1)
+    harness.fetch(*[record(offset, key, P1) for offset, key in enumerate(SPREAD)])
+    harness.tell(ev.Join("default", "C"))
+    harness.assign(P0)
+    harness.fetch(*one_each(SPREAD))
+    waits_at(harness, "B")
+    waits_at(harness, "C")
+    harness.work()
+    for _ in range(3):
+        harness.beat()
+        harness.work()
+    assert harness.core.unsettled_count() == 0
+    (commit,) = harness.commit()
+    assert {each: entry.position for each, entry in commit.entries.items()} == {P0: 20, P1: 20}
 
 
 def waits_at(harness: Harness, name: str) -> Worker:
