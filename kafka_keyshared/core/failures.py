@@ -23,6 +23,7 @@ from kafka_keyshared.core.diverted import divert, join
 from kafka_keyshared.core.events import Ended, Failed, FencePassed, SetAside
 from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
+from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import (
     DIVERTS,
     LETTERS_ON_THEIR_WAY,
@@ -111,7 +112,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
     closed = sub.closed.get(lane)
     if closed is not None and closed.state in DIVERTS:
         leased.came_back(report.index)
-        return _failed_in_a_diverted_lane(sub, slice_, closed, record)
+        return _failed_in_a_diverted_lane(sub, slice_, closed, record, failure)
     if closed is not None and closed.head is not record:
         raise InvariantError(
             f"{name_of(record)} failed while its lane {lane} is closed by another record"
@@ -312,9 +313,16 @@ def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -
 
 
 def _failed_in_a_diverted_lane(
-    sub: Subscription, slice_: Slice, closed: ClosedLane, record: Record
+    sub: Subscription, slice_: Slice, closed: ClosedLane, record: Record, failure: Failure
 ) -> list[Command]:
-    """Send what ran when its lane was diverted, and has failed, the way of all that follow it."""
+    """Send what ran when its lane was diverted, and has failed, the way of all that follow it.
+
+    Its attempt counts on, should the lane be diverted no more before it is sent.
+    """
     closed.fence_at = slice_.worker
     join(sub, closed, record)
+    if failure.disposition not in NO_ATTEMPT:
+        known = sub.carried.setdefault(partition_of(record), {})
+        tried = known.get(record.offset(), Tried(0))
+        known[record.offset()] = tried._replace(attempts=tried.attempts + 1)
     return [Fence(sub.name, slice_.worker, (closed.lane,))]

@@ -71,6 +71,7 @@ class Oracle:
         self.copying: set[tuple[str, Coordinates]] = set()
         self.copied: set[tuple[str, Coordinates]] = set()
         self.diverted: dict[tuple[str, TopicPartition], set[bytes]] = defaultdict(set)
+        self.failed_hash: dict[tuple[str, Coordinates], bytes] = {}
         self.last_sent: dict[TopicPartition, int] = {}
         # What a lost partition had settled, and the last entry that the broker may have of it.
         self.left: dict[TopicPartition, tuple[CommitEntry | None, dict[str, set[int]]]] = {}
@@ -153,7 +154,11 @@ class Oracle:
 
     def lane_hash(self, sub: str, record: FakeRecord) -> bytes:
         """The 16 bytes that stand for the record's lane."""
-        topic, partition, key, _ = self.lane(sub, record)
+        return self.hash_of(self.lane(sub, record))
+
+    def hash_of(self, lane: Lane) -> bytes:
+        """The 16 bytes that stand for a lane."""
+        topic, partition, key, _ = lane
         if key == ALL_NULLS:
             key = b"\x00null".ljust(65, b"\x00")
         name = topic.encode()
@@ -178,6 +183,8 @@ class Oracle:
         self, partitions: Iterable[TopicPartition], clean: Collection[TopicPartition] = ()
     ) -> None:
         """Partitions were given up; the ``clean`` drained, and their commit accepted whole."""
+        partitions = list(partitions)
+        self._diverted_elsewhere(partitions)
         for partition in partitions:
             self.owned.discard(partition)
             self.closing.discard(partition)
@@ -192,6 +199,18 @@ class Oracle:
                     del self.attempts[each]
                 self.copied = {c for c in self.copied if c[0] != sub or c[1][0] != partition}
                 self.diverted.pop((sub, partition), None)
+
+    def _diverted_elsewhere(self, gone: Collection[TopicPartition]) -> None:
+        """What has failed for good in a lane that these had diverted may run once more.
+
+        Unless a letter of it has diverted the lane in its own partition too.
+        """
+        for sub, at in list(self.dead_lettering):
+            hash_ = self.failed_hash.get((sub, at))
+            where = {p for (of, p), those in self.diverted.items() if of == sub and hash_ in those}
+            if where and where <= set(gone) and at[0] not in gone:
+                self.dead_lettering.discard((sub, at))
+                self.once_more.add((sub, at))
 
     def remade(self, partition: TopicPartition, log: Sequence[int]) -> None:
         """The partition's topic was made anew, with this log: nothing of it is settled."""
@@ -270,6 +289,8 @@ class Oracle:
         at = coordinates_of(record)
         if verdict.disposition is Disposition.PUT_OFF:
             return
+        if settings.poison == "divert":
+            self.failed_hash[sub, at] = self.lane_hash(sub, record)
         tries = self.attempts[sub, at] = self.attempts.get((sub, at), 0) + 1
         asked = verdict.disposition is Disposition.DEAD_LETTER
         if not asked and tries < settings.retry.attempts:

@@ -348,6 +348,21 @@ def test_what_fails_of_it_then_goes_there_first() -> None:
     assert harness.committed() == (2, [])
 
 
+def test_its_attempt_counts_when_the_lane_is_diverted_no_more_before_it_is_sent() -> None:
+    harness = diverting(workers=("worker-0",), retry=RetryPolicy(attempts=2, backoff=0.0))
+    harness.fetch(*of("a", 0, 1))
+    harness.worker().start()
+    came_diverted(harness)
+    harness.fetch(record(5, "a", P1))
+    harness.worker().finish(ERROR)
+    harness.deliver()
+    assert not harness.publishes, "what came before has not all come back"
+    harness.revoke(P1)
+    assert harness.work({0: [ERROR]}) == [0]
+    assert harness.publishes[0].attempts == 2
+    assert letters(harness) == [0, 1]
+
+
 @pytest.mark.parametrize("ending", [None, ERROR])
 @pytest.mark.parametrize("kind", ["thread", "instance"])
 def test_what_is_stuck_of_another_partition_goes_first_however_late(
