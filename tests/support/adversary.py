@@ -17,7 +17,7 @@ from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import Coordinates, TopicPartition
 from tests.support.oracle import coordinates_of
 from tests.support.records import FakeRecord
-from tests.support.world import Member, World
+from tests.support.world import World
 
 
 class Adversary(World):
@@ -123,7 +123,7 @@ class Adversary(World):
         self.oracle.member_starts()
         now = self.member.now
         self.member.discard()
-        self.member = Member(self)
+        self.member = self.make_member()
         self.member.now = now
 
     # --- the whole ---
@@ -195,11 +195,8 @@ class Adversary(World):
             if member.core.commit_wanted(member.now):
                 self.commit()
             self.answer_commits(kindly=True)
-            if self.oracle.blocked:
-                # What is blocked stays so until a restart with a mended handler.
-                self.new_member()
-                member = self.member
-                self.assign(self.partitions)
+            self.look_after()
+            member = self.member
             if self.healed():
                 return
         missing = {
@@ -209,6 +206,13 @@ class Adversary(World):
             for name, done in self.oracle.done.items()
         }
         raise AssertionError(f"never settled: {missing}, stored {self.stored}")
+
+    def look_after(self) -> None:
+        """See to what nothing but a person ends."""
+        if self.oracle.blocked:
+            # What is blocked stays so until a restart with a mended handler.
+            self.new_member()
+            self.assign(self.partitions)
 
     def healed(self) -> bool:
         """Whether all is settled and the broker knows it."""

@@ -169,9 +169,13 @@ class World:
         self.pen = Random(f"pen-{seed}")
         # Two subscriptions have the same records, and the one would read what the other wrote.
         self.writes = len(self.settings) == 1 and self.pen.random() < 0.5
-        self.member = Member(self)
+        self.member = self.make_member()
 
     # --- what a world of another kind has otherwise ---
+
+    def make_member(self) -> Member:
+        """The next member under test."""
+        return Member(self)
 
     def random_settings(self, name: str) -> SubscriptionSettings:
         """The settings of a subscription."""
