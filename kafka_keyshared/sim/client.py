@@ -256,6 +256,8 @@ class SimClient:
             self._reads(part)
         with self.asking.waiting():
             if self.asking.happens(self._cluster.faults.restart_late):
+                # Nobody knows whether it is done: what comes meanwhile is not used.
+                self._tell(Misplaced(self.member, tuple(part.partition for part in again)))
                 self._process.wait(MOVE_TIMEOUT)
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._process.wait(self._cluster.latency())

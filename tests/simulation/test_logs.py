@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.client import SimClient
-from kafka_keyshared.sim.history import Appended, CutOff, Delivered, Remade, Removed
+from kafka_keyshared.sim.history import Appended, CutOff, Delivered, Misplaced, Remade, Removed
 from kafka_keyshared.sim.timeline import Process
 from tests.support.simulated import TOPIC, Simulation
 
@@ -84,6 +85,19 @@ def test_retention_moves_the_start_and_what_was_fetched_before_is_delivered(
     assert [each.offsets for each in reader.of(Removed)] == [tuple(range(7))]
     simulation.cluster.append(P0, [b"a"] * 5)
     assert reader.read() == list(range(10, 15))
+
+
+def test_a_place_that_the_client_does_not_take_in_time_is_told_as_not_known(
+    simulation: Simulation,
+) -> None:
+    """What comes from there is not used, and may be gone from the log when it is told again."""
+    simulation.cluster.append(P0, [b"a"] * 5)
+    reader = Reader(simulation)
+    simulation.history.listen(Misplaced, reader.history.append)
+    simulation.cluster.faults.restart_late = 1.0
+    with pytest.raises(KafkaException):
+        reader.client.restart({P0: 3}, [P0])
+    assert reader.of(Misplaced) == [Misplaced(1, (P0,))]
 
 
 def test_an_unclean_election_is_noticed_also_when_the_log_has_grown_again(
