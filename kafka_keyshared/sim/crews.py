@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
 from kafka_keyshared.sim.some import some_member
 
@@ -66,7 +67,7 @@ def _add(member: Member, subscription: str) -> None:
             key
             for (name, _), worker in member.pool.workers.items()
             if name == subscription and worker.running is not None
-            if (key := worker.running.key()) is not None
+            if (key := key_by(sub.settings, worker.running.key())) is not None
         ]
         slots = {sub.keys.slot(key) & 0xFFFF for key in running}
         free = [name for n in range(NAMES) if (name := f"joined-{n}") not in taken]

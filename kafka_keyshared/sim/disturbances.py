@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_keyshared.sim import crews
+from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
 from kafka_keyshared.sim.range_moves import assign_a_range
 from kafka_keyshared.sim.some import some_member, some_partition
@@ -180,6 +181,15 @@ def _for_a_while(*names: str) -> Callable[[World, Random], bool]:
     return disturb
 
 
+def lose_registry(world: World, chance: Random) -> bool:
+    """Let key functions be unable to read some keys for a while."""
+    if not registries(world.plan.member.subscriptions):
+        return False
+    world.read_keys(away=True)
+    world.timeline.after(chance.expovariate(1 / 1.5), world.read_keys)
+    return True
+
+
 # --- logs ---
 
 
@@ -256,6 +266,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             *("out_of_range", "fetch_errors"),
         ),
     ),
+    "keys could not be read": Disturbance(2.0, lose_registry),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
     "a transaction was written": Disturbance(1.0, transaction),

@@ -40,6 +40,12 @@ class LimitLifted(NamedTuple):
     partitions: Sequence[TopicPartition]
 
 
+class KeysAway(NamedTuple):
+    """From now on key functions cannot read some keys just now, or they can again."""
+
+    away: bool
+
+
 class ReleaseFailed(NamedTuple):
     """A worker was to release the state of slots, and its handler has raised."""
 

@@ -19,6 +19,7 @@ from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES
 from kafka_keyshared.sim.handlers import Habits
+from kafka_keyshared.sim.keys import keyed
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.publisher import LetterFaults
@@ -172,4 +173,5 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
     )
     limit = one("dlq_limit", LIMITS)
     settings = replace(settings, dlq_limit=limit if settings.dlq else None)
-    return routed(settings, draw.generator(f"routing of {name}"))
+    settings = routed(settings, draw.generator(f"routing of {name}"))
+    return keyed(settings, draw.generator(f"keys of {name}"))

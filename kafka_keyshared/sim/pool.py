@@ -18,6 +18,7 @@ from kafka_keyshared.pools.port import Stop
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.keys import key_by
 from kafka_keyshared.sim.records import SimRecord
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
@@ -71,8 +72,8 @@ class SimPool(SteppedPool):
         self.release_fails = self._release_fails
         self.on_start = self._began
         self.on_end = self._ended
-        settings = [sub.settings for sub in core.subscriptions.values()]
-        self._states = states = States(site, settings)
+        self._settings = {sub.name: sub.settings for sub in core.subscriptions.values()}
+        self._states = states = States(site, self._settings.values())
         self.on_release, self.on_adopt = states.release, states.adopt
 
     # --- the port, beyond what a stepped pool does ---
@@ -269,7 +270,8 @@ class SimPool(SteppedPool):
             outcome = outcome_of(ending)
             self._tell_end(subscription, worker, record, outcome)
             if outcome == "done":
-                self._states.ran(subscription, worker, record.key())
+                key = key_by(self._settings[subscription], record.key())
+                self._states.ran(subscription, worker, key)
 
     def _tell_end(self, subscription: str, worker: int, record: Record, outcome: str) -> None:
         self._history.tell(

@@ -11,6 +11,7 @@ from kafka_keyshared.core.events import AssignRange
 from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.sim.keys import key_by
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.world import World
@@ -41,7 +42,7 @@ def assign_a_range(world: World, chance: Random) -> bool:
                 sub.keys.slot(key)
                 for (name, _), each in member.pool.workers.items()
                 if name == settings.name and each.running is not None
-                if (key := each.running.key()) is not None
+                if (key := key_by(settings, each.running.key())) is not None
             }
         )
         ranges = routing.ranges

@@ -9,6 +9,16 @@ from confluent_kafka import KafkaError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.logs import Written
 
+GROUP = "group"
+"""The header that every record with a key has."""
+
+GROUPS = 7
+
+
+def group_of(key: bytes) -> bytes:
+    """Return what the producer of a record with this key writes into its header."""
+    return b"key-%d" % (sum(key) % GROUPS)
+
 
 class SimRecord:
     """A message. ``assignment`` is the number of the :class:`~.history.Reading` that it is of."""
@@ -22,6 +32,7 @@ class SimRecord:
         "_partition",
         "_topic",
         "_value",
+        "_written",
         "assignment",
         "came",
     )
@@ -39,6 +50,7 @@ class SimRecord:
         self._key: Any
         self._value: Any
         self._key, self._value, self._epoch = written
+        self._written = written[0]
         self.assignment = assignment
         self.came = (partition, offset, assignment)
         self._error = error
@@ -65,7 +77,9 @@ class SimRecord:
         return self._value
 
     def headers(self) -> list[tuple[str, Any]] | None:
-        """Return its headers: nobody writes any."""
+        """Return its headers: what its producer has written, or its handler since."""
+        if self._headers is None and self._written is not None:
+            return [(GROUP, group_of(self._written))]
         return self._headers  # type: ignore[no-any-return]
 
     def timestamp(self) -> tuple[int, int]:

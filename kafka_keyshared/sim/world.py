@@ -9,6 +9,8 @@ from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
+from kafka_keyshared.sim.happenings import KeysAway
+from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import lift_limits
 from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
@@ -99,6 +101,7 @@ class World:
         self.cluster.heal()
         self.around.habits = self.plan.habits.healed()
         self.around.letters = self.around.letters.healed()
+        self.read_keys()
         for member in self.present():
             # What is blocked stays so until a restart with a mended handler.
             member.handlers.habits = self.around.habits
@@ -113,6 +116,12 @@ class World:
         if not self.finishing:
             self.refill()
             self.timeline.after(1.0, self._keep_up)
+
+    def read_keys(self, *, away: bool = False) -> None:
+        """Let key functions read every key, or be unable to read some for now."""
+        for function in registries(self.plan.member.subscriptions):
+            function.away = away
+        self.history.tell(KeysAway(away))
 
     def _lift(self) -> None:
         """Lift the dead-letter limits of a member now and then; often at the end.

@@ -26,6 +26,7 @@ from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
 from kafka_keyshared.sim.disturbances import DISTURBANCES, Disturbances
 from kafka_keyshared.sim.handlers import Habits
+from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.member import MemberPlan
 from kafka_keyshared.sim.plan import PROTOCOLS, Plan
 from kafka_keyshared.sim.publisher import LetterFaults
@@ -59,7 +60,7 @@ def kinds() -> list[str]:
 def plan_of(seed: int, what: str) -> Plan:
     """Return the plan of a seed: the same for each, but for the protocol of the group.
 
-    And for the routing, where only one of them can be disturbed so.
+    And for the routing and the keys, where only one kind of them can be disturbed so.
     """
     names = worker_names(4)
     quarters = {name: [(at * 16_384, at * 16_384 + 16_383)] for at, name in enumerate(names)}
@@ -69,6 +70,7 @@ def plan_of(seed: int, what: str) -> Plan:
         dlq=True,
         poison="dead_letter",
         routing=by_ranges if what == "a range was assigned" else RoutingSettings(),
+        key_of=DerivedKey(header=False, groups=40) if what == "keys could not be read" else None,
     )
     return Plan(
         protocol=PROTOCOLS[seed % len(PROTOCOLS)],

@@ -111,9 +111,9 @@ def test_an_outcome_that_nobody_knows_is_the_simulations_fault() -> None:
     assert assert_right(story)
 
 
-def test_keys_that_are_derived_are_refused() -> None:
+def test_keys_that_nobody_can_work_out_are_refused() -> None:
     derived = settings(key_of=lambda record: record.key())
-    with pytest.raises(HistoryError, match="'default' has derived keys"):
+    with pytest.raises(HistoryError, match="'default' has keys that checkers cannot work out"):
         every_checker(Told().history, [derived])
 
 

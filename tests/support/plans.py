@@ -9,6 +9,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
+from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.plan import Plan
 
 
@@ -53,6 +55,8 @@ def _made(kind: Any, value: Any) -> Any:
         return None
     if isinstance(kind, UnionType):  # "or None"
         kind = next(each for each in get_args(kind) if each is not NoneType)
+    if kind == KeyOf:
+        kind = DerivedKey  # simulations have no others
     if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
         hints = get_type_hints(kind)
         strangers = value.keys() - hints.keys()

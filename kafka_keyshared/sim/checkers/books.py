@@ -145,9 +145,9 @@ class Books(Letters):
             return
         self._open(assignment, sub, each)
         settings = self.settings[sub]
-        if not self.declared[sub].takers(each.lane.key):
+        if not (each.lane.refused or self.declared[sub].takers(each.lane.key)):
             self._settle(each, SKIPPED)
-        elif each.lane.key is None and settings.null_keys == "reject":
+        elif each.lane.refused:
             policy = settings.when_undecodable()
             if policy == "drop":
                 self._settle(each, "dropped")
@@ -176,6 +176,8 @@ class Books(Letters):
         assignment = self.assignments.get(number)
         if assignment is None:
             raise HistoryError(f"nobody has heard of an assignment {number}")
+        if assignment.early:
+            self._used(assignment, 0)  # whose key cannot be read gets a letter, and no worker
         found = assignment.deliveries[sub].get(offset)
         if found is None and (found := assignment.unused[sub].pop(offset, None)) is not None:
             assignment.deliveries[sub][offset] = found

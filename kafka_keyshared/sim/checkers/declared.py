@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS
+from kafka_keyshared.model import Undecodable
+from kafka_keyshared.sim.keys import key_by
 
 EVERYTHING = b"everything"
 """The key that all records go by where everything is one lane."""
@@ -28,6 +30,14 @@ class Declared:
     def may_be_away(self) -> bool:
         """Whether a record may have to wait for a worker that is not there."""
         return bool(self._settings.routing.ranges or self._settings.routing.filters)
+
+    def read(self, own: bytes | None) -> tuple[bytes | None, bool]:
+        """Return the key of a record with this own one; and whether no worker gets that record."""
+        try:
+            key = key_by(self._settings, own)
+        except Undecodable:
+            return None, True
+        return key, key is None and self._settings.null_keys == "reject"
 
     def alone(self, key: bytes | None) -> bool:
         """Say whether a record with this key is a lane of its own."""

@@ -24,9 +24,9 @@ from kafka_keyshared.sim.checkers.records import (
 )
 from kafka_keyshared.sim.commit_text import CommitTextError, read_commit
 from kafka_keyshared.sim.history import History
+from kafka_keyshared.sim.keys import DerivedKey
 
 ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
-
 
 CHANGES: tuple[type[Any], ...] = (
     *(happened.HandedOver, happened.TakenBack, happened.Began, happened.Ended, happened.LetterTold),
@@ -52,8 +52,8 @@ class Group:
         self.settings = {each.name: each for each in settings}
         self.declared = {each.name: Declared(each) for each in settings}
         for each in settings:
-            if each.key_of is not None:
-                raise HistoryError(f"{each.name!r} has derived keys; checkers know own keys alone")
+            if not isinstance(each.key_of, DerivedKey | None):
+                raise HistoryError(f"{each.name!r} has keys that checkers cannot work out")
         self.logs: dict[TopicPartition, Log] = {}
         self.members: dict[int, Member] = {}
         # Those of them that are not gone.
@@ -124,9 +124,10 @@ class Group:
         """Return the lane of a record: what the settings call the unit of order."""
         settings = self.settings[sub]
         declared = self.declared[sub]
-        if declared.alone(told.key):
-            return Lane(told.key, None)
-        key = declared.key(told.key)
+        own, refused = declared.read(told.key)
+        if refused or declared.alone(own):
+            return Lane(own, None, refused=refused)
+        key = declared.key(own)
         topic, partition = told.partition
         scope = {
             "topic": (topic, -1, key),

@@ -10,7 +10,9 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
+from kafka_keyshared.sim.happenings import KeysAway
 from kafka_keyshared.sim.history import History, Listener
+from kafka_keyshared.sim.keys import BACK_WITHIN
 
 START_WITHIN = 1.0
 """Seconds in which a record starts that nothing keeps."""
@@ -67,7 +69,8 @@ class Liveness(Checker):
     is kept: inside a rebalance, by a question to the cluster, or by the simulation
     (``free_since``); while the lane runs or waits elsewhere in the process; where it is so far
     ahead of the position (``span`` offsets) that it may be parked; where it may be for a worker
-    that is not there; where workers that join wait, while something older is unsettled; where its
+    that is not there; while keys cannot be read, and until they are tried
+    again; where workers that join wait, while something older is unsettled; where its
     partition may have come to its dead-letter limit; while that has to be read again, or goes, or
     its member stops. A revoke ends with its deadline.
 
@@ -99,6 +102,8 @@ class Liveness(Checker):
         self._looks: list[tuple[float, int, Delivery]] = []
         self._number = 0
         self._done_by: float | None = None
+        # Since when every key can be read, or will have been tried again; infinity while not.
+        self._read_since = LONG
         self.books.before.append(self._time)
 
     def listeners(self) -> Mapping[type, Listener]:
@@ -120,6 +125,7 @@ class Liveness(Checker):
             happened.Appended: self._appended,
             happened.Healed: self._healed,
             happened.Finished: self._finished,
+            KeysAway: self._keys_away,
         }
 
     # --- what is told ---
@@ -218,6 +224,9 @@ class Liveness(Checker):
                     f"{each.revoking_at:.3f}",
                 )
 
+    def _keys_away(self, told: KeysAway) -> None:
+        self._read_since = float("inf") if told.away else self.books.now + BACK_WITHIN
+
     # --- what is due ---
 
     def _look_at(self, when: float, each: Delivery) -> None:
@@ -284,6 +293,8 @@ class Liveness(Checker):
         sent = assignment.sent
         position = sent.position if sent is not None else assignment.start or 0
         away = self.books.declared[sub].may_be_away
+        if self.settings[sub].key_of is not None and self._read_since > self.books.now:
+            away = True  # it may be behind one in its partition whose key cannot be read
         if each.worker is None and (away or each.offset - position > self._span):
             return True
         if lane.slot is None:

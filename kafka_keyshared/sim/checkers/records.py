@@ -36,13 +36,17 @@ class Lane:
     """One lane of one subscription. ``slot`` is None for a lane of one record without a key.
 
     ``running`` are the deliveries whose handlers run, of any member; ``freed`` is when one of them
-    ended last. ``hash`` is what stands for it in commit metadata.
+    ended last. ``hash`` is what stands for it in commit metadata. ``refused`` says that it is a
+    record's whose key cannot be read, or is to be there and is not: no worker gets that.
     """
 
-    __slots__ = ("freed", "hash", "key", "running", "slot")
+    __slots__ = ("freed", "hash", "key", "refused", "running", "slot")
 
-    def __init__(self, key: bytes | None, slot: int | None, hash_: bytes = b"") -> None:
+    def __init__(
+        self, key: bytes | None, slot: int | None, hash_: bytes = b"", *, refused: bool = False
+    ) -> None:
         self.key = key
+        self.refused = refused
         self.slot = slot
         self.hash = hash_
         self.running: list[Delivery] = []

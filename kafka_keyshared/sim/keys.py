@@ -1,0 +1,120 @@
+"""Derived keys in a simulation: what its producers write into headers, and what functions make.
+
+Several of the records' own keys become one. Keys that cannot be read go the way that the policy
+says; keys that cannot be read just now, as with a schema registry that is away, hold partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal
+
+from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
+from kafka_keyshared.core.routing.modes import KEYLESS_MODES
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.keys.sources import HeaderKey
+from kafka_keyshared.model import Record, Retry, Undecodable
+from kafka_keyshared.sim.records import GROUP, group_of
+
+Kind = Literal["own", "header", "function"]
+
+KIND_SHARES: tuple[Kind, ...] = ("own", "own", "header", "function", "function")
+NULLS: tuple[NullKeys, ...] = ("any", "any", "one-lane", "reject")
+
+UNREADABLE, LATER = 11, 3
+"""Of so many own keys one is never readable by a function, and one not while a registry is away."""
+
+BACK_WITHIN = 1.0
+"""Seconds after which a key is read again that could not be read."""
+
+_HEADER = HeaderKey(GROUP)
+
+
+@dataclass(slots=True)
+class DerivedKey:
+    """A key function: that of the product for a header, or one of a user.
+
+    ``groups`` is how many keys a function makes of all; ``fails`` says that it cannot read some,
+    ``away`` that it cannot read others just now.
+    """
+
+    header: bool
+    groups: int = 1
+    fails: bool = False
+    away: bool = False
+
+    def __call__(self, record: Record) -> bytes | None:
+        """Return the key of one record."""
+        if self.header:
+            return _HEADER(record)
+        if self.away and _number(record.key()) % LATER == 1:
+            raise Retry
+        return self.of(record.key())
+
+    def of_all(self, records: Sequence[Record]) -> list[bytes | None]:
+        """Return the keys of many; raise where one of them needs a closer look."""
+        return _HEADER.of_all(records) if self.header else [*map(self, records)]
+
+    def of(self, own: bytes | None) -> bytes | None:
+        """Return what the key of a record with this own key is, once it can be read.
+
+        Raises :class:`Undecodable` for one that never can be.
+        """
+        if own is None:
+            return None
+        if self.header:
+            return group_of(own)
+        number = _number(own)
+        if self.fails and number % UNREADABLE == 4:
+            raise Undecodable("as the seed has it")
+        return b"key-%d" % (number % self.groups)
+
+
+def _number(own: bytes | None) -> int:
+    return 0 if own is None else int(own.rpartition(b"-")[2])
+
+
+def key_by(settings: SubscriptionSettings, own: bytes | None) -> bytes | None:
+    """Return the key that a record goes by; raise :class:`Undecodable` where none can be read."""
+    derived = settings.key_of
+    if not isinstance(derived, DerivedKey):
+        return own
+    try:
+        return derived.of(own)
+    except Undecodable:
+        if settings.undecodable != "null_key":
+            raise
+        return None
+
+
+def registries(subscriptions: Sequence[SubscriptionSettings]) -> list[DerivedKey]:
+    """Return the key functions that may be unable to read a key for a while."""
+    those = [each.key_of for each in subscriptions]
+    return [each for each in those if isinstance(each, DerivedKey) and not each.header]
+
+
+def keyed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSettings:
+    """Return the settings with keys, and with what is done where there is none.
+
+    A record that is blocked for its key is so for good: nobody can mend it by a restart.
+    """
+    kind, nulls, groups = (
+        chance.choice(KIND_SHARES),
+        chance.choice(NULLS),
+        chance.choice((1, 7, 50)),
+    )
+    fails, which = chance.random() < 0.5, chance.random()
+    if settings.routing.mode in KEYLESS_MODES:
+        return settings
+    policies: list[UndecodablePolicy] = ["drop"]
+    policies += ["dead_letter"] if settings.dlq else []
+    policies += ["null_key"] if nulls != "reject" else []
+    function = DerivedKey(kind == "header", groups, fails) if kind != "own" else None
+    return replace(
+        settings,
+        key_of=function,
+        null_keys=nulls,
+        undecodable=policies[int(which * len(policies))],
+    )
