@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TypeAlias
 
 from kafka_keyshared.core import hand_over, returns
@@ -39,6 +40,9 @@ from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import Record
 
+FEW = 4_000
+"""More slots than this are written anew with all others when the table changes."""
+
 
 def change(
     sub: Subscription, routing: Routing | None = None, filters: Filters | None = None
@@ -54,10 +58,10 @@ def change(
             worker.end_later()
     tidy(sub.workers.values())
     workers = [worker for worker in sub.workers.values() if worker.present]
-    before = sub.table.arcs
+    closed = _closed(sub)
     if filters is not None and sub.table.filtered is None:
         sub.begin_to_filter(filters)
-    sub.table.project(workers, routing, filters)
+    moves = sub.table.project(workers, routing, filters, closed=closed)
     if filters is not None:
         sub.draining.ask_slots_again()
     moved: dict[int, set[int]] = {}
@@ -66,7 +70,7 @@ def change(
     sub.table.close(shut, sub.draining.row.routed)
     handed = Slots()
     if sub.hand_overs is not None:
-        hand_over.note_moved(sub, sub.hand_overs, before, shut | drained)
+        hand_over.note_moved(sub, sub.hand_overs, moves, shut | drained)
         handed = sub.hand_overs.slots()
         sub.table.close(handed, sub.draining.row.routed)
     _place(sub, *sub.draining.take(lambda slot: not (slot in shut or slot in handed)))
@@ -74,6 +78,19 @@ def change(
         _hand_over(sub, row)
     sub.look_ahead.grown += sum(map(len, sub.unowned.rows))
     return returns.recall(sub, workers, lambda leased, at: at in moved.get(leased.slice.id, ()))
+
+
+def _closed(sub: Subscription) -> Slots | None:
+    """Return the slots that are closed just now; None where there are so many that it takes long.
+
+    Those are the slots that drain, have drained and are about to be opened, or wait for state.
+    """
+    draining = sub.draining
+    if draining.count + len(draining.cleared) > FEW:
+        return None
+    handed = () if sub.hand_overs is None else sub.hand_overs.slots().runs
+    drained = Slots.single(chain(draining.draining(), draining.cleared))
+    return Slots(chain(drained.runs, handed))
 
 
 def _moved_leases(sub: Subscription, moved: dict[int, set[int]]) -> Iterator[int]:

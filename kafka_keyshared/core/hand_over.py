@@ -17,7 +17,7 @@ from itertools import chain
 from kafka_keyshared.core.commands import Adopt, Command, Level, Notice, Release
 from kafka_keyshared.core.events import Released
 from kafka_keyshared.core.hand_overs import HandOver, HandOvers, Kept
-from kafka_keyshared.core.routing.slots import Arcs, Run, Slots, moved
+from kafka_keyshared.core.routing.slots import Move, Run, Slots
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.model import counted
@@ -29,7 +29,7 @@ NOWHERE = -1
 
 
 def note_moved(
-    sub: Subscription, hand_overs: HandOvers, before: Arcs, drained: Iterable[int]
+    sub: Subscription, hand_overs: HandOvers, moves: Iterable[Move], drained: Iterable[int]
 ) -> None:
     """Note which slots have moved and are to be handed over at once.
 
@@ -39,7 +39,7 @@ def note_moved(
     """
     elsewhere = Slots(chain(Slots.single(drained).runs, hand_overs.slots().runs))
     by_worker: dict[int, list[Run]] = {}
-    for run, old, _ in moved(before, sub.table.arcs):
+    for run, old, _ in moves:
         if old >= 0:
             by_worker.setdefault(old, []).append(run)
     for worker, runs in by_worker.items():

@@ -88,7 +88,8 @@ class States:
 
     def _of(self, sub: str, slots: Sequence[int]) -> list[int]:
         """Return those of the slots of which there may be anything."""
-        return sorted(self._used[sub].intersection(slots))
+        # A worker that comes gets tens of thousands, and of few of them anything was remembered.
+        return sorted(slot for slot in self._used[sub] if slot in slots)
 
 
 def _told(counts: Counts) -> was.State:

@@ -17,6 +17,9 @@ Run: TypeAlias = tuple[int, int]
 Arcs: TypeAlias = Sequence[tuple[int, int]]
 """Whose slots are, from slot 0 on: the slot behind each arc, and the owner of the arc."""
 
+Move: TypeAlias = tuple[Run, int, int]
+"""Slots that have changed hands, with whose they were and whose they are."""
+
 
 class Slots(Sequence[int]):
     """Slots, ascending. ``runs`` are sorted, and neither overlap nor touch."""
@@ -109,7 +112,7 @@ class Slots(Sequence[int]):
         return found
 
 
-def moved(before: Arcs, after: Arcs) -> Iterator[tuple[Run, int, int]]:
+def moved(before: Arcs, after: Arcs) -> Iterator[Move]:
     """Yield the runs that have changed hands, with whose they were and whose they are."""
     earlier = iter(before)
     behind, old = next(earlier)

@@ -6,7 +6,7 @@ nothing else is looked at per record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from operator import is_
 from typing import TypeAlias, TypeVar
@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 from kafka_keyshared.core.routing.filters import FilteredSlots, Filters, check_filters
 from kafka_keyshared.core.routing.port import Routing, Unowned
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
-from kafka_keyshared.core.routing.slots import Arcs, Slots
+from kafka_keyshared.core.routing.slots import Arcs, Move, Run, Slots, moved
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.hashing import SLOTS
@@ -59,6 +59,8 @@ class SlotTable:
         self.version = 0
         self.filtered = filtered
         self._unowned = unowned or {}
+        # Slots that are not their owner's by arc: he runs records of them, and has lent the others.
+        self._kept: list[Run] = []
         self.project(able)
 
     def project(
@@ -66,68 +68,93 @@ class SlotTable:
         workers: Iterable[Worker],
         routing: Routing | None = None,
         filters: Filters | None = None,
-    ) -> None:
+        *,
+        closed: Slots | None = None,
+    ) -> Sequence[Move]:
         """Project the routing to the table, brought to these workers; ``routing`` replaces it.
 
-        ``filters`` replace those that there are. Raises :class:`ConfigError` where the workers
-        cannot have this routing or these filters, and :class:`InvariantError` where a slot is no
-        worker's and nothing takes its records. Then nothing has changed.
+        Return which slots have changed hands. ``filters`` replace those that there are. ``closed``
+        are all slots that are closed now, which this opens; where they are given, only they are
+        written and what changes hands. Raises :class:`ConfigError` where the workers cannot have
+        this routing or these filters, and :class:`InvariantError` where a slot is no worker's and
+        nothing takes its records. Then nothing has changed.
         """
         able = {worker.name: worker for worker in workers}
         routing = (routing or self.routing).brought_to([*able])
         by_place = [able[name] for name in routing.workers]
         arcs, takers, owned = self._by_arc(routing, by_place)
+        moves = [*moved(self.arcs, arcs)] if self.arcs else []
         if self.filtered is not None:
             check_filters(routing, filters or self.filtered.filters)
             if filters is not None:
                 self.filtered.declare(filters)
             self.owners, self.rows = _found_later(routing, self.filtered, able, self._unowned)
         else:
-            self._fill(arcs, takers, by_place)
+            if closed is None or not self.arcs:
+                runs = [*_every(arcs)]
+            else:
+                again = Slots((*closed.runs, *self._kept)).by_owner(arcs)
+                runs = [(run, new) for run, _, new in moves]
+                runs += [(run, owner) for owner, those in again.items() for run in those]
+            self._write(runs, takers, by_place)
         self.routing, self.arcs = routing, arcs
         parts = zip(by_place, owned, strict=True)
         self.shares = {worker.id: slots / SLOTS for worker, slots in parts}
         self.version += 1
+        return moves
 
     def _by_arc(
         self, routing: Routing, by_place: Sequence[Worker]
-    ) -> tuple[Arcs, Sequence[list[Record]], Sequence[int]]:
-        """Return owners and rows by arc, and how many slots each worker has, lent ones too."""
-        row_by_id = {worker.id: worker.row.routed for worker in by_place}
+    ) -> tuple[Arcs, Mapping[int, list[Record]], Sequence[int]]:
+        """Return the owner of each arc, the row of each owner, the number of slots by place.
+
+        What a worker has lent counts as its own in the latter.
+        """
+        takers = {worker.id: worker.row.routed for worker in by_place}
         owned = [0] * len(by_place)
-        arcs: list[tuple[int, int]] = []
-        takers: list[list[Record]] = []
-        start = 0
-        for place, slots in routing.arcs():
-            if place < 0:
-                parts: Iterable[tuple[int, int]] = [(place, slots)]
-            else:
+        parts = [*routing.arcs()]
+        for place, slots in parts:
+            if place >= 0:
                 owned[place] += slots
-                worker = by_place[place]
-                parts = (
-                    [(worker.id, slots)] if worker.loan is None else worker.loan.parts(start, slots)
-                )
-            for owner, part in parts:
-                takers.append(self._row_of(owner, start) if owner < 0 else row_by_id[owner])
-                start += part
-                arcs.append((start, owner))
+        if any(worker.loan is not None for worker in by_place):
+            parts = [*_by_taker(parts, by_place)]
+        else:
+            ids = [worker.id for worker in by_place]
+            parts = [(ids[place] if place >= 0 else place, slots) for place, slots in parts]
+        arcs: list[tuple[int, int]] = []
+        start = 0
+        for owner, slots in parts:
+            if owner not in takers:
+                takers[owner] = self._row_of(owner, start)
+            start += slots
+            arcs.append((start, owner))
         return arcs, takers, owned
 
-    def _fill(self, arcs: Arcs, takers: Sequence[list[Record]], by_place: Sequence[Worker]) -> None:
-        """Write owners and rows where the old ones stand: new lists of that size take longer."""
+    def _write(
+        self,
+        runs: Iterable[tuple[Run, int]],
+        takers: Mapping[int, list[Record]],
+        by_place: Sequence[Worker],
+    ) -> None:
+        """Write owners and rows of these runs where the old ones stand.
+
+        New lists of that size take longer, and so does what is done slot by slot.
+        """
         owners, rows = self.owners, self.rows
         if not (owners and isinstance(owners, list) and isinstance(rows, list)):
-            self.owners, self.rows = owners, rows = [0] * SLOTS, [takers[0]] * SLOTS
-        start = 0
-        # Arc by arc, and not slot by slot: there are a few hundred of them for each worker.
-        for (end, owner), row in zip(arcs, takers, strict=True):
-            slots = end - start
-            owners[start:end] = [owner] * slots
-            rows[start:end] = [row] * slots
-            start = end
+            self.owners, self.rows = owners, rows = [], []
+            for (start, end), owner in runs:  # all of them
+                owners += [owner] * (end - start)
+                rows += [takers[owner]] * (end - start)
+        else:
+            for (start, end), owner in runs:
+                owners[start:end] = [owner] * (end - start)
+                rows[start:end] = [takers[owner]] * (end - start)
+        self._kept = []
         for worker in by_place:
             for slot in () if worker.loan is None else worker.loan.kept:
                 owners[slot], rows[slot] = worker.id, worker.row.routed
+                self._kept.append((slot, slot + 1))
 
     def slots_to(self, row: list[Record]) -> set[int]:
         """Return the slots whose records this takes just now."""
@@ -172,6 +199,27 @@ class SlotTable:
             raise InvariantError(
                 f"slot {slot} is no worker's ({why.name}), and nothing takes its records"
             ) from None
+
+
+def _by_taker(
+    parts: Iterable[tuple[int, int]], by_place: Sequence[Worker]
+) -> Iterator[tuple[int, int]]:
+    """Yield the id of who has them, and their number, for slots of workers by their places."""
+    start = 0
+    for place, slots in parts:
+        loan = by_place[place].loan if place >= 0 else None
+        if loan is not None:
+            yield from loan.parts(start, slots)
+        else:
+            yield by_place[place].id if place >= 0 else place, slots
+        start += slots
+
+
+def _every(arcs: Arcs) -> Iterator[tuple[Run, int]]:
+    start = 0
+    for end, owner in arcs:
+        yield (start, end), owner
+        start = end
 
 
 class _Later(dict[int, _Entry]):
