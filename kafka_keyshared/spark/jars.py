@@ -1,8 +1,8 @@
 """Where the jars are that let Spark read and write Kafka, and how they get there.
 
-They do not come with pyspark. ``python -m kafka_keyshared.spark.jars`` fetches them with Maven,
-once per user, and prints where they are. ``KEYSHARED_SPARK_JARS`` names a directory that is used
-instead.
+They do not come with pyspark. ``keyshared spark jars --fetch`` has Maven fetch them, once per
+user, and so does ``python -m kafka_keyshared.spark.jars``. ``KEYSHARED_SPARK_JARS`` names a
+directory that is used instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPARK_JARS = JarSet(
     package=__package__,
     pom=f"spark-{SPARK_VERSION}.pom.xml",
     how_to_get=(
-        "run `python -m kafka_keyshared.spark.jars` (9 MB, needs Maven), or set "
+        "run `keyshared spark jars --fetch` (10 MB, needs Maven), or set "
         f"{JARS_VARIABLE} to a directory that holds them"
     ),
 )

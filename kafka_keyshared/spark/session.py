@@ -13,18 +13,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka_keyshared.errors import ConfigError, MissingPartError
+from kafka_keyshared.spark.checks import java_of_spark, require
 from kafka_keyshared.spark.jars import needed_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HOW_TO_GET_PYSPARK = "install the extra: pip install 'kafka-keyshared[spark]'"
 
 _LOG4J = """\
 rootLogger.level = {level}
@@ -129,20 +127,13 @@ class Session:
         self.close()
 
 
-def require_pyspark() -> None:
-    """Raise :class:`MissingPartError` when the extra is not installed."""
-    for name in ("pyspark", "pyarrow", "pandas"):
-        if find_spec(name) is None:
-            raise MissingPartError(f"{name} is not installed: {HOW_TO_GET_PYSPARK}")
-
-
 def start(options: SparkOptions) -> Session:
     """Start Spark and return once it takes work.
 
     Raises :class:`MissingPartError` when pyspark or the jars are not there or Java does not come
     up, and :class:`ConfigError` for settings that Spark refuses; both name the log.
     """
-    require_pyspark()
+    require(options.master, options.conf)
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
@@ -190,15 +181,22 @@ def _quiet(conf: Any, scratch: Path, level: str) -> None:
 
 @contextlib.contextmanager
 def _environment(options: SparkOptions) -> Iterator[None]:
-    """What Java inherits: on one machine its pages are for this machine alone."""
-    more = {"SPARK_LOCAL_IP": "127.0.0.1"} if options.here else {}
-    added = [name for name in more if name not in os.environ]
-    os.environ.update({name: more[name] for name in added})
+    """What Java inherits: the home of the Java that fits; on one machine pages for this one alone.
+
+    Spark's script takes the ``java`` of ``JAVA_HOME`` whatever its version.
+    """
+    more = {"JAVA_HOME": str(Path(java_of_spark()).resolve().parents[1])}
+    if options.here and "SPARK_LOCAL_IP" not in os.environ:
+        more["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
     try:
         yield
     finally:
-        for name in added:
-            del os.environ[name]
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _end(gateway: Any) -> None:

@@ -1,8 +1,9 @@
 """Get the parts of the test suites that pip cannot install, or say how to get them.
 
 ``python tests/setup/parts.py suites`` looks at the suites that exist under ``tests/`` and gets what
-they need: Kafka's own jars through Maven, helm through Go, and under ``CI=true`` as root the system
-packages below them. ``… parts.py kafka`` gets the same for one purpose and fails when it cannot.
+they need: Kafka's own jars and Spark's for it through Maven, helm through Go, and under ``CI=true``
+as root the system packages below them. ``… parts.py kafka`` gets the same for one purpose and fails
+when it cannot.
 
 Exit status: 0, or 2 when ``kafka`` was asked for and a part is missing.
 """
@@ -54,8 +55,29 @@ def _jars_reachable() -> bool:
     return find_jars() is not None or shutil.which("mvn") is not None
 
 
+def _spark_java_works() -> bool:
+    from kafka_keyshared.errors import MissingPartError
+    from kafka_keyshared.spark.checks import java_of_spark
+
+    try:
+        java_of_spark()
+    except MissingPartError:
+        return False
+    return True
+
+
+def _spark_jars_reachable() -> bool:
+    from kafka_keyshared.spark.jars import SPARK_JARS
+
+    return SPARK_JARS.find() is not None or shutil.which("mvn") is not None
+
+
 JAVA = Part("Java 17 or newer", _java_works, "default-jre-headless")
 MAVEN = Part("Maven (it fetches Kafka's jars once)", _jars_reachable, "maven")
+SPARK_JAVA = Part(
+    "Java 17 to 22 (Spark runs on no other)", _spark_java_works, "openjdk-17-jre-headless"
+)
+SPARK_MAVEN = Part("Maven (it fetches Spark's jars for Kafka once)", _spark_jars_reachable, "maven")
 PROMTOOL = Part(
     "promtool (it checks the metrics)", lambda: shutil.which("promtool") is not None, "prometheus"
 )
@@ -68,12 +90,14 @@ GO = Part(
     "golang-go",
 )
 KAFKA = (JAVA, MAVEN)
+SPARK = (SPARK_JAVA, SPARK_MAVEN)
 
 # What each suite needs. A suite that is not named here needs Python alone.
 SUITES: dict[str, tuple[Part, ...]] = {
     "conformance": KAFKA,
     "integration": KAFKA,
     "chaos": KAFKA,
+    "spark": (*KAFKA, *SPARK),
     "web": (PROMTOOL, CHROMIUM),
     "helm": (GO,),
 }
@@ -116,9 +140,9 @@ def told(missing: Sequence[Part]) -> str:
     return "\n".join([*lines, f"On Debian and Ubuntu: sudo apt-get install {packages}"])
 
 
-def fetch_jars() -> bool:
-    """Fetch Kafka's jars unless they are in the cache; False when Maven could not."""
-    command = [sys.executable, "-m", "kafka_keyshared.local.jars"]
+def fetch_jars(of: str = "local") -> bool:
+    """Fetch Kafka's jars, or those ``of`` Spark, unless they are there; False when Maven failed."""
+    command = [sys.executable, "-m", f"kafka_keyshared.{of}.jars"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
@@ -147,6 +171,8 @@ def main(arguments: Sequence[str]) -> int:
     # What fails here is told by Maven and Go themselves, and again by the tests that need it.
     if set(parts) & set(KAFKA) and not missing & set(KAFKA):
         fetch_jars()
+    if SPARK_MAVEN in parts and SPARK_MAVEN not in missing:
+        fetch_jars("spark")
     if GO in parts and GO not in missing:
         fetch_helm()
     return 0

@@ -11,17 +11,14 @@ from pathlib import Path
 import pytest
 
 from kafka_keyshared.errors import MissingPartError
-from kafka_keyshared.local.jars import java
-from kafka_keyshared.spark.jars import SPARK_JARS
-from kafka_keyshared.spark.session import Session, SparkOptions, require_pyspark, start
+from kafka_keyshared.spark.checks import require
+from kafka_keyshared.spark.session import Session, SparkOptions, start
 
 
 def _require_spark() -> None:
     """Skip the test when Spark cannot be started here; fail it where it must be possible."""
     try:
-        require_pyspark()
-        java("Spark")
-        SPARK_JARS.require()
+        require("local[2]", {})
     except MissingPartError as missing:
         reason = " ".join(str(missing).split())
         if os.environ.get("CI", "").lower() == "true":

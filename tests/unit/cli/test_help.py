@@ -31,6 +31,8 @@ VERBS: list[list[str]] = [
     ["dlq", "show"],
     ["dlq", "export"],
     ["dlq", "replay"],
+    ["spark"],
+    ["spark", "jars"],
     ["bench"],
     ["bench", "noop"],
     ["bench", "latency"],

@@ -1,0 +1,24 @@
+"""``keyshared spark jars``: where Spark's jars for Kafka are, and how they get there."""
+
+from __future__ import annotations
+
+from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.spark.jars import SPARK_JARS, SPARK_VERSION, needed_files
+
+
+def jars_verb(*, fetch: bool, output: Output) -> int:
+    """Print the directory and the files; with ``fetch`` have Maven fill it first.
+
+    Raises :class:`MissingPartError` when they are not there, or Maven could not get them.
+    """
+    if fetch and SPARK_JARS.find() is None:
+        write_note(f"Fetching the jars of {SPARK_JARS.what} (10 MB, once)")
+        SPARK_JARS.fetch()
+    files = needed_files()
+    result = {"spark": SPARK_VERSION, "directory": str(files[0].parent)}
+    names = [file.name for file in files]
+    write_result(
+        {**result, "jars": ", ".join(names) if output is Output.TABLE else names},
+        *(output, "jars"),
+    )
+    return 0
