@@ -120,8 +120,7 @@ class Inline(Actor):
         self.ahead.extend(records)
         while True:
             moved = self.turn()
-            if self._halted is not None:
-                raise KeySharedError(f"the instance would stop here: {self._halted}")
+            self.refuse_if_halted()
             if moved:
                 continue
             due = self.core.next_due()
@@ -129,6 +128,11 @@ class Inline(Actor):
                 return
             self._wait(due)
             self.tell(ev.Flush())
+
+    def refuse_if_halted(self) -> None:
+        """Raise :class:`KeySharedError` where an instance would stop."""
+        if self._halted is not None:
+            raise KeySharedError(f"the instance would stop here: {self._halted}")
 
     def turn(self) -> bool:
         """Do one round: fetch, run, mail; say whether anything has moved."""

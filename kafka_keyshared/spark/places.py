@@ -1,0 +1,122 @@
+"""Which task each record goes to: one task for each worker of the ring, and no other hash.
+
+A record's slot is what pods make of its key (:mod:`kafka_keyshared.hashing`), and the slot's owner
+is what the routing says of the same workers. Spark, however, spreads rows by a hash of its own. So
+each worker has a *place*: the smallest number whose hash by Spark is the worker's own number. Rows
+repartitioned by their place into as many partitions as there are workers come out one worker to a
+partition; the task asserts it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
+
+import mmh3
+
+from kafka_keyshared.core.keying import KeyOf, of_length
+from kafka_keyshared.core.lanes import NULL_KEY
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES
+
+SPARK_SEED = 42
+"""What Spark's ``hash`` starts from, by which it repartitions."""
+
+
+def spark_partition(value: int, partitions: int) -> int:
+    """Return the partition into which Spark puts a row by this 32-bit integer.
+
+    That is murmur3 (x86, 32 bits) of its four bytes, low end first, modulo the number of
+    partitions, and never negative.
+    """
+    return mmh3.hash(struct.pack("<i", value), SPARK_SEED) % partitions
+
+
+def place_numbers(workers: int) -> tuple[int, ...]:
+    """Return the place of each worker: by it, Spark puts a row into the worker's partition."""
+    found: dict[int, int] = {}
+    for value in count():
+        found.setdefault(spark_partition(value, workers), value)
+        if len(found) == workers:
+            return tuple(found[worker] for worker in range(workers))
+    raise AssertionError("count() does not end")
+
+
+class Places:
+    """The places of the records of a subscription. It is small, and travels to every executor.
+
+    Raises :class:`ConfigError` for a routing that leaves keys to nobody or to whoever filters them:
+    what is declared for a worker that is away is held by pods, and a batch would not end.
+    """
+
+    def __init__(self, settings: SubscriptionSettings) -> None:
+        routing = settings.routing.of(settings.workers)
+        if settings.routing.declared(settings.workers) is not None or routing.uncovered():
+            raise ConfigError(
+                "filters, and ranges that leave slots to nobody, are not run on Spark: give every "
+                "key a worker, or stay with `keyshared run`"
+            )
+        self.numbers = place_numbers(len(settings.workers))
+        mode = settings.routing.mode
+        self._whole = mode == "exclusive"
+        self._turns = mode == "unordered"
+        table = [0] * len(routing.table()) if self._turns else routing.table()
+        self._table = array("i", (self.numbers[owner] for owner in table))
+        self._slot_function = settings.slot_function
+        self._lane_of_nulls = settings.null_keys == "one-lane"
+
+    def of(
+        self,
+        keys: Iterable[bytes | None],
+        partitions: Iterable[int],
+        offsets: Iterable[int],
+    ) -> list[int]:
+        """Return the places of records with these keys; None is a null key.
+
+        What has no key goes to each worker in turn, by its offset, so that a task that runs again
+        gets the same records. So does a record whose key cannot be read, which stands for None.
+        """
+        slot, table, numbers = SLOT_FUNCTIONS[self._slot_function], self._table, self.numbers
+        if self._whole:
+            return [table[0] for _ in keys]
+        if self._turns:
+            return [numbers[offset % len(numbers)] for offset in offsets]
+        nulls = table[slot(NULL_KEY)] if self._lane_of_nulls else None
+        return [
+            table[slot(key)]
+            if key is not None
+            else (nulls if nulls is not None else numbers[(partition + offset) % len(numbers)])
+            for key, partition, offset in zip(keys, partitions, offsets, strict=True)
+        ]
+
+
+def derived_key(settings: SubscriptionSettings) -> KeyOf | None:
+    """Return the function that records' keys are made by; None where they go by their own."""
+    if settings.routing.mode in ("exclusive", "unordered"):
+        return None
+    if settings.slot_function in SLOT_KEY_BYTES:
+        return of_length(settings.key_of, SLOT_KEY_BYTES[settings.slot_function])
+    return settings.key_of
+
+
+def alone(
+    settings: SubscriptionSettings, worker: int, key_of: KeyOf | None
+) -> SubscriptionSettings:
+    """Return the settings of one worker by itself: what comes to it is its own already.
+
+    ``key_of`` tells keys that were made before records were given their places.
+    """
+    routing = settings.routing
+    mode = routing.mode if routing.mode in ("exclusive", "unordered") else "ring"
+    return replace(
+        settings,
+        workers=(settings.workers[worker],),
+        routing=replace(routing, mode=mode, ranges={}, weights={}, filters={}),
+        key_of=key_of,
+        lend_after=None,
+        new_workers_wait=False,
+    )

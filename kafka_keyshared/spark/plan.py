@@ -1,0 +1,133 @@
+"""What a batch takes of each partition, and what the group is told when it has run.
+
+A batch goes from where the group stands to where the log ended when it was planned. Where something
+may stay behind (a policy that blocks keys, a limit for dead letters), everything else of the batch
+may settle beyond it, in whatever pattern, and has to fit in the commit metadata then: such a batch
+takes no more of a partition than the core would let a pod lease, at three quarters of the room.
+Other policies leave nothing behind, because a task waits for its retries; then a batch is as large
+as it is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kafka_keyshared.core.assignment import start
+from kafka_keyshared.core.ceilings import lease_end
+from kafka_keyshared.core.commands import CommitEntry, Notice
+from kafka_keyshared.core.commit import encode
+from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
+from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
+from kafka_keyshared.core.offsets import PartitionState, Snapshot
+from kafka_keyshared.core.runs import bitmap_span
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.spark.settled import common, to_position
+from kafka_keyshared.spark.task import Report, Share
+
+SET_SHARE = 0.75
+"""How much of a set's room a batch may need; the rest is for those who go on from it."""
+
+BATCH_OFFSETS = 1_000_000
+"""Most offsets of a partition in a batch that leaves nothing behind, unless told."""
+
+
+def leaves_nothing(settings: SubscriptionSettings) -> bool:
+    """Say whether every record of a batch settles in it, whatever becomes of it."""
+    gives_up = settings.poison in ("drop", "dead_letter")
+    return gives_up and settings.when_undecodable() != "block" and settings.dlq_limit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch: the share of each partition that has one, and what to say.
+
+    ``states`` are those of all partitions as the core starts them; ``ends`` the ends of the logs.
+    """
+
+    shares: Mapping[TopicPartition, Share]
+    states: Mapping[TopicPartition, PartitionState]
+    ends: Mapping[TopicPartition, int]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it covers."""
+        return sum(share.end - share.begin for share in self.shares.values())
+
+
+def plan(
+    starts: Mapping[TopicPartition, StartPoint],
+    settings: SubscriptionSettings,
+    most: int = BATCH_OFFSETS,
+) -> Plan:
+    """Plan the next batch from where the group stands.
+
+    ``starts`` have positions and the bounds of the logs, ``most`` is how many offsets of a
+    partition a batch may have.
+    """
+    shares: dict[TopicPartition, Share] = {}
+    states: dict[TopicPartition, PartitionState] = {}
+    ends: dict[TopicPartition, int] = {}
+    notices: list[str] = []
+    for partition, point in starts.items():
+        state, begin, said = start(partition, point, [settings.name])
+        notices += [each.text for each in said if isinstance(each, Notice)]
+        if begin is None or point.log_end is None:
+            raise InvariantError(f"{partition}: a batch needs a position and the end of the log")
+        states[partition], ends[partition] = state, point.log_end
+        end = min(point.log_end, begin + most)
+        if not leaves_nothing(settings):
+            end = min(end, _reach(begin, state, settings.name))
+        if end > begin:
+            shares[partition] = Share(point, begin, end)
+    return Plan(shares, states, ends, tuple(notices))
+
+
+def _reach(begin: int, state: PartitionState, name: str) -> int:
+    """Return up to where everything may settle, in any pattern, and the set fits."""
+    room = int(set_rooms([name])[name] * SET_SHARE)
+    restored = state.restored.get(name, ())
+    reach = begin + bitmap_span(room)
+    if restored and restored[-1][1] > reach:
+        return lease_end(begin, begin, (), restored, room)
+    return reach
+
+
+def outcome(plan: Plan, reports: Iterable[Report], name: str) -> dict[TopicPartition, CommitEntry]:
+    """Return what to commit: of each partition what all tasks have settled."""
+    told = list(reports)
+    snapshots: dict[TopicPartition, Snapshot] = {}
+    for partition, share in plan.shares.items():
+        [first, *others] = [report.settled[partition] for report in told]
+        runs, notes = first
+        for each in others:
+            runs, notes = common(runs, each.runs), together(notes, each.notes)
+        position, beyond = to_position(share.begin, runs)
+        tried = {each: tried for each, tried in notes.tried.items() if each >= position}
+        snapshots[partition] = Snapshot(
+            position,
+            {name: beyond} if beyond else {},
+            notes={name: LaneNotes(notes.diverted, tried)},
+        )
+    entries, encoded = encode(snapshots, plan.states, SET_BUDGET)
+    for partition, text in encoded.items():
+        if text.truncated:
+            raise InvariantError(
+                f"{partition}: what is settled beyond {entries[partition].position} does not fit "
+                "in the commit metadata, and the batch was planned so that it would"
+            )
+    return entries
+
+
+def together(one: LaneNotes, other: LaneNotes) -> LaneNotes:
+    """Return the notes of two tasks, of which each knows its own lanes better than the other.
+
+    What was diverted before the batch is diverted for both, so a lane counts as released if either
+    does not name it.
+    """
+    tried: dict[int, Tried] = {**one.tried, **other.tried}
+    return LaneNotes(one.diverted | other.diverted, tried)

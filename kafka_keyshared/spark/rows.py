@@ -1,0 +1,62 @@
+"""Records as Spark has them, and as handlers get them: the client's own message objects.
+
+A message is made without a client, and nothing here connects anywhere. What Spark's Kafka source
+does not tell is the leader's epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from confluent_kafka import Message
+
+from kafka_keyshared.model import Record
+
+COLUMNS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+)
+"""Of a record; ``timestamp`` in milliseconds, its type as the client numbers them."""
+
+KEY_COLUMNS = ("made_key", "unreadable")
+"""Of a key that was made: its bytes, and why it could not be."""
+
+SPARK_COLUMNS: Mapping[str, str] = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "unix_millis(timestamp)",
+    # Java counts the kinds from -1 (none), the client from 0.
+    "timestamp_type": "timestampType + 1",
+    "key": "key",
+    "value": "value",
+    "headers": "headers",
+}
+"""How each is made of what Spark's Kafka source gives."""
+
+Headers: TypeAlias = "Sequence[Mapping[str, Any]] | None"
+
+
+def records_of(columns: Sequence[Sequence[Any]]) -> list[Record]:
+    """Return the records of a batch, given by :data:`COLUMNS`."""
+    return [
+        Message(  # type: ignore[misc] # of a topic, so that nothing of its place is None
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            key=key,
+            value=value,
+            headers=headers and [(each["key"], each["value"]) for each in headers],
+            timestamp=(kind, timestamp),
+        )
+        for topic, partition, offset, timestamp, kind, key, value, headers in zip(
+            *columns, strict=True
+        )
+    ]

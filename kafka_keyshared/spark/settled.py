@@ -1,0 +1,58 @@
+"""Settled offsets of a batch, told by every task for its own records, put together.
+
+Here runs begin at the batch's begin: all that is settled from there on, the part before the first
+unsettled record too. A record of another task counts as settled to each, so the runs of a partition
+are what all of them have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_keyshared.core.runs import Runs
+
+
+def from_begin(begin: int, position: int, beyond: Runs) -> Runs:
+    """Return a position and what is settled beyond it as runs from ``begin`` on."""
+    return ((begin, position), *beyond) if position > begin else tuple(beyond)
+
+
+def without(runs: Runs, offsets: Iterable[int]) -> Runs:
+    """Return the runs without these offsets, which ascend."""
+    found: list[tuple[int, int]] = []
+    left = iter(offsets)
+    offset = next(left, None)
+    for low, end in runs:
+        start = low
+        while offset is not None and offset < end:
+            if offset >= start:
+                if offset > start:
+                    found.append((start, offset))
+                start = offset + 1
+            offset = next(left, None)
+        if end > start:
+            found.append((start, end))
+    return tuple(found)
+
+
+def common(one: Runs, other: Runs) -> Runs:
+    """Return what is in both."""
+    found: list[tuple[int, int]] = []
+    ones, others = iter(one), iter(other)
+    a, b = next(ones, None), next(others, None)
+    while a is not None and b is not None:
+        low, end = max(a[0], b[0]), min(a[1], b[1])
+        if low < end:
+            found.append((low, end))
+        if a[1] <= b[1]:
+            a = next(ones, None)
+        else:
+            b = next(others, None)
+    return tuple(found)
+
+
+def to_position(begin: int, runs: Runs) -> tuple[int, Runs]:
+    """Return the position that these runs mean, and what is settled beyond it."""
+    if runs and runs[0][0] <= begin:
+        return runs[0][1], runs[1:]
+    return begin, runs

@@ -1,0 +1,268 @@
+"""What one task of Spark does: the records of one worker of the ring, through the core.
+
+The core that decides here is the one that pods run (:class:`~.core.dispatcher.Dispatcher`), and the
+worker's handler is called by the thread pool's own code: order, retries with their back-off, poison
+policies, dead letters and notes of lanes are theirs. A task differs in what it has instead of a
+client. Records come from an iterator, by topic, partition and offset, and are taken as the window
+has room, so that memory goes with the window and not with the batch. A dead letter counts as
+acknowledged when it is handed out: whoever takes it writes it before anything is committed, or
+nothing is. What is left is told as positions and settled sets, as each pod would commit them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import commands as cmd
+from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.lane_notes import LaneNotes
+from kafka_keyshared.core.offsets import Snapshot
+from kafka_keyshared.core.runs import Runs
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.dlq import envelope
+from kafka_keyshared.model import Record, TopicPartition, Undecodable, partition_of
+from kafka_keyshared.pools.inline import CHUNK, Inline, InlinePool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.spark.places import alone, derived_key
+from kafka_keyshared.spark.settled import from_begin, without
+
+BEAT = 0.5
+"""Seconds between two heartbeats, as in a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a batch has of one partition: its offsets from ``begin`` up to ``end``, exclusive.
+
+    ``start`` is where the group stands, with what its metadata says.
+    """
+
+    start: ev.StartPoint
+    begin: int
+    end: int
+
+
+class Settled(NamedTuple):
+    """What of a partition is settled, from the batch's begin on, and notes of lanes and records."""
+
+    runs: Runs
+    notes: LaneNotes
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task is told. ``specs`` say how each worker is made.
+
+    ``letter_topics`` names the dead-letter topic of each topic, ``letter_form`` how the letters are
+    written, ``group`` who reads.
+    """
+
+    settings: SubscriptionSettings
+    specs: Sequence[WorkerSpec]
+    shares: Mapping[TopicPartition, Share]
+    group: str
+    letter_topics: Mapping[str, str] = field(default_factory=dict)
+    letter_form: str = "headers"
+
+
+class Letter(NamedTuple):
+    """A dead letter, to be written before anything is committed."""
+
+    topic: str
+    key: Any
+    value: Any
+    headers: envelope.Headers
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task has done: its worker, what is settled of each partition, and counts.
+
+    Records of other workers count as settled here; of all reports together the least counts.
+    """
+
+    worker: int
+    settled: Mapping[TopicPartition, Settled]
+    handled: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    retries: int = 0
+    failed: int = 0
+    skipped: int = 0
+    letters: int = 0
+    notices: Sequence[str] = ()
+
+
+class MadeKeys:
+    """Tells the keys that were made before the records were given their places.
+
+    The function that made them is not asked again: another answer now would break the order.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, bytes | str | None] = {}
+
+    def note(self, record: Record, key: bytes | None, unreadable: str | None) -> None:
+        """Keep the key of a record that comes next, or why it has none that can be read."""
+        self._known[id(record)] = key if unreadable is None else unreadable
+
+    def __call__(self, record: Record) -> bytes | None:
+        """Return the key, once."""
+        found = self._known.pop(id(record))
+        if isinstance(found, str):
+            raise Undecodable(found)
+        return found
+
+
+class Drive(Inline):
+    """Takes the records of a source through the core; hands out letters and, last, a report."""
+
+    def __init__(self, job: Job, worker: int, clock: Clock | None = None) -> None:
+        self.made_keys = None if derived_key(job.settings) is None else MadeKeys()
+        settings = alone(job.settings, worker, self.made_keys)
+        self._now = clock or Clock()
+        mailbox: SimpleQueue[Any] = SimpleQueue()
+        spec = job.specs[worker]
+        # By itself the worker is the first of its core.
+        own = WorkerSpec(
+            spec.subscription, 0, spec.name, spec.make, spec.dead_letter_on, spec.one_thread
+        )
+        pool = InlinePool([own], mailbox, self._now)
+        core = Dispatcher([settings])
+        super().__init__(core, pool, mailbox, self._now, self._pass)
+        self._job, self._worker = job, worker
+        self.workers_in_all = len(job.settings.workers)
+        self._pack = envelope.pack
+        if job.letter_form == "avro":
+            from kafka_keyshared.dlq import avro
+
+            self._pack = avro.pack
+        self._letters: list[Letter] = []
+        self._written = 0
+        self._notices: list[str] = []
+        # Of partitions that went no further: the offsets that were not run.
+        self._left: dict[TopicPartition, list[int]] = {}
+        self._beat_at = float("-inf")
+        pool.start(core.lanes)
+
+    def _pass(self, until: float) -> None:
+        threading.Event().wait(max(0.0, until - self._now()))
+
+    # --- the whole task ---
+
+    def run_all(self, source: Iterable[Sequence[Record]]) -> Iterator[Letter | Report]:
+        """Run the records of a source, which come in batches; yield letters, then the report.
+
+        Raises :class:`KeySharedError` where a pod would stop.
+        """
+        shares = self._job.shares
+        self.tell(ev.Assigned({each: share.start for each, share in shares.items()}))
+        self._share_diversions()
+        batches = iter(source)
+        more = True
+        while True:
+            while more and len(self.ahead) < CHUNK:
+                following = next(batches, None)
+                more = following is not None
+                self._come(following or ())
+            moved = self.turn()
+            self.refuse_if_halted()
+            self._beat()
+            yield from self._take_letters()
+            if moved:
+                continue
+            due = self.core.next_due()
+            if due is not None:
+                self._wait(due)
+                self.tell(ev.Flush())
+            elif self.ahead:
+                self._give_up()
+            elif not more:
+                break
+        self.tell(ev.Fetched([], {each: share.end for each, share in shares.items()}))
+        report = self._report()
+        self.workers.close()
+        yield report
+
+    def _share_diversions(self) -> None:
+        """Divert no more lanes than fit in the metadata when every task diverts as many."""
+        [sub] = self.core.subscriptions.values()
+        before = max((len(sub.diverted.hashes(each)) for each in self._job.shares), default=0)
+        spare = max(0, sub.diverted.most - before)
+        sub.diverted.most = before + spare // self.workers_in_all
+
+    def _come(self, records: Sequence[Record]) -> None:
+        if not self._left:
+            self.ahead.extend(records)
+            return
+        for record in records:
+            left = self._left.get(partition_of(record))
+            if left is None:
+                self.ahead.append(record)
+            else:
+                left.append(record.offset())
+
+    def _give_up(self) -> None:
+        """Leave partitions as they are that are held back for good: by blocked keys, or a limit."""
+        for record in self.ahead:
+            self._left.setdefault(partition_of(record), []).append(record.offset())
+        self.ahead.clear()
+
+    def _beat(self) -> None:
+        now = self._clock()
+        if now - self._beat_at >= BEAT:
+            self._beat_at = now
+            self.tell(ev.Beat(self.progress(), wall=self._now.wall()))
+
+    # --- what comes out ---
+
+    def publish(self, publish: cmd.Publish) -> None:
+        """Hand the letter out; it is written before anything is committed."""
+        record = publish.record
+        value, headers = self._pack(publish, self._job.group)
+        topic = self._job.letter_topics[record.topic()]
+        self._letters.append(Letter(topic, record.key(), value, headers))
+        self.answer(ev.DeadLettered(publish))
+
+    def notice(self, notice: cmd.Notice) -> None:
+        """Log it, and tell the driver of what is loud."""
+        super().notice(notice)
+        if notice.level >= cmd.Level.WARNING and len(self._notices) < 20:
+            self._notices.append(notice.text)
+
+    def _take_letters(self) -> list[Letter]:
+        letters, self._letters = self._letters, []
+        self._written += len(letters)
+        return letters
+
+    def _report(self) -> Report:
+        progress = self.progress()
+        found = self.core.snapshots.take(progress, self._clock())
+        [sub] = self.core.subscriptions.values()
+        counts = sub.counts
+        return Report(
+            self._worker,
+            {each: self._settled(each, found[each]) for each in self._job.shares},
+            counts.ok,
+            counts.dead_lettered,
+            counts.dropped,
+            counts.retries,
+            counts.failed,
+            counts.skipped,
+            self._written,
+            tuple(self._notices),
+        )
+
+    def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:
+        """Return what is settled, without what was not run."""
+        [name] = self.core.subscriptions
+        begin = self._job.shares[partition].begin
+        runs = from_begin(begin, snapshot.position, snapshot.runs.get(name, ()))
+        left = self._left.get(partition, ())
+        return Settled(without(runs, left), snapshot.notes.get(name, LaneNotes()))
