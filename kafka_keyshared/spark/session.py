@@ -161,6 +161,9 @@ def start(options: SparkOptions) -> Session:
                 f"Spark did not start with master {options.master}: {cause(refused)}; look into "
                 f"{log}"
             ) from refused
+    if options.here and "PYSPARK_PYTHON" not in os.environ:
+        # Else it is any python3 of the PATH: no setting is asked where a session is made in Python.
+        context.pythonExec = sys.executable
     return Session(SparkSession(context), gateway, log)
 
 

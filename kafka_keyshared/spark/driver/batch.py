@@ -1,0 +1,268 @@
+"""One batch on Spark: read, given places, one task for each worker, letters written, reports told.
+
+Nothing of a batch counts before it is committed, and nothing is committed that was not written. So
+what the tasks hand out is kept on the executors' disks before anything is made of it, cut off from
+how it was made: were a task run once more because an executor has gone, its records might end
+otherwise than its first report says. A block that is lost fails the batch instead, and nothing of
+it is committed. Where Spark has run a task twice at the same time, its attempt tells the rows of
+the one that counts from those of the other.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from kafka_keyshared.core.keying import KeyOf
+from kafka_keyshared.errors import InvariantError, KeySharedError
+from kafka_keyshared.model import Retry
+from kafka_keyshared.spark.places import Places, derived_key, spark_partition
+from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
+from kafka_keyshared.spark.task import Drive, Job, Letter, Report
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+OUTPUT = (
+    "kind string, attempt bigint, topic string, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>"
+)
+LETTER, REPORT = "letter", "report"
+
+ROWS = 1_000
+"""Rows of a batch of Arrow's, in and out of a task."""
+
+KEY_TRIES = 60
+"""How often a key is read that cannot be read just now, before the batch fails."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """How Spark reads the topics: its options, with the connection by Java's names."""
+
+    connection: Mapping[str, str]
+    isolation: str = "read_committed"
+
+
+def read(spark: SparkSession, source: Source, job: Job) -> DataFrame:
+    """Return the records of the batch, as tasks take them."""
+    partitions: defaultdict[str, list[int]] = defaultdict(list)
+    begins: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    ends: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (topic, number), share in job.shares.items():
+        partitions[topic].append(number)
+        begins[topic][str(number)] = share.begin
+        ends[topic][str(number)] = share.end
+    frame = (
+        spark.read.format("kafka")
+        .options(**source.connection)
+        .option("assign", json.dumps(partitions))
+        .option("startingOffsets", json.dumps(begins))
+        .option("endingOffsets", json.dumps(ends))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        # As the pods' client has it: what was rolled back is never seen.
+        .option("kafka.isolation.level", source.isolation)
+        .load()
+    )
+    return frame.selectExpr(*(f"{made} AS {name}" for name, made in SPARK_COLUMNS.items()))
+
+
+def placed(frame: DataFrame, job: Job) -> DataFrame:
+    """Return the records with their places, and with the keys that were made for them."""
+    from pyspark.sql import functions
+
+    places, key_of = Places(job.settings), derived_key(job.settings)
+    if key_of is None:
+        told = functions.pandas_udf(_places_of(places), "int")  # type: ignore[attr-defined]
+        return frame.withColumn("place", told("key", "partition", "offset"))
+    made = functions.pandas_udf(  # type: ignore[attr-defined]
+        _keys_of(places, key_of), "place int, made_key binary, unreadable string"
+    )
+    return frame.withColumn("made", made(*COLUMNS)).select(*COLUMNS, "made.*")
+
+
+def _places_of(places: Places) -> Callable[..., Any]:
+    import pandas as pd
+
+    def place(keys: Any, partitions: Any, offsets: Any) -> Any:
+        return pd.Series(places.of(keys, partitions, offsets), dtype="int32")
+
+    return _typed(place, pd.Series, pd.Series)
+
+
+def _typed(function: Callable[..., Any], given: type, returned: type) -> Callable[..., Any]:
+    """Annotate a function as Spark wants it; pandas is known only where Spark is."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount or 1]
+    function.__annotations__ = {**dict.fromkeys(names, given), "return": returned}
+    return function
+
+
+def _keys_of(places: Places, key_of: KeyOf) -> Callable[..., Any]:
+    import pandas as pd
+
+    def make(*columns: Any) -> Any:
+        lists = [list(column) for column in columns]
+        keys: list[bytes | None] = []
+        reasons: list[str | None] = []
+        for record in records_of(lists):
+            key, reason = _read_key(key_of, record)
+            keys.append(key)
+            reasons.append(reason)
+        _, partitions, offsets = lists[:3]
+        found = places.of(keys, partitions, offsets)
+        return pd.DataFrame({"place": found, "made_key": keys, "unreadable": reasons})
+
+    return _typed(make, pd.Series, pd.DataFrame)
+
+
+def _read_key(key_of: KeyOf, record: Any) -> tuple[bytes | None, str | None]:
+    """Return the record's key, or why it has none that can be read.
+
+    One that cannot be read just now holds up what is behind it, as in a pod: here the task waits.
+    """
+    from threading import Event
+
+    from kafka_keyshared.core.admission import READ_AGAIN_AFTER
+    from kafka_keyshared.model import Undecodable, name_of
+
+    for _ in range(KEY_TRIES):
+        try:
+            return key_of(record), None
+        except Retry as cannot:
+            after = cannot.delay()
+            Event().wait(READ_AGAIN_AFTER if after is None else after)
+            cause: Exception = cannot
+        except Undecodable as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
+            return None, f"{type(error).__name__}: {error}"
+    raise KeySharedError(
+        f"the key of {name_of(record)} cannot be read, {KEY_TRIES} times over: "
+        f"{cause.__cause__ or cause}"
+    )
+
+
+def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
+    """Return what the tasks hand out; it has been computed, once, and is kept on disk."""
+    from pyspark import StorageLevel
+
+    workers = len(job.settings.workers)
+    mine = frame.repartition(workers, "place").sortWithinPartitions("topic", "partition", "offset")
+    out = mine.mapInArrow(_task(job), OUTPUT)
+    return out.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    def run(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise InvariantError("a task of Spark runs in a task of Spark")
+        worker, attempt = context.partitionId(), context.taskAttemptId()
+        drive = Drive(job, worker)
+        rows = drive.run_all(_records(drive, worker, batches))
+        while chunk := list(islice(rows, ROWS)):
+            yield _out(chunk, attempt)
+
+    return run
+
+
+def _records(
+    drive: Drive, worker: int, batches: Iterable[pyarrow.RecordBatch]
+) -> Iterator[list[Any]]:
+    """Yield the records of a task, batch by batch; refuse those that are another worker's."""
+    workers = drive.workers_in_all
+    for batch in batches:
+        for place in set(batch.column("place").to_pylist()):
+            if spark_partition(place, workers) != worker:
+                raise InvariantError(
+                    f"task {worker} of {workers} was given the records of place {place}: they are "
+                    "another worker's"
+                )
+        records = records_of([batch.column(name).to_pylist() for name in COLUMNS])
+        if drive.made_keys is not None:
+            made = [batch.column(name).to_pylist() for name in KEY_COLUMNS]
+            for record, key, unreadable in zip(records, *made, strict=True):
+                drive.made_keys.note(record, key, unreadable)
+        yield records
+
+
+def _out(rows: Iterable[Letter | Report], attempt: int) -> pyarrow.RecordBatch:
+    import pyarrow as pa
+
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    schema = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("attempt", pa.int64()),
+            ("topic", pa.string()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", headers),
+        ]
+    )
+    told = [
+        {"kind": REPORT, "value": pickle.dumps(row)}
+        if isinstance(row, Report)
+        else {
+            "kind": LETTER,
+            "topic": row.topic,
+            "key": row.key,
+            "value": row.value,
+            "headers": [{"key": name, "value": _bytes(value)} for name, value in row.headers],
+        }
+        for row in rows
+    ]
+    return pa.RecordBatch.from_pylist([{**each, "attempt": attempt} for each in told], schema)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
+    """Return the reports of all tasks, and the letters of the attempts that made them.
+
+    Raises :class:`InvariantError` unless each worker has told one.
+    """
+    rows = out.filter(out.kind == REPORT).select("attempt", "value").collect()
+    reports: list[Report] = [pickle.loads(row.value) for row in rows]
+    if sorted(each.worker for each in reports) != list(range(workers)):
+        raise InvariantError(
+            f"{len(reports)} tasks have told what they did, of {workers} workers: nothing of the "
+            "batch is committed"
+        )
+    counted = out.attempt.isin([row.attempt for row in rows])
+    return reports, out.filter((out.kind == LETTER) & counted)
+
+
+def write_letters(letters: DataFrame, source: Source, expected: int) -> None:
+    """Write the dead letters, and return once the brokers have them all.
+
+    Raises :class:`InvariantError` when they are not as many as the tasks have told.
+    """
+    if not expected:
+        return
+    found = letters.count()
+    if found != expected:
+        raise InvariantError(
+            f"{found} dead letters are there of {expected} that the tasks have made: nothing of "
+            "the batch is committed"
+        )
+    (
+        letters.select("topic", "key", "value", "headers")
+        .write.format("kafka")
+        .options(**source.connection)
+        # A dead letter may be as large as a record; the broker says what is too large.
+        .option("kafka.max.request.size", str(64 << 20))
+        .option("kafka.acks", "all")
+        .save()
+    )

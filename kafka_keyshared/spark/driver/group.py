@@ -1,0 +1,350 @@
+"""The driver as the only member of the group, so that what a batch has settled is committed as any
+member's work is, and pods go on from there.
+
+It has every partition, all of them paused: records come by Spark's own source. A thread polls, as a
+member has to, and does whatever else needs the client. When somebody else joins, the partitions are
+asked back; the answer waits for the batch that runs, as long as the poll interval allows it, so
+that its commit comes first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kafka_keyshared.client.groupless import ASK_AGAIN_AFTER, NOT_YET
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.port import EventKind, classify_event, unreachable, with_cure
+from kafka_keyshared.client.topics import partitions_of
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered, CommitResult, StartPoint
+from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, KeySharedError
+from kafka_keyshared.model import TopicPartition, counted, some
+
+T = TypeVar("T")
+
+ASK_TIMEOUT = 10.0
+JOIN_TIMEOUT = 90.0
+COMMIT_TIMEOUT = 60.0
+MAX_POLL_INTERVAL_MS = 300_000
+REVOKE_SHARE = 0.8
+"""How much of the poll interval a batch may take from the moment on that somebody joins."""
+
+_POLL = 0.1
+
+
+class GroupActiveError(KeySharedError):
+    """Others are in the group: two readers of one partition would break the order of its keys."""
+
+
+class GroupLostError(KeySharedError):
+    """The group has gone on without the driver: what the batch has done is not committed."""
+
+
+def refuse_active(conf: Mapping[str, Any], timeout: float = ASK_TIMEOUT) -> None:
+    """Raise :class:`GroupActiveError` naming the members that the group has."""
+    group = str(conf["group.id"])
+    admin = AdminClient({**connection_conf(conf), "log_level": 2})
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            asked = admin.describe_consumer_groups([group], request_timeout=timeout)
+            members = asked[group].result().members
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            if reason.code() in NOT_YET and time.monotonic() < deadline:
+                threading.Event().wait(ASK_AGAIN_AFTER)
+                continue
+            raise BrokerUnavailableError(
+                f"the cluster does not tell who is in group {group!r}: {reason.str()}"
+            ) from error
+        if members:
+            raise GroupActiveError(
+                f"group {group!r} has {counted(len(members), 'member')} "
+                f"({some(f'{each.client_id} on {each.host}' for each in members)}): stop them "
+                "first, or wait until the session of one that died is over; Spark goes on where "
+                "they have committed"
+            )
+        return
+
+
+class SoleMember:
+    """The group's only member; a context manager that leaves it.
+
+    ``conf`` is the consumer's. Its methods may be called from any one thread.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topics: Sequence[str]) -> None:
+        self._conf = dict(conf)
+        self._topics = list(topics)
+        self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._answers: dict[Commit, Future[CommitAnswered]] = {}
+        self._assigned: set[TopicPartition] = set()
+        self._changed = threading.Event()
+        self._contested = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._over = threading.Event()
+        self._failure: KeySharedError | None = None
+        self._client: KafkaClient | None = None
+        self._thread = threading.Thread(target=self._live, name="keyshared-spark-member")
+
+    # --- what the driver asks for ---
+
+    def __enter__(self) -> Self:
+        """Join the group, and return once every partition is this member's.
+
+        Raises :class:`GroupActiveError` when others are in it.
+        """
+        refuse_active(self._conf)
+        try:
+            client = KafkaClient(self._conf, self._topics, self._answered)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigError(f"the client refuses its settings: {error}") from error
+        try:
+            client.check_topics(ASK_TIMEOUT)
+            wanted = set(partitions_of(client.consumer, self._topics))
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        self._thread.start()
+        try:
+            self._wait_for(wanted)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def contested(self) -> bool:
+        """Whether somebody else has joined, so that this run ends after its batch."""
+        return self._contested.is_set()
+
+    def starts(self) -> tuple[dict[TopicPartition, StartPoint], set[TopicPartition]]:
+        """Return where the group stands in each partition, and of which it has told nothing yet.
+
+        Those are read from where the reset policy says, as pods read them. Raises
+        :class:`BrokerUnavailableError` when the cluster does not tell, and :class:`ConfigError`
+        where there is no position and the policy is ``error``.
+        """
+        return self._do(self._starts)
+
+    def commit(self, entries: Mapping[TopicPartition, CommitEntry]) -> None:
+        """Commit as the member that this is, and return once the broker has accepted it.
+
+        Raises :class:`GroupLostError` when the group has gone on without it.
+        """
+        deadline = time.monotonic() + COMMIT_TIMEOUT
+        while True:
+            commit = Commit(dict(entries))
+            answer = self._commit(commit)
+            if answer.result is CommitResult.ACCEPTED:
+                return
+            over = self.contested or time.monotonic() >= deadline
+            if answer.result is not CommitResult.RETRY or over:
+                raise GroupLostError(
+                    f"the positions of the batch were not committed: {answer.error}; who goes on "
+                    "runs its records again"
+                )
+            self._over.wait(0.5)
+
+    def begin(self) -> bool:
+        """Begin a batch, unless somebody has joined; until :meth:`end`, a revoke waits for it."""
+        self._idle.clear()
+        if self.contested:
+            self._idle.set()
+            return False
+        self.refuse_failed()
+        return True
+
+    def end(self) -> None:
+        """End the batch: it is committed, or will not be."""
+        self._idle.set()
+
+    def refuse_failed(self) -> None:
+        """Raise what has gone wrong with the membership."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._idle.set()
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # --- in the thread that polls ---
+
+    def _live(self) -> None:
+        client = self._client
+        assert client is not None
+        try:
+            client.subscribe(self._on_assign, self._on_revoke, self._on_lost)
+            while not self._over.is_set():
+                self._serve()
+                message = client.poll(_POLL)
+                error = None if message is None else message.error()
+                if error is not None and classify_event(error) is EventKind.FATAL:
+                    self._fail(
+                        KeySharedError(f"the driver cannot be in the group: {with_cure(error)}")
+                    )
+        except Exception as error:  # noqa: BLE001 - the driver is told, whatever it is
+            self._fail(KeySharedError(f"the driver's member has ended: {error}"))
+        finally:
+            client.close()
+            self._over.set()
+            self._serve()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                order = self._orders.get_nowait()
+            except Empty:
+                return
+            order()
+
+    def _on_assign(self, partitions: list[TopicPartition]) -> None:
+        client = self._client
+        assert client is not None
+        client.assign(dict.fromkeys(partitions))
+        client.pause(partitions)
+        self._assigned.update(partitions)
+        self._changed.set()
+
+    def _on_revoke(self, partitions: list[TopicPartition]) -> None:
+        if not self._over.is_set():
+            self._contested.set()
+            self._changed.set()
+            interval = float(self._conf.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)) / 1_000
+            deadline = time.monotonic() + REVOKE_SHARE * interval
+            while not self._idle.wait(_POLL) and time.monotonic() < deadline:
+                self._serve()
+            self._serve()
+        self._gone(partitions)
+
+    def _on_lost(self, partitions: list[TopicPartition]) -> None:
+        self._contested.set()
+        self._fail(GroupLostError("the group has given the driver's partitions to others"))
+        self._gone(partitions)
+
+    def _gone(self, partitions: list[TopicPartition]) -> None:
+        if self._client is not None:
+            self._client.released(partitions)
+        self._assigned.difference_update(partitions)
+
+    def _answered(self, answered: CommitAnswered) -> None:
+        waiting = self._answers.pop(answered.commit, None)
+        if waiting is not None:
+            waiting.set_result(answered)
+
+    def _starts(self) -> tuple[dict[TopicPartition, StartPoint], set[TopicPartition]]:
+        client = self._client
+        assert client is not None
+        wanted = sorted(self._assigned)
+        try:
+            committed = client.committed(wanted, ASK_TIMEOUT)
+        except KafkaException as error:
+            raise unreachable(str(self._conf.get("bootstrap.servers")), str(error)) from error
+        bounds = client.log_bounds(wanted, ASK_TIMEOUT)
+        missing = [each for each in wanted if each not in committed or each not in bounds]
+        if missing:
+            raise BrokerUnavailableError(
+                f"no answer in time where the group stands in {some(missing)}, or where their logs "
+                "begin and end; see whether their leaders are up"
+            )
+        starts, untold = {}, set()
+        for each in wanted:
+            position, metadata, _ = committed[each]
+            start, end, _ = bounds[each]
+            if position is None:
+                if client.halts_out_of_range:
+                    raise ConfigError(
+                        f"{each}: the group has no position, and auto.offset.reset is 'error': "
+                        "give earliest or latest"
+                    )
+                untold.add(each)
+                position = end if client.starts_at_end and not client.is_new(each) else start
+            starts[each] = StartPoint(position, metadata, start, end, each not in untold)
+        return starts, untold
+
+    # --- between the two ---
+
+    def _do(self, act: Callable[[], T]) -> T:
+        done: Future[T] = Future()
+
+        def order() -> None:
+            try:
+                done.set_result(act())
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+                done.set_exception(error)
+
+        self._orders.put(order)
+        return self._result(done)
+
+    def _result(self, done: Future[T], sent: threading.Event | None = None) -> T:
+        while True:
+            try:
+                return done.result(_POLL)
+            except TimeoutError:
+                if done.done():
+                    raise
+                if self.contested and sent is not None and sent.is_set():
+                    # The answer comes with a poll, and so when the callback has returned that
+                    # waits for this batch.
+                    self._idle.set()
+                self.refuse_failed()
+                if not self._thread.is_alive():
+                    raise GroupLostError("the driver has left its group") from None
+
+    def _commit(self, commit: Commit) -> CommitAnswered:
+        answered: Future[CommitAnswered] = Future()
+        sent = threading.Event()
+
+        def send() -> None:
+            client = self._client
+            assert client is not None
+            self._answers[commit] = answered
+            failed = client.commit(commit)
+            if failed is not None:
+                self._answered(failed)
+            sent.set()
+
+        self._orders.put(send)
+        return self._result(answered, sent)
+
+    def _wait_for(self, wanted: set[TopicPartition]) -> None:
+        deadline = time.monotonic() + JOIN_TIMEOUT
+        while self._assigned != wanted:
+            self.refuse_failed()
+            if self.contested or time.monotonic() >= deadline:
+                missing = sorted(wanted - self._assigned)
+                raise GroupActiveError(
+                    f"group {self._conf['group.id']!r} did not give the driver {some(missing)}: "
+                    "somebody else is in it; stop them first"
+                )
+            self._changed.wait(_POLL)
+            self._changed.clear()
+
+    def _fail(self, error: KeySharedError) -> None:
+        self._failure = self._failure or error
+        self._changed.set()

@@ -1,0 +1,197 @@
+"""A run: batch after batch from where the group stands, until it has caught up or pods come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kafka_keyshared.core.commands import CommitEntry
+from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.spark.driver import batch
+from kafka_keyshared.spark.driver.group import SoleMember
+from kafka_keyshared.spark.driver.java import java_conf
+from kafka_keyshared.spark.places import Places
+from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
+from kafka_keyshared.spark.task import Job, Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = log_of("kafka_keyshared.spark")
+
+DLQ_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run: a handler with its settings, as `keyshared run` has them.
+
+    ``dlq_topic`` names the dead-letter topic of a topic; ``most`` is how many offsets of a
+    partition a batch may have.
+    """
+
+    conf: Mapping[str, Any]
+    topics: Sequence[str]
+    settings: SubscriptionSettings
+    specs: Sequence[WorkerSpec]
+    dlq_topic: Callable[[str], str]
+    dlq_create: bool = False
+    letter_form: str = "headers"
+    most: int = BATCH_OFFSETS
+
+    def check(self) -> None:
+        """Raise :class:`ConfigError` for settings that Spark cannot run."""
+        if not self.settings.reliable:
+            raise ConfigError(
+                "reliable=False commits nothing, so a batch would be run for ever: leave it out"
+            )
+        Places(self.settings)
+        java_conf(self.conf)
+
+
+@dataclass
+class Outcome:
+    """What a run has done. ``ended`` is ``caught_up``, ``member_joined`` or ``held_up``."""
+
+    records: int = 0
+    handled: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    retries: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    left: int = 0
+    ended: str = "caught_up"
+    positions: dict[str, int] = field(default_factory=dict)
+
+    def add(self, reports: Sequence[Report]) -> None:
+        """Add what the tasks of a batch tell."""
+        self.batches += 1
+        self.handled += sum(each.handled for each in reports)
+        self.dead_lettered += sum(each.dead_lettered for each in reports)
+        self.dropped += sum(each.dropped for each in reports)
+        self.retries += sum(each.retries for each in reports)
+        self.records = self.handled + self.dead_lettered + self.dropped
+
+    def told(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+Watch = Callable[[str, Plan, Outcome], None]
+"""Is told of ``begun`` and ``committed`` batches."""
+
+
+def run_batches(spark: SparkSession, wanted: Wanted, watch: Watch = lambda *_: None) -> Outcome:
+    """Run everything up to what there is when the first batch is planned; return what was done.
+
+    Raises :class:`KeySharedError` for whatever ends it early; what earlier batches have done stays
+    committed.
+    """
+    wanted.check()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
+    began = time.monotonic()
+    with SoleMember(wanted.conf, wanted.topics) as member:
+        run = _Run(spark, wanted, member, watch)
+        more = True
+        while more and member.begin():
+            try:
+                more = run.batch()
+            finally:
+                member.end()
+    done = run.done
+    if done.left:
+        done.ended = "member_joined" if more else "held_up"
+    done.seconds = time.monotonic() - began
+    return done
+
+
+class _Run:
+    """A run as the group's only member, and what it has done so far."""
+
+    def __init__(
+        self, spark: SparkSession, wanted: Wanted, member: SoleMember, watch: Watch
+    ) -> None:
+        self.done = Outcome()
+        self._spark, self._wanted, self._member, self._watch = spark, wanted, member, watch
+        # Where the run ends in each partition: where the log ended when it began.
+        self._until: dict[TopicPartition, int] = {}
+
+    def batch(self) -> bool:
+        """Plan a batch, run it and commit it; say whether another one is to follow."""
+        done, before = self.done, self.done.records
+        starts, untold = self._member.starts()
+        for each, point in starts.items():
+            self._until.setdefault(each, point.log_end or 0)
+        made = plan(
+            {each: self._within(each, point) for each, point in starts.items()},
+            self._wanted.settings,
+            self._wanted.most,
+        )
+        for notice in made.notices:
+            log.warning("%s", notice)
+        # Where the group has no position, it has one from now on: that of the reset policy.
+        entries = {each: CommitEntry(starts[each].position or 0, "") for each in untold}
+        if made.shares:
+            self._watch("begun", made, done)
+            reports = self._run(made)
+            entries |= outcome(made, reports, self._wanted.settings.name)
+            done.add(reports)
+        if entries:
+            self._member.commit(entries)
+        done.positions |= {str(each): entry.position for each, entry in entries.items()}
+        done.left = sum(
+            end - entries[each].position for each, end in made.ends.items() if each in entries
+        )
+        if made.shares:
+            self._watch("committed", made, done)
+        return _goes_on(made, entries, done.records > before)
+
+    def _within(self, partition: TopicPartition, point: StartPoint) -> StartPoint:
+        """Let the log end where the run does: what comes meanwhile is for the next one."""
+        end = max(self._until[partition], point.position or 0)
+        return replace(point, log_end=min(end, point.log_end or end))
+
+    def _run(self, made: Plan) -> list[Report]:
+        """Run the tasks of a batch and write their letters; return what they tell."""
+        wanted = self._wanted
+        topics = sorted({each.topic for each in made.shares})
+        dlq = wanted.settings.dlq
+        letter_topics = {each: wanted.dlq_topic(each) for each in topics} if dlq else {}
+        if letter_topics:
+            names = sorted(set(letter_topics.values()))
+            require_topics(wanted.conf, names, create=wanted.dlq_create, timeout=DLQ_TIMEOUT)
+        job = Job(
+            wanted.settings,
+            wanted.specs,
+            made.shares,
+            str(wanted.conf["group.id"]),
+            letter_topics,
+            wanted.letter_form,
+        )
+        isolation = str(wanted.conf.get("isolation.level", "read_committed"))
+        source = batch.Source(java_conf(wanted.conf), isolation)
+        frame = batch.placed(batch.read(self._spark, source, job), job)
+        out = batch.run_tasks(frame, job)
+        reports, letters = batch.reports_of(out, len(wanted.settings.workers))
+        batch.write_letters(letters, source, sum(each.letters for each in reports))
+        for notice in dict.fromkeys(text for each in reports for text in each.notices):
+            log.warning("%s", notice)
+        return reports
+
+
+def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:
+    """Say whether another batch is to follow: there is more, and this one has got anywhere."""
+    if all(share.end >= made.ends[each] for each, share in made.shares.items()):
+        return False
+    return settled or any(
+        entries[each].position > share.begin for each, share in made.shares.items()
+    )
