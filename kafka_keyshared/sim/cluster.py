@@ -79,6 +79,17 @@ class Cluster:
             lag -= max(0, (stored.position or 0) - log.start)
         return lag
 
+    def unread(self) -> int:
+        """Return how far the furthest readers are behind the ends of the logs, in all."""
+        read: dict[TopicPartition, int] = {}
+        for client in self.clients:
+            for partition, position in client.positions().items():
+                read[partition] = max(position, read.get(partition, 0))
+        return sum(
+            self.log(each).end - max(self.log(each).start, read.get(each, 0))
+            for each in self.partitions(self.topics)
+        )
+
     def there(self) -> bool:
         """Say whether brokers take connections."""
         return self.timeline.now >= self._down_until

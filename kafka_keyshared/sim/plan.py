@@ -15,6 +15,7 @@ from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dlq_limit import DlqLimit
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES
@@ -39,6 +40,9 @@ KINDS: tuple[PoolKind, ...] = ("thread", "thread", "instance", "process", "task"
 EVICTIONS: tuple[OnEvict, ...] = ("redeliver", "ack")
 POISON: tuple[PoisonPolicy, ...] = ("drop", "dead_letter", "block", "block_and_dlq", "divert")
 LIMITS = (None, None, DlqLimit(0.5, 20, 5), DlqLimit(0.5, 100, 20))
+
+UNRELIABLE = 0.1
+"""The share of the subscriptions without reliability."""
 
 FAVOURED = 0.3
 """The share of the disturbances that a seed has; the others it does without.
@@ -144,6 +148,28 @@ def plan_of(chance: Chance) -> Plan:
     )
 
 
+def without_reliability(settings: SubscriptionSettings) -> SubscriptionSettings:
+    """Return the settings without what needs tracking, and what would have to wait."""
+    waits = settings.routing.mode in ("sticky", "exclusive") or settings.routing.filters
+    return replace(
+        settings,
+        reliable=False,
+        routing=RoutingSettings() if waits else settings.routing,
+        retry=RetryPolicy(),
+        poison="block",
+        dlq=False,
+        dlq_limit=None,
+        undecodable=None,
+        max_leases_per_key=None,
+        individually=False,
+        ack_timeout=None,
+        new_workers_wait=False,
+        hands_over=False,
+        on_evict="redeliver",
+        lend_after=None,
+    )
+
+
 def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
     def one(what: str, among: Sequence[T]) -> T:
         return draw.one(f"{what} of {name}", among)
@@ -174,4 +200,6 @@ def _subscription(draw: Draw, name: str) -> SubscriptionSettings:
     limit = one("dlq_limit", LIMITS)
     settings = replace(settings, dlq_limit=limit if settings.dlq else None)
     settings = routed(settings, draw.generator(f"routing of {name}"))
+    if draw.happens(f"unreliable {name}", UNRELIABLE):
+        settings = without_reliability(settings)
     return keyed(settings, draw.generator(f"keys of {name}"))

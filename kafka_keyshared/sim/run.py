@@ -143,7 +143,7 @@ def all_done(cluster: Cluster, books: Books) -> bool:
             return False
     for partition, log in books.logs.items():
         last = log.last_to_read()
-        if last is not None and books.stored.get(partition, (0, ""))[0] <= last:
+        if last is not None and books.tracked and books.stored.get(partition, (0, ""))[0] <= last:
             return False
     return True
 

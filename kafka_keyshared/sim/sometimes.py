@@ -40,6 +40,7 @@ RARE = (
     "record written off with its worker",
     "process ended by a callback",
     "state that could not be released",
+    "record dropped without a worker",
 )
 
 
@@ -83,6 +84,7 @@ class Sometimes:
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
+    - *record dropped without a worker*: without reliability what follows it begins;
     - *dead-letter limit reached*: a partition goes on that its limit had stopped;
 
     and of what checkers excuse, what they have excused it for.
@@ -106,6 +108,7 @@ class Sometimes:
             happened.Remade: self._remade,
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
+            happened.Began: self._began,
             happened.Ended: self._ended,
             StateAdopted: self._adopted,
             happened.CommitSent: self._sent,
@@ -178,6 +181,10 @@ class Sometimes:
                 seat.before, seat.worker = seat.worker, told.worker
             seat.count += 1
             seat.given_at = now
+
+    def _began(self, told: happened.Began) -> None:
+        if told.subscription not in self._books.tracked:
+            self.counts["record dropped without a worker"] += len(self._books.passed)
 
     def _taken_back(self, told: happened.TakenBack) -> None:
         self.counts["record written off with its worker"] += told.written_off

@@ -59,6 +59,7 @@ class World:
         self.finishing = False
         self._writing = self.chance("writing")
         self._lifting = self.chance("lifting")
+        self._tracked = any(each.reliable for each in plan.member.subscriptions)
 
     def _count_turn(self, events: int) -> None:
         self.turns += 1
@@ -146,7 +147,8 @@ class World:
         if self.healed:
             return
         # A few are written even when there is plenty to do: what waits may wait for something.
-        plenty = self.cluster.lag() > plan.backlog
+        lag = self.cluster.lag() if self._tracked else self.cluster.unread()
+        plenty = lag > plan.backlog
         every = max(plan.burst_every, LOOK_EVERY) if plenty else plan.burst_every
         few = PLENTY_SHARE * every / plan.burst_every
         for _ in range(chance.random() < few if plenty else chance.randint(1, 3)):

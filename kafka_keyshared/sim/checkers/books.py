@@ -8,7 +8,10 @@ the like what the latest happening was about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import takewhile
+from operator import is_not
 from typing import Any
 
 from kafka_keyshared.core.events import CommitResult
@@ -19,6 +22,9 @@ from kafka_keyshared.sim.checkers.carried import tried
 from kafka_keyshared.sim.checkers.group import HistoryError, sections_of
 from kafka_keyshared.sim.checkers.letters import AFTER_THE_LAST, Letters
 from kafka_keyshared.sim.checkers.records import (
+    DROPPED,
+    SKIPPED,
+    WRITTEN_OFF,
     Assignment,
     Delivery,
     Fate,
@@ -35,13 +41,6 @@ ATTEMPTS = ("failed", "retry", "died", "given_back", "put_off", "dead_letter")
 NO_ATTEMPT = ("given_back", "put_off")
 
 
-SKIPPED = "skipped as nobody's"
-"""How a record is settled that no worker was declared to take: here, when it is delivered."""
-
-WRITTEN_OFF = "written off with its worker"
-"""How one is settled that its worker had in hand and had not started when it was evicted."""
-
-
 class Books(Letters):
     """Every record in every subscription, and every commit.
 
@@ -50,7 +49,8 @@ class Books(Letters):
     ``deliveries`` (delivered, handed over, taken back), ``doubled`` (what was handed over although
     a worker had it), ``heads`` (what came to stand first in its lane by it), ``ahead`` (what is not
     settled before the one that begins in its lane), ``sent`` (the parts of a commit, with the
-    assignment of each; None where there is none).
+    assignment of each; None where there is none), ``passed`` (what was dropped unrun, as it turns
+    out by a later one of its lane).
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
@@ -61,6 +61,7 @@ class Books(Letters):
         self._apart: set[Delivery] = set()
         self.deliveries: Sequence[Delivery] = ()
         self.doubled: list[tuple[Delivery, int]] = []
+        self.passed: list[Delivery] = []
         self.ahead: Delivery | None = None
         self.sent: dict[TopicPartition, Part] = {}
         listeners: dict[type[Any], Any] = {
@@ -139,7 +140,7 @@ class Books(Letters):
         if each.offset in assignment.sure[sub]:
             each.stage = Stage.SETTLED
             return
-        if assignment.member in fate.known_to:
+        if assignment.member in fate.known_to and sub in self.tracked:
             # Settled by this very member, which may know it still or have it run again.
             each.stage = Stage.SETTLED
             return
@@ -210,6 +211,14 @@ class Books(Letters):
                 each.stage = Stage.OPEN
                 each.since = self.now
 
+    def _pass_over(self, each: Delivery, queue: Iterable[Delivery]) -> None:
+        """Find what of its lane no worker has, and comes before one that begins: it is dropped."""
+        ahead = takewhile(partial(is_not, each), queue)
+        self.heads = []
+        self.passed = [one for one in ahead if one.worker is None and not one.running]
+        for one in self.passed:
+            self._settle(one, DROPPED)
+
     def _recalling(self, told: happened.Recalling) -> None:
         self.member(told.member).recalling[told.subscription, told.worker] += 1
 
@@ -230,6 +239,8 @@ class Books(Letters):
         each = self.delivery = self._find(told.subscription, told.offset, told.assignment)
         assignment = each.assignment
         queue = assignment.queues[told.subscription].get(each.lane)
+        if told.subscription not in self.tracked:
+            self._pass_over(each, queue if each.queued and queue else ())
         if queue and queue[0].stage is Stage.UNSURE and queue[0] is not each:
             self._was_dropped(queue[0])
         self.ahead = queue[0] if queue and queue[0].offset < each.offset else None
@@ -264,6 +275,9 @@ class Books(Letters):
         if each.assignment.over is not None:
             return
         settings = self.settings[told.subscription]
+        if not settings.reliable and told.outcome != "given_back":
+            self._settle(each, "dropped by the policy")
+            return
         asked = told.outcome == "dead_letter"
         if told.outcome not in NO_ATTEMPT:
             each.tries += 1
@@ -357,8 +371,11 @@ class Books(Letters):
     def owed(self, log: Log, sub: str) -> list[Fate]:
         """Return the records of a log that a subscription still has to settle.
 
-        What was removed is owed only by an assignment that has it still.
+        What was removed is owed only by an assignment that has it still; without reliability
+        nothing is.
         """
+        if sub not in self.tracked:
+            return []
         reader = self.readers.get(log.partition)
         held = reader.deliveries[sub] if reader is not None and reader.over is None else ()
         return [

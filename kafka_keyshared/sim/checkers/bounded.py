@@ -38,12 +38,12 @@ class Bounded(Checker):
 
     A worker has no more in hand than ``leases_per_worker``, beside what is stuck, with
     ``max_leases_per_key`` no more of one lane, and with ``lease_bytes_per_worker`` no more bytes,
-    or one record. A member has received no more of what is not settled than ``window_records``, or
-    than ``window_bytes`` has of the smallest records, and what the polls of a full window may
-    bring: a twentieth of it. One that stops polls on, and uses nothing of what it gets. Nor does
-    one whose client has lost its place, until it is told where to read on: what comes meanwhile
-    counts once a worker has it, or it turns out not to come again. What comes too much may be given
-    back in the same round, and read again.
+    or one record. Where it is reliable, a member has received no more of what is not settled than
+    ``window_records``, or than ``window_bytes`` has of the smallest records, and what the polls of
+    a full window may bring: a twentieth of it. One that stops polls on, and uses nothing of what it
+    gets. Nor does one whose client has lost its place, until it is told where to read on: what
+    comes meanwhile counts once a worker has it, or it turns out not to come again. What comes too
+    much may be given back in the same round, and read again.
     """
 
     invariant = "I10 bounded"
@@ -88,8 +88,8 @@ class Bounded(Checker):
         self._judge()
         member = self.books.members[told.member]
         for sub, count in member.open.items():
-            if count <= self._most[sub] or member.stopping_at:
-                continue
+            if count <= self._most[sub] or member.stopping_at or sub not in self.books.tracked:
+                continue  # of what is dropped nobody hears
             taken_in = count - _loose(member, sub)
             if taken_in > self._most[sub]:
                 those = [each for each in self.books.deliveries if each.fate.sub == sub]

@@ -81,7 +81,7 @@ class CommitSequence(Checker):
 
     def _one_moment(self, assignment: Assignment, sent: Sent, before: Sent | None) -> None:
         sections = sent.sections or {}
-        fates = assignment.log.fates
+        fates = [sub for sub in assignment.log.fates if sub in self.books.tracked]
         if all(sent.position in sections.get(sub, ()) for sub in fates) and any(
             self._settled_there(assignment, sub, sent.position) for sub in fates
         ):
@@ -93,7 +93,8 @@ class CommitSequence(Checker):
             if sub not in fates:
                 continue
             gone = covered - sections.get(sub, set())
-            lost = sorted(each for each in gone if each >= sent.position and each in fates[sub])
+            written = assignment.log.fates[sub]
+            lost = sorted(each for each in gone if each >= sent.position and each in written)
             if lost:
                 self._wrong(
                     assignment,

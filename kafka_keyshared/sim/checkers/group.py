@@ -65,6 +65,7 @@ class Group:
         self.stored: dict[TopicPartition, tuple[int, str]] = {}
         # How many records of living logs are owed, by subscription.
         self.unfinished = dict.fromkeys(self.settings, 0)
+        self.tracked = [name for name, each in self.settings.items() if each.reliable]
         self._lanes: dict[str, dict[object, Lane]] = {name: {} for name in self.settings}
         self.ended: list[Assignment] = []
         self.cut: list[Delivery] = []
@@ -116,8 +117,7 @@ class Group:
         log.offsets.append(told.offset)
         log.sizes[told.offset] = told.size
         for sub in self.settings:
-            lane = self._lane(sub, told)
-            log.fates[sub][told.offset] = Fate(log, sub, told.offset, lane)
+            log.fates[sub][told.offset] = Fate(log, sub, told.offset, self._lane(sub, told))
             self.unfinished[sub] += 1
 
     def _lane(self, sub: str, told: happened.Appended) -> Lane:
@@ -250,7 +250,7 @@ class Group:
         assignment.notes = [carried.noted(each, position) for each in entries]
         for sub in self.settings:
             carried.diverted(assignment, sub)
-            sets = [each.get(sub, set()) for each in covered]
+            sets = [each.get(sub, set()) if sub in self.tracked else set() for each in covered]
             assignment.sure[sub] = set.intersection(*sets)
             assignment.perhaps[sub] = set.union(*sets)
             fates = assignment.log.fates[sub]

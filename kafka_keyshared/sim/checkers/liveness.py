@@ -151,7 +151,7 @@ class Liveness(Checker):
         hands.has.update(dict.fromkeys(self.books.deliveries))
         crew.has += len(hands.has) - before
         for each in self.books.deliveries:
-            if each.tries:
+            if each.tries or told.subscription not in self.books.tracked:
                 self._look_at(self.books.now + START_WITHIN, each)
         self._heads(told)
 
@@ -254,7 +254,8 @@ class Liveness(Checker):
         assignment = each.assignment
         member = assignment.member
         going = assignment.over or assignment.revoking_at is not None or member.stopping_at
-        if going or each.running or each.stage not in (Stage.OPEN, Stage.RETRYING):
+        dropped = each.worker is None and each.fate.sub not in self.books.tracked  # or it may be
+        if going or dropped or each.running or each.stage not in (Stage.OPEN, Stage.RETRYING):
             return None
         free = self._free_since(member.number)
         if member.kept or assignment.misplaced or free > now or self._waits(each, member):
@@ -309,6 +310,8 @@ class Liveness(Checker):
         for other in member.live.values():
             queue = other.queues[sub].get(lane)
             head = queue[0] if queue else each
+            if head.worker is None and sub not in self.books.tracked:
+                continue  # it may be dropped
             if head is not each and (
                 other is assignment
                 or head.stage is not Stage.OPEN
@@ -366,7 +369,7 @@ class Liveness(Checker):
                     )
             last = log.last_to_read()
             position = books.stored.get(partition, (0, ""))[0]
-            if last is not None and position <= last:
+            if last is not None and position <= last and books.tracked:
                 self.violated(
                     None,
                     f"the faults are over and {partition} is committed up to {position}, its last "

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.checkers.books import SKIPPED, Books
+from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.group import sections_of
-from kafka_keyshared.sim.checkers.records import Assignment, Delivery, End, Fate, Stage
+from kafka_keyshared.sim.checkers.records import SKIPPED, Assignment, Delivery, End, Fate, Stage
 from kafka_keyshared.sim.history import History, Listener
 
 MOMENT = 1e-9
@@ -36,7 +36,8 @@ class NoRepeats(Checker):
     worker heard that its partition has gone which has not answered yet what it gives back.
     After a clean stop it has all that settled. A partition that was lost and comes back to its
     member within five minutes, with no commit but that member's, repeats nothing at all. What a
-    worker has ended last may be unknown where it was lost, or where that worker has died.
+    worker has ended last may be unknown where it was lost, or where that worker has died. Without
+    reliability it may begin again in another assignment, and never in the same.
 
     ``repeats`` counts the others, by why.
     """
@@ -79,7 +80,9 @@ class NoRepeats(Checker):
             return
         fate, now = each.fate, each.assignment
         before = fate.settled_in
-        if fate.offset in now.sure.get(fate.sub, ()):
+        if fate.sub not in self.books.tracked and before is not now:
+            self.repeats["nothing is tracked"] += 1
+        elif fate.offset in now.sure.get(fate.sub, ()):
             found = "" if now.found is None else f" at {now.found[0]}"
             self._again(told, each, f"the stored commit{found} covers it with which that began")
         elif before is None:
@@ -189,8 +192,8 @@ class NoRepeats(Checker):
                 continue
             position, text = self.books.stored.get(assignment.partition, (0, ""))
             sections = sections_of(text, position) or {}
-            for sub, deliveries in assignment.deliveries.items():
-                known = sections.get(sub, set())
+            for sub in self.books.tracked:
+                deliveries, known = assignment.deliveries[sub], sections.get(sub, set())
                 for offset, each in deliveries.items():
                     if offset < position or offset in known or each.stage is not Stage.SETTLED:
                         continue

@@ -25,7 +25,8 @@ class Order(Checker):
     settled; not while it is dead-lettered or blocked, or its lane is diverted; not once its
     partition goes, or its member stops, unless its worker is still to answer a recall. An
     assignment begins no lower than what the broker has stored and skips nothing that is not
-    settled; so does a seek.
+    settled; so does a seek. Without reliability what no worker has counts as dropped once
+    what follows it in its lane has begun.
     """
 
     invariant = "I3 order"
@@ -138,8 +139,8 @@ class Order(Checker):
         """Look at what is between where it was known to be, and where it is read from."""
         log = assignment.log
         for offset in log.between(known, position):
-            for fates in log.fates.values():
-                fate = fates[offset]
+            for sub in self.books.tracked:
+                fate = log.fates[sub][offset]
                 if not fate.removed and not fate.finished:
                     self.violated(
                         assignment.member.number,

@@ -13,6 +13,15 @@ from kafka_keyshared.sim.commit_text import Notes
 FAR = 1 << 62
 """Beyond every offset."""
 
+SKIPPED = "skipped as nobody's"
+"""How a record is settled that no worker was declared to take: here, when it is delivered."""
+
+DROPPED = "dropped without a worker"
+"""How one is settled, without reliability, of whose lane a later one has begun."""
+
+WRITTEN_OFF = "written off with its worker"
+"""How one is settled that its worker had in hand and had not started when it was evicted."""
+
 
 class Stage(enum.Enum):
     """What a delivered record waits for."""

@@ -17,7 +17,8 @@ class SafeCommit(Checker):
 
     Settled in the assignment for which it is sent, or before it as far as its member knows: by the
     commit that it began with, or by itself. Nothing is covered that was not delivered, but for
-    offsets at which there is no record. The text beside the position can be read.
+    offsets at which there is no record. The text beside the position can be read. Where nothing is
+    reliable nothing is committed, and beside others nothing is said of what is not.
     """
 
     invariant = "I4 safe commit"
@@ -54,7 +55,12 @@ class SafeCommit(Checker):
                 self._wrong(assignment, sent, f"has a text that cannot be read: {sent.text!r}")
             self._delivered(assignment, sent)
             for sub in self.settings:
-                self._settled(assignment, sent, sub)
+                if sub in self.books.tracked:
+                    self._settled(assignment, sent, sub)
+                elif sub in (sent.sections or {}):
+                    self._wrong(assignment, sent, f"says something of {sub!r}, which is no promise")
+            if not self.books.tracked:
+                self._wrong(assignment, sent, "is sent, and nothing is reliable")
 
     def _delivered(self, assignment: Assignment, sent: Sent) -> None:
         if assignment.start is None:
