@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.keys import key_by
-from kafka_keyshared.sim.routings import WORKERS_MOST, filters_of_one_more, resized_to
+from kafka_keyshared.sim.routings import (
+    PATTERNS,
+    WORKERS_MOST,
+    filters_of_one_more,
+    may_filter_later,
+    resized_to,
+)
 from kafka_keyshared.sim.some import some_member
 
 if TYPE_CHECKING:
@@ -82,6 +88,25 @@ def _add(member: Member, subscription: str) -> None:
         loop.tell(ev.Join(subscription, name, filters_of_one_more(sub.settings)))
 
     member.order("add a worker", order)
+
+
+def add_filtering(world: World, chance: Random) -> bool:
+    """Have a worker join that takes some keys only, where the members begin with none such."""
+    member = some_member(world, chance)
+    subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
+    if member is None or member.stopping or not subs:
+        return False
+    subscription, name = chance.choice(subs), f"filtering-{chance.randrange(4)}"
+    patterns = chance.sample(PATTERNS, chance.randint(1, 2))
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        workers = loop.core.subscriptions[subscription].workers.values()
+        if len(workers) < WORKERS_MOST and name not in {each.name for each in workers}:
+            loop.tell(ev.Join(subscription, name, patterns))
+
+    member.order("add a worker that filters", order)
+    return True
 
 
 def dismiss_worker(world: World, chance: Random) -> bool:

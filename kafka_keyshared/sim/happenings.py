@@ -17,6 +17,15 @@ class WorkerJoined(NamedTuple):
     name: str
 
 
+class FiltersDeclared(NamedTuple):
+    """A worker by that name takes the keys that these patterns match, there or not: by order."""
+
+    member: int
+    subscription: str
+    name: str
+    patterns: Sequence[str | bytes]
+
+
 class WorkerLeft(NamedTuple):
     """A worker has begun to go, by its own will: a member that closes."""
 

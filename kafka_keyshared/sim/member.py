@@ -21,7 +21,7 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.handlers import Habits, Handlers
-from kafka_keyshared.sim.happenings import BY_A_CALLBACK, LimitLifted, Resized
+from kafka_keyshared.sim.happenings import BY_A_CALLBACK, FiltersDeclared, LimitLifted, Resized
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
@@ -84,6 +84,7 @@ class CountedDispatcher(Dispatcher):
     on_order: Callable[[ev.LaneOrder], None]
     on_resize: Callable[[ev.Resize], None]
     on_assign: Callable[[ev.AssignRange], None]
+    on_join: Callable[[ev.Join], None]
     taken = 0
     _looks = 0
 
@@ -105,6 +106,8 @@ class CountedDispatcher(Dispatcher):
             self.on_order(event)  # before anything is done for it
         if isinstance(event, ev.AssignRange):
             self.on_assign(event)  # as above; what is refused raises
+        if isinstance(event, ev.Join) and event.filters:
+            self.on_join(event)
         return commands
 
 
@@ -126,6 +129,7 @@ class Member:
         )
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
+        core.on_join = self.filters
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -201,6 +205,11 @@ class Member:
     def assigned(self, order: ev.AssignRange) -> None:
         """Tell of a range that is another worker's now."""
         told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
+        self._around.history.tell(told)
+
+    def filters(self, order: ev.Join) -> None:
+        """Tell of a worker that joins and takes some keys only."""
+        told = FiltersDeclared(self.number, order.subscription, order.name, order.filters or ())
         self._around.history.tell(told)
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:

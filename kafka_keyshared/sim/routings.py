@@ -77,6 +77,12 @@ def resized_to(chance: Random) -> list[str]:
     return chance.sample(worker_names(WORKERS_MOST), chance.randint(1, WORKERS_MOST))
 
 
+def may_filter_later(settings: SubscriptionSettings) -> bool:
+    """Say whether workers that join may filter, and nobody does at first."""
+    by_key = settings.routing.mode in ("ring", "auto-split") and not settings.routing.filters
+    return by_key and settings.reliable and not settings.hands_over
+
+
 def filters_of_one_more(settings: SubscriptionSettings) -> Sequence[str | bytes] | None:
     """Return what a worker takes that joins: what another one does.
 

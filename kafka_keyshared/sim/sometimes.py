@@ -14,7 +14,13 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
-from kafka_keyshared.sim.happenings import BY_A_CALLBACK, LimitLifted, ReleaseFailed
+from kafka_keyshared.sim.happenings import (
+    BY_A_CALLBACK,
+    FiltersDeclared,
+    LimitLifted,
+    ReleaseFailed,
+    WorkerJoined,
+)
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.state_history import StateAdopted
 
@@ -41,6 +47,7 @@ RARE = (
     "process ended by a callback",
     "state that could not be released",
     "record dropped without a worker",
+    "record given to one that filters late",
 )
 
 
@@ -84,6 +91,7 @@ class Sometimes:
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
+    - *record given to one that filters late*: its worker has joined with filters;
     - *record dropped without a worker*: without reliability what follows it begins;
     - *dead-letter limit reached*: a partition goes on that its limit had stopped;
 
@@ -102,6 +110,9 @@ class Sometimes:
         self._gaps: set[tuple[TopicPartition, int]] = set()
         self._stored: dict[TopicPartition, int] = {}
         self._unheard: set[tuple[Any, ...]] = set()
+        # By member and subscription: the names of workers that filter since, and their numbers.
+        self._filters: set[tuple[int, str, str]] = set()
+        self._filtering: set[tuple[int, str, int]] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
             happened.Released: self._released,
@@ -118,6 +129,8 @@ class Sometimes:
             happened.LetterTold: self._letter_told,
             LimitLifted: self._limit_lifted,
             ReleaseFailed: self._release_failed,
+            FiltersDeclared: self._filters_declared,
+            WorkerJoined: self._worker_joined,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -163,6 +176,8 @@ class Sometimes:
         place, now = (told.member, told.subscription), self._books.now
         seats = self._seats.setdefault(place, {})
         since = self._there.setdefault(place, {}).setdefault(told.worker, now)
+        late = (*place, told.worker) in self._filtering
+        self.counts["record given to one that filters late"] += late and len(told.records)
         lends = self._books.settings[told.subscription].lends is not None
         for each in self._books.deliveries:
             slot = each.lane.slot
@@ -181,6 +196,13 @@ class Sometimes:
                 seat.before, seat.worker = seat.worker, told.worker
             seat.count += 1
             seat.given_at = now
+
+    def _filters_declared(self, told: FiltersDeclared) -> None:
+        self._filters.add((told.member, told.subscription, told.name))
+
+    def _worker_joined(self, told: WorkerJoined) -> None:
+        if (told.member, told.subscription, told.name) in self._filters:
+            self._filtering.add((told.member, told.subscription, told.worker))
 
     def _began(self, told: happened.Began) -> None:
         if told.subscription not in self._books.tracked:

@@ -10,7 +10,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
-from kafka_keyshared.sim.happenings import KeysAway
+from kafka_keyshared.sim.happenings import FiltersDeclared, KeysAway
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.keys import BACK_WITHIN
 
@@ -104,6 +104,8 @@ class Liveness(Checker):
         self._done_by: float | None = None
         # Since when every key can be read, or will have been tried again; infinity while not.
         self._read_since = LONG
+        # Where somebody filters since, and may have gone, or all others have.
+        self._filtering: set[tuple[int, str]] = set()
         self.books.before.append(self._time)
 
     def listeners(self) -> Mapping[type, Listener]:
@@ -126,6 +128,7 @@ class Liveness(Checker):
             happened.Healed: self._healed,
             happened.Finished: self._finished,
             KeysAway: self._keys_away,
+            FiltersDeclared: self._filters_declared,
         }
 
     # --- what is told ---
@@ -227,6 +230,9 @@ class Liveness(Checker):
     def _keys_away(self, told: KeysAway) -> None:
         self._read_since = float("inf") if told.away else self.books.now + BACK_WITHIN
 
+    def _filters_declared(self, told: FiltersDeclared) -> None:
+        self._filtering.add((told.member, told.subscription))
+
     # --- what is due ---
 
     def _look_at(self, when: float, each: Delivery) -> None:
@@ -293,7 +299,8 @@ class Liveness(Checker):
         assignment, lane, sub = each.assignment, each.lane, each.fate.sub
         sent = assignment.sent
         position = sent.position if sent is not None else assignment.start or 0
-        away = self.books.declared[sub].may_be_away
+        filtering = (member.number, sub) in self._filtering
+        away = filtering or self.books.declared[sub].may_be_away
         if self.settings[sub].key_of is not None and self._read_since > self.books.now:
             away = True  # it may be behind one in its partition whose key cannot be read
         if each.worker is None and (away or each.offset - position > self._span):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from fnmatch import fnmatchcase
 
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.hashing import SLOTS
@@ -12,11 +13,15 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Delivery
+from kafka_keyshared.sim.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.range_history import RangeAssigned
 
-Slots = dict[int, tuple[int, int]]
-"""By slot the worker that has records of it, and how many."""
+Place = int | tuple[int, bytes | None]
+"""A slot; where workers have begun to filter, a slot and a key."""
+
+Slots = dict[Place, tuple[int, int]]
+"""By place the worker that has records of it, and how many."""
 
 
 class OneOwner(Checker):
@@ -24,7 +29,8 @@ class OneOwner(Checker):
 
     In hand is what was handed over and has neither ended nor come back. Another worker gets none of
     the slot before the last of them; no record is in hand twice; what begins, ends or comes back
-    was in hand there. A worker gets what was declared for it, and nothing else.
+    was in hand there. A worker gets what was declared for it, and nothing else. Where somebody has
+    joined who filters, a slot may have several workers, and each of its keys has one.
     """
 
     invariant = "I6 one owner"
@@ -39,6 +45,9 @@ class OneOwner(Checker):
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._hands: dict[int, dict[str, Slots]] = defaultdict(lambda: defaultdict(dict))
+        # What those take that filter since, and the names of those that have joined.
+        self._filters: dict[tuple[int, str], dict[str, list[str]]] = defaultdict(dict)
+        self._names: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
         # What was assigned since a process began, the latest last.
         self._assigned: dict[tuple[int, str], list[RangeAssigned]] = defaultdict(list)
 
@@ -51,6 +60,8 @@ class OneOwner(Checker):
             happened.Ended: self._ended,
             happened.Gone: self._gone,
             RangeAssigned: self._range_assigned,
+            FiltersDeclared: self._filters_declared,
+            WorkerJoined: self._joined,
         }
 
     def _handed_over(self, told: happened.HandedOver) -> None:
@@ -61,6 +72,9 @@ class OneOwner(Checker):
             )
         slots = self._hands[told.member][told.subscription]
         names = self.settings[told.subscription].workers
+        filtering = self._filters.get((told.member, told.subscription))
+        name = self._names[told.member, told.subscription].get(worker, "")
+        filters = filtering.get(name) if filtering else None
         for each in self.books.deliveries:
             # One that has joined since is no worker of the settings.
             if worker < len(names) and names[worker] not in self._takers(told, each):
@@ -68,16 +82,19 @@ class OneOwner(Checker):
                     told.member, f"{each} was given to {names[worker]}, which does not take it"
                 )
             slot = each.lane.slot
+            if filters is not None and not _takes(filters, each):
+                self.violated(told.member, f"{each} was given to {name}, which does not take it")
             if slot is None:
                 continue
-            holder, count = slots.get(slot, (worker, 0))
+            place = (slot, each.lane.key) if filtering else slot
+            holder, count = slots.get(place, (worker, 0))
             if holder != worker:
                 self.violated(
                     told.member,
                     f"{each} (slot {slot}) was given to worker {worker} while worker {holder} has "
                     f"{count} of that slot",
                 )
-            slots[slot] = worker, count + 1
+            slots[place] = worker, count + 1
 
     def _takers(self, told: happened.HandedOver, each: Delivery) -> AbstractSet[str]:
         """Return who takes a record in a process: as declared, or as was assigned there since."""
@@ -86,6 +103,20 @@ class OneOwner(Checker):
             if slot is not None and order.first <= slot % SLOTS <= order.last:
                 return set() if order.worker is None else {order.worker}
         return self.books.declared[told.subscription].takers(each.lane.key)
+
+    def _joined(self, told: WorkerJoined) -> None:
+        self._names[told.member, told.subscription][told.worker] = told.name
+
+    def _filters_declared(self, told: FiltersDeclared) -> None:
+        """Go by keys from now on, also of what workers have already."""
+        place = told.member, told.subscription
+        if place not in self._filters:
+            hands: Slots = {}
+            for assignment in self.books.assignments.values():
+                if assignment.member.number == told.member:
+                    _gather(hands, assignment.deliveries[told.subscription].values())
+            self._hands[told.member][told.subscription] = hands
+        self._filters[place][told.name] = [str(each) for each in told.patterns]
 
     def _range_assigned(self, told: RangeAssigned) -> None:
         self._assigned[told.member, told.subscription].append(told)
@@ -107,9 +138,11 @@ class OneOwner(Checker):
             self._let_go(slots, self.books.delivery, told.member, told.worker)
 
     def _let_go(self, slots: Slots, each: Delivery, member: int, worker: int) -> None:
-        slot = each.lane.slot
-        if slot is None:
+        if each.lane.slot is None:
             return
+        slot: Place = each.lane.slot
+        if (member, each.fate.sub) in self._filters:
+            slot = each.lane.slot, each.lane.key
         holder, count = slots.get(slot, (None, 0))
         if holder != worker:
             self.violated(member, f"{each} came from worker {worker}, which has none of its slot")
@@ -122,3 +155,20 @@ class OneOwner(Checker):
         self._hands.pop(told.member, None)
         for sub in self.settings:
             self._assigned.pop((told.member, sub), None)
+            self._filters.pop((told.member, sub), None)
+            self._names.pop((told.member, sub), None)
+
+
+def _takes(patterns: Sequence[str], each: Delivery) -> bool:
+    """Say whether a worker that filters takes a record; one that has no key it never does."""
+    if each.lane.slot is None:
+        return False
+    return any(fnmatchcase((each.lane.key or b"").decode(), pattern) for pattern in patterns)
+
+
+def _gather(hands: Slots, deliveries: Iterable[Delivery]) -> None:
+    """Count what workers have by keys."""
+    for each in deliveries:
+        if each.worker is not None and each.lane.slot is not None:
+            place = each.lane.slot, each.lane.key
+            hands[place] = each.worker, hands.get(place, (0, 0))[1] + 1
