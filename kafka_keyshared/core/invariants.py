@@ -213,7 +213,7 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
 def _slots_at_one_worker(sub: Subscription) -> None:
     """No slot is leased to two workers, and those that drain wait for the leases that there are."""
     at: dict[int, Worker] = {}
-    pending: Counter[int] = Counter()
+    pending: dict[int, int] = {}
     for worker in sub.workers.values():
         for slot in _leased_slots(sub, worker):
             if (other := at.setdefault(slot, worker)) is not worker:
@@ -221,7 +221,7 @@ def _slots_at_one_worker(sub: Subscription) -> None:
                     f"{sub.name}: slot {slot} is leased to {other.name} and {worker.name}"
                 )
             if sub.waits_for(slot, worker.id):
-                pending[slot] += 1
+                pending[slot] = pending.get(slot, 0) + 1
         if not worker.later.empty() and worker.state is not WorkerState.JOINING:
             raise InvariantError(f"{sub.name}: {worker.name} keeps records that it never gets")
     draining = sub.draining

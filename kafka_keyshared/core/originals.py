@@ -22,7 +22,7 @@ from operator import methodcaller
 from typing import Any
 
 from kafka_keyshared.errors import InvariantError
-from kafka_keyshared.model import Coordinates, Record, TopicPartition
+from kafka_keyshared.model import Coordinates, Record, TopicPartition, topic_partition
 
 
 class Chunk:
@@ -107,7 +107,7 @@ class Originals:
 
     def partition_of(self, index: int) -> TopicPartition:
         """Return the partition that a record of the slice came from."""
-        return TopicPartition(self.topic_of(index), self._records[index].partition())
+        return topic_partition(self.topic_of(index), self._records[index].partition())
 
     def coordinates_of(self, index: int) -> Coordinates:
         """Return which record of its partition one of the slice is."""

@@ -136,6 +136,8 @@ class Bounded(Checker):
 
     def _judge(self, now: float | None = None) -> None:
         """Say what has come too much and was not given back in time."""
+        if not self._much:
+            return
         for (number, sub), much in list(self._much.items()):
             if (self.books.now if now is None else now) > much.until:
                 del self._much[number, sub]
