@@ -237,6 +237,22 @@ def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_f
     assert harness.core.next_due() is None
 
 
+def test_a_slot_that_has_drained_opens_at_once_when_the_table_changes_before_the_tick() -> None:
+    names = ("A", "B", "C")
+    harness = Ranges(SubscriptionSettings(workers=names, unblocking_interval=0.2))
+    harness.fetch(record(0, LOW[0]))
+    harness.of("A").start()
+    harness.move(B="low")
+    harness.fetch(record(1, LOW[0]))
+    harness.of("A").finish()
+    harness.of("A").start()
+    harness.deliver()
+    assert harness.has("B") == []
+    harness.move(B="low")
+    assert harness.sub().table.slots_to(harness.sub().draining.row.routed) == set()
+    assert harness.has("B") == [1]
+
+
 def test_a_slot_for_which_nobody_waits_opens_without_the_tick() -> None:
     harness = Ranges(SubscriptionSettings(workers=("A", "B", "C"), unblocking_interval=0.2))
     harness.fetch(record(0, LOW[0]))
