@@ -37,13 +37,14 @@ AGAIN_EVERY = 600.0
 class RunningSince:
     """Since when a record has been seen running, in monotonic seconds.
 
-    ``whose`` is its subscription, its worker's id and its slice's. ``told_at`` is how long it had
-    been running when it was named last, 0 before it is.
+    ``whose`` is its subscription, its worker's id and its slice's; ``key`` the one that it goes by.
+    ``told_at`` is how long it had been running when it was named last, 0 before it is.
     """
 
     record: Record
     whose: tuple[str, int, int]
     since: float
+    key: bytes | None
     told_at: float = 0.0
     stuck: bool = False
 
@@ -87,7 +88,8 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                 known = watch.running.get((id_, index))
                 if known is None:
                     whose = (sub.name, worker.id, id_)
-                    known = RunningSince(leased.slice.came[index], whose, now)
+                    record = leased.slice.came[index]
+                    known = RunningSince(record, whose, now, sub.keys.key(record))
                 seen[id_, index] = known
                 there.append((id_, index))
                 known.stuck = id_ in worker.apart
@@ -100,13 +102,16 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
                     commands += told
         if past and not worker.recalls:
             commands.append(stuck.time_out(sub, worker, past))
-        running = [Running(*lease, seen[lease].record, seen[lease].since) for lease in there]
+        running = [
+            Running(*lease, known.record, known.since, known.key)
+            for lease, known in ((each, seen[each]) for each in there)
+        ]
         if (held_up := slow_at(worker, running, now)) is not None:
             slow.append(held_up)
     for lease, known in watch.running.items():
         if (known.told_at or known.stuck) and lease not in seen:
-            text = f"{_where(known.record)} ended after {in_words(now - known.since)}"
-            commands.append(Notice(Level.INFO, text, about=_about(known.record)))
+            text = f"{_where(known)} ended after {in_words(now - known.since)}"
+            commands.append(Notice(Level.INFO, text, about=_about(known)))
     watch.running = seen
     sub.look_ahead.slow = slow
     return commands
@@ -122,17 +127,17 @@ def _is_past(
     return limit is not None and now - known.since >= limit
 
 
-def _where(record: Record) -> str:
-    return f"{name_of(record)} ({named_key(record.key())})"
+def _where(known: RunningSince) -> str:
+    return f"{name_of(known.record)} ({named_key(known.key)})"
 
 
-def _about(record: Record) -> About:
-    return About(partition_of(record), record.offset(), record.key())
+def _about(known: RunningSince) -> About:
+    return About(partition_of(known.record), known.record.offset(), known.key)
 
 
 def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float) -> list[Command]:
-    settings, record = sub.settings, known.record
-    what, who = _where(record), worker.name
+    settings = sub.settings
+    what, who = _where(known), worker.name
     if age < known.due(settings.warn_after):
         return []
     known.told_at = age
@@ -143,7 +148,7 @@ def _overdue(sub: Subscription, known: RunningSince, worker: Worker, age: float)
         text = f"{what} has been running on {who} for {in_words(age)}; its key " + (
             "waits" if alone else _who_waits(worker)
         )
-    return [Notice(Level.WARNING, text, known.whose, _about(record))]
+    return [Notice(Level.WARNING, text, known.whose, _about(known))]
 
 
 def _who_waits(worker: Worker) -> str:

@@ -142,7 +142,7 @@ def _waits(partition: TopicPartition, behind: Behind, now: float) -> Line:
     if lane is None:
         return Line(f"{most} of it are of slots that have no worker; other partitions go on")
     if isinstance(lane, Running):
-        where = f"{name_of(lane.record)} ({named_key(lane.record.key())})"
+        where = f"{name_of(lane.record)} ({named_key(lane.key)})"
         since = f"which has been running for {in_words(now - lane.since)}"
         return Line(f"{most} of it wait for {where}, {since}; other partitions go on")
     again = "" if lane.due is None else f" (next try in {in_words(lane.due - now)})"

@@ -25,12 +25,16 @@ next."""
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A record that runs, by its slice and its index there, and since when it has been seen so."""
+    """A record that runs, by its slice and its index there, and since when it has been seen so.
+
+    ``key`` is the one that it goes by.
+    """
 
     slice: int
     index: int
     record: Record
     since: float
+    key: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

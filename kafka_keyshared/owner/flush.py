@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping
+from typing import NamedTuple
 
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.model import (
@@ -39,25 +40,33 @@ def flush(instance: Instance, timeout: float) -> Positions:
         raise TimeoutError(f"{error}; {order.waits_for()}") from None
 
 
-def running(
-    loop: Loop, ids: Collection[int], progress: Progress, now: float
-) -> Iterator[tuple[Record, float]]:
-    """Yield what runs of these slices, and for how long each has been seen running, in seconds."""
+class Runs(NamedTuple):
+    """A record that runs, the key that it goes by, and for how many seconds it was seen to run."""
+
+    record: Record
+    key: bytes | None
+    seconds: float
+
+
+def running(loop: Loop, ids: Collection[int], progress: Progress, now: float) -> Iterator[Runs]:
+    """Yield what runs of these slices."""
     for sub in loop.core.subscriptions.values():
         seen = loop.core.watches[sub.name].running
         for leased in sub.leases():
             id_ = leased.slice.id
             for index in leased.running(progress) if id_ in ids else ():
                 known = seen.get((id_, index))
-                yield leased.slice.came[index], 0.0 if known is None else now - known.since
+                record = leased.slice.came[index]
+                seconds = 0.0 if known is None else now - known.since
+                yield Runs(record, sub.keys.key(record), seconds)
 
 
-def waits_for(records: Collection[tuple[Record, float]]) -> str:
-    """Return in words that these are waited for, each running for so many seconds."""
+def waits_for(records: Collection[Runs]) -> str:
+    """Return in words that these are waited for."""
     names = some(
         (
-            f"{name_of(record)}, {named_key(record.key())}, {in_words(seconds)} so far"
-            for record, seconds in records
+            f"{name_of(record)}, {named_key(key)}, {in_words(seconds)} so far"
+            for record, key, seconds in records
         ),
         NAMED_MAX,
     )
@@ -70,12 +79,11 @@ class Flush:
 
     The answer has the committed position of each partition that has stayed here since. What has
     failed and waits for its next attempt is not leased, and not waited for; nor is what is leased
-    meanwhile. ``running`` are the records that are waited for, with how long each has been running,
-    in seconds, as far as that is known.
+    meanwhile. ``running`` are the records that are waited for.
     """
 
     def __init__(self) -> None:
-        self.running: tuple[tuple[Record, float], ...] = ()
+        self.running: tuple[Runs, ...] = ()
         self._begun = self._committing = False
 
     def waits_for(self) -> str:

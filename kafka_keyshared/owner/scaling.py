@@ -11,8 +11,7 @@ from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import written
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.model import Record
-from kafka_keyshared.owner.flush import LOOK_EVERY, running, waits_for
+from kafka_keyshared.owner.flush import LOOK_EVERY, Runs, running, waits_for
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, T, named
 
@@ -24,12 +23,11 @@ Change: TypeAlias = ev.Resize | ev.AssignRange | ev.SetFilters
 class Moving:
     """What slots wait for that somebody has ordered to move; from any thread.
 
-    ``running`` are the records, with how long each has been running, in seconds; None until the
-    owner has come to the order.
+    ``running`` are the records; None until the owner has come to the order.
     """
 
     def __init__(self) -> None:
-        self.running: tuple[tuple[Record, float], ...] | None = None
+        self.running: tuple[Runs, ...] | None = None
 
     def __str__(self) -> str:
         if self.running is None:

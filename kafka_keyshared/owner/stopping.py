@@ -182,7 +182,7 @@ class _Talk:
         waited = []
         if running:
             known = _known(self._loop, now)
-            names = some((_told(each, known) for each in running), NAMED_MAX)
+            names = some((_told(self._loop, each, known) for each in running), NAMED_MAX)
             waited.append(f"{counted(len(running), 'running record')} ({names})")
         if dead_letters:
             waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
@@ -200,9 +200,12 @@ def _known(loop: Loop, now: float) -> dict[str, str]:
     return found
 
 
-def _told(record: Record, known: Mapping[str, str]) -> str:
+def _told(loop: Loop, record: Record, known: Mapping[str, str]) -> str:
+    keys = (sub.keys for sub in loop.core.subscriptions.values())
+    # It may be running in several, and goes by a key that is not its own in one of them.
+    key = next((each.key(record) for each in keys if each.knows(record)), None)
     name = name_of(record)
-    return ", ".join(filter(None, [name, named_key(record.key()), known.get(name)]))
+    return ", ".join(filter(None, [name, named_key(key), known.get(name)]))
 
 
 def _await_running(

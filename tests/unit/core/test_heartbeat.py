@@ -47,6 +47,20 @@ def test_after_30_s_a_warning_names_the_record_its_key_and_its_worker() -> None:
     assert notice.about == (P0, 0, b"k")
 
 
+def test_what_runs_for_long_is_named_by_the_key_that_it_goes_by() -> None:
+    harness = Harness(SubscriptionSettings(key_of=lambda _: b"of the header"))
+    harness.assign()
+    harness.fetch(record(0), record(1))
+    assert harness.worker().start() is not None
+    harness.beat(62)
+    harness.worker().finish()
+    harness.worker().start()
+    harness.beat(2)
+    for notice, text in zip(harness.notices, ("has been running", "ended after"), strict=True):
+        assert f"orders-0@0 (key b'of the header') {text}" in notice.text
+        assert notice.about == (P0, 0, b"of the header")
+
+
 def test_one_that_does_not_end_is_named_again_and_again_ever_more_seldom() -> None:
     harness = running(SubscriptionSettings(), 0, 1)
     harness.beat(2 * 45 * 60)

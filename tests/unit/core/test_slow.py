@@ -32,7 +32,7 @@ def offsets(slow: Slow, leases: OneLease | None = None) -> list[int | None]:
 
 
 def runs(worker: Worker, slice_: int, index: int = 0, since: float = LONG) -> Running:
-    return Running(slice_, index, worker.slices[slice_].slice.records[index], since)
+    return Running(slice_, index, worker.slices[slice_].slice.records[index], since, b"k")
 
 
 def test_all_that_a_worker_has_waits_for_the_one_record_that_it_is_in() -> None:

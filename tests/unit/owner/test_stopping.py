@@ -11,6 +11,7 @@ from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record
+from kafka_keyshared.owner.flush import Flush
 from kafka_keyshared.owner.stopping import AWAIT_WAIT, StopReport, stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, FakeRecord, record
@@ -54,6 +55,24 @@ def test_a_stop_that_waits_names_the_record_its_key_and_how_long(
     )
     assert "up to 14 s" in second
     assert "up to 4 s" in third
+
+
+def test_a_stop_and_a_flush_name_the_key_that_a_record_goes_by(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage(SubscriptionSettings(key_of=lambda _: b"of the header"))
+    stage.assign(P0)
+    stage.fill(record(0, "its own"))
+    stage.accept()
+    stage.step()
+    assert stage.pool.workers["default", 0].start() is not None
+    order = Flush()
+    stage.loop.orders.post("flush", lambda: order(stage.loop))
+    stage.step(2)
+    assert "(orders-0@0, key b'of the header', 0 s so far)" in order.waits_for()
+    with caplog.at_level(logging.INFO):
+        stop(stage.loop, 5.0, lambda: False)
+    assert "1 running record (orders-0@0, key b'of the header'); Ctrl-C" in said(caplog)[0]
 
 
 def test_a_stop_that_waits_says_where_the_record_stands(
