@@ -160,7 +160,7 @@ def evict(sub: Subscription, worker: Worker) -> list[Command]:
 
 
 def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
-    """Give the keys of members that have left to the others."""
+    """Give the keys of members that have left to the others; say, once, where there is none."""
     commands: list[Command] = []
     for id_ in left:
         worker = sub.workers.get(id_)
@@ -171,6 +171,16 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
                 "runs again"
             )
             commands += _leave(sub, worker, WorkerEvent.LEFT, Notice(Level.INFO, text))
+    last = [each for each in sub.workers.values() if each.present and each.id in left]
+    if any(not each.alone for each in last):
+        for each in last:
+            each.alone = True
+        names, have = ", ".join(each.name for each in last), "has" if len(last) == 1 else "have"
+        text = (
+            f"{names} {have} left, and there is no other: nothing runs any more, and all that is "
+            "not settled runs at the next start"
+        )
+        commands.append(Notice(Level.WARNING, text))
     return commands
 
 

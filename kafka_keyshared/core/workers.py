@@ -114,6 +114,8 @@ class Worker:
         # Who has its slots, while it is held up.
         self.loan: Loan | None = None
         self.idle_beats = 0
+        # Whether it has left, and there was nobody else.
+        self.alone = False
         # Whether it could not be restarted; and whether what it has in hand then counts as settled.
         self.evicted = False
         self.written_off = False

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.core import keying
-from kafka_keyshared.core.commands import Level
+from kafka_keyshared.core.commands import LaneAnswer, Level
+from kafka_keyshared.core.events import LaneAction, LaneOrder
 from kafka_keyshared.core.keying import DerivedKeys, NullKeys, UndecodablePolicy
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.retry_policy import RetryPolicy
@@ -212,6 +213,21 @@ def test_reject_a_null_key_is_undecodable(
 
 
 # --- undecodable ---
+
+
+@pytest.mark.parametrize("action", LaneAction)
+def test_no_order_hands_an_undecodable_record_to_a_handler(action: LaneAction) -> None:
+    made = member(undecodable="block", dlq=True)
+    made.fetch(headed(0, BROKEN), headed(1, b"a"))
+    assert made.work() == [1]
+    made.tell(LaneOrder("default", action, None, P0, 0))
+    (answer,) = [each for each in made.seen if isinstance(each, LaneAnswer)]
+    refused = "orders-0@0 (no key), blocked: its key cannot be read, so no handler may have"
+    assert answer.refused.startswith(refused) is (action is LaneAction.RELEASE)
+    for _ in made.publishes[:]:
+        made.dead_letter()
+    assert made.work() == []
+    assert made.committed() == ((0, [(1, 2)]) if answer.refused else (2, []))
 
 
 def test_an_undecodable_record_goes_to_the_dead_letter_topic_unrun_with_the_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.commands import Level
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.core.workers import Worker, WorkerState
@@ -117,6 +118,33 @@ def test_joining_and_leaving_again_and_again_leaves_nothing_behind() -> None:
     assert len(member.sub().gone) == 2
     member.fetch(*one_of_each())
     assert sorted(member.work()) == list(range(40))
+
+
+def test_the_last_that_leaves_is_told_once_with_what_becomes_of_the_rest() -> None:
+    member = started()
+    member.fetch(*one_of_each())
+    gone: list[tuple[str, int]] = []
+    for index in (0, 1):
+        gone.append(("default", index))
+        for _ in range(3):
+            member.tell(ev.Beat(member.pool.progress(), departed=gone))
+            member.deliver()
+    said = [each.text for each in member.notices if "left" in each.text]
+    assert said == [
+        "worker-0 has left; its keys go to the others, what it had not settled runs again",
+        "worker-1 has left, and there is no other: nothing runs any more, and all that is not "
+        "settled runs at the next start",
+    ]
+    assert member.notices[-1].level is Level.WARNING
+
+
+def test_several_that_leave_at_once_and_are_the_last_are_told_in_one_line() -> None:
+    member = started()
+    gone = [("default", 0), ("default", 1)]
+    for _ in range(2):
+        member.tell(ev.Beat(member.pool.progress(), departed=gone))
+    (said,) = [each.text for each in member.notices]
+    assert said.startswith("worker-0, worker-1 have left, and there is no other: nothing runs any")
 
 
 def test_one_that_leaves_while_it_joins_gives_its_slots_back() -> None:
