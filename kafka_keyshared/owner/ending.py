@@ -19,13 +19,8 @@ from typing import Any
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.stopping import (
-    TELL_EVERY,
-    TELL_FIRST,
-    StopReport,
-    tell_wait,
-    unfinished,
-)
+from kafka_keyshared.owner.stopping import StopReport, unfinished
+from kafka_keyshared.owner.talk import TELL_EVERY, TELL_FIRST, tell_wait
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.program.aside import Aside
 

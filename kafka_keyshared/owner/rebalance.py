@@ -8,7 +8,7 @@ session timeout when the coordinator is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from confluent_kafka import KafkaException
 
@@ -16,9 +16,11 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.metadata import TEXT_LIMIT
+from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
 
 log = log_of("kafka_keyshared.rebalance")
 
@@ -229,7 +231,7 @@ class Rebalancer:
         started = clock()
         loop.tell(ev.Revoking(mine))
         left = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
-        progress = {} if loop.commits_stopped else loop.commit(mine, final=True)
+        progress = {} if loop.commits_stopped else self._last_commit(mine)
         self._release(partitions, ev.Forget(mine, progress=progress))
         self._observe("revoked", partitions)  # nothing is committed for them from here on
         log.info(
@@ -240,6 +242,12 @@ class Rebalancer:
             if left
             else "",
         )
+
+    def _last_commit(self, mine: Collection[TopicPartition]) -> Progress:
+        loop = self._loop
+        timeout = 0.0 if self.hurried() else LAST_BOUNDS_TIMEOUT
+        doubtful = loop.reseek.doubtful(loop, mine, timeout)
+        return loop.commit([each for each in mine if each not in doubtful], final=True)
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
         """Forget the partitions without a commit: they may have another owner already.

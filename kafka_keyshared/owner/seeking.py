@@ -29,6 +29,9 @@ from kafka_keyshared.pools.port import Pool
 log = log_of("kafka_keyshared.loop")
 
 BOUNDS_TIMEOUT = 1.0
+LAST_BOUNDS_TIMEOUT = 0.5
+"""Seconds for which the bounds of a log are waited for when its partition is given up."""
+
 OUT_OF_RANGE_WAIT = 0.1
 """Seconds before a partition is read again that was out of range: its broker may need them."""
 
@@ -131,6 +134,34 @@ class Reseek:
         self._holds.let_go(Reason.RESEEK, partitions)
         for partition in partitions:
             self.out_of_range.pop(partition, None)
+
+    def doubtful(
+        self, loop: Owner, those: Collection[TopicPartition], timeout: float
+    ) -> set[TopicPartition]:
+        """Return which of those may not be committed any more, now that they are given up.
+
+        The broker had nothing at their place. Where the log ends below it, it is another one: what
+        is committed of the old one would be skipped of the new one. So it is asked, for at most
+        ``timeout`` seconds; without an answer all of them are in doubt.
+        """
+        states = loop.core.partitions
+        ends = {
+            each: end
+            for each in self.out_of_range
+            if each in those and each in states and (end := states[each].received_end) is not None
+        }
+        if not ends:
+            return set()
+        bounds = loop.ports.client.log_bounds(list(ends), timeout) if timeout > 0 else {}
+        found = {each for each in ends if each not in bounds or bounds[each].end < ends[each]}
+        for each in sorted(found):
+            log.warning(
+                "%s: the log has nothing at the received end %d, and may be another one: nothing "
+                "more is committed of it",
+                each,
+                ends[each],
+            )
+        return found
 
     def seek(self, loop: Owner) -> None:
         """Seek as far as that can be done now; what cannot stays for the next time."""

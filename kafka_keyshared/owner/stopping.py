@@ -6,7 +6,7 @@ draining, the loop goes on polling, or the group would throw the member out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kafka_keyshared.core import commands as cmd
@@ -15,16 +15,14 @@ from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import (
-    Record,
     TopicPartition,
     counted,
-    name_of,
-    named_key,
     names_of,
-    some,
 )
 from kafka_keyshared.owner.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.owner.room import FULL_POLL_EVERY
+from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
+from kafka_keyshared.owner.talk import Talk
 
 log = log_of("kafka_keyshared.stop")
 
@@ -45,12 +43,6 @@ ASK_WAIT = 0.5
 
 HURRIED_ANSWER_WAIT = 0.5
 """Seconds for the last commit's answer after a second signal and behind the deadline."""
-
-TELL_FIRST = 1.0
-TELL_EVERY = 10.0
-"""Seconds after which a stop says what it waits for, and says it again."""
-
-NAMED_MAX = 5
 
 REFUSALS = (ev.CommitResult.LOST, ev.CommitResult.DENIED)
 """Answers after which the same commit is not sent again."""
@@ -158,61 +150,11 @@ def _blocked(loop: Loop) -> int:
     return sum(each.state is LaneState.BLOCKED for closed in lanes for each in closed)
 
 
-def tell_wait(seconds: float, what: str) -> None:
-    """Say what a stop waits for, and for how long it will."""
-    log.info(
-        "stopping: waiting up to %.0f s for %s; Ctrl-C again to hurry", max(0.0, seconds), what
-    )
-
-
-class _Talk:
-    """Says now and then what a stop is waiting for, and for how long it will."""
-
-    def __init__(self, loop: Loop, deadline: float) -> None:
-        self._loop = loop
-        self._deadline = deadline
-        self._next = loop.ports.clock() + TELL_FIRST
-
-    def waits_for(self, running: Sequence[Record], dead_letters: int) -> None:
-        """Say so if it is time to; without either, it waits for the last commit's answer."""
-        now = self._loop.ports.clock()
-        if now < self._next:
-            return
-        self._next = now + TELL_EVERY
-        waited = []
-        if running:
-            known = _known(self._loop, now)
-            names = some((_told(self._loop, each, known) for each in running), NAMED_MAX)
-            waited.append(f"{counted(len(running), 'running record')} ({names})")
-        if dead_letters:
-            waited.append(f"{counted(dead_letters, 'dead letter')} on the way")
-        tell_wait(self._deadline - now, " and ".join(waited) or "the last commit's answer")
-
-
-def _known(loop: Loop, now: float) -> dict[str, str]:
-    """Return for how long each record has been running, and where, as far as that was seen."""
-    found = {}
-    for watch in loop.core.watches.values():
-        for known in watch.running.values():
-            where = loop.ports.pool.where(*known.whose)
-            words = f"{now - known.since:.0f} s so far" + (f", now {where}" if where else "")
-            found[name_of(known.record)] = words
-    return found
-
-
-def _told(loop: Loop, record: Record, known: Mapping[str, str]) -> str:
-    keys = (sub.keys for sub in loop.core.subscriptions.values())
-    # It may be running in several, and goes by a key that is not its own in one of them.
-    key = next((each.key(record) for each in keys if each.knows(record)), None)
-    name = name_of(record)
-    return ", ".join(filter(None, [name, named_key(key), known.get(name)]))
-
-
 def _await_running(
     loop: Loop, deadline: float, hurried: Callable[[], bool]
 ) -> tuple[list[str], int]:
     polled = 0.0
-    talk = _Talk(loop, deadline)
+    talk = Talk(loop, deadline)
     while True:
         running, dead_letters = loop.awaited(None)
         now = loop.ports.clock()
@@ -285,7 +227,9 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
     commits between its JoinGroup and the answer waits behind that at the broker and is then of the
     generation before. Refused so, it is sent again, of what the member still has.
     """
-    last = _LastCommit(loop)
+    left = 0.0 if hurried() else deadline - loop.ports.clock()
+    doubtful = loop.reseek.doubtful(loop, loop.core.partitions, min(LAST_BOUNDS_TIMEOUT, left))
+    last = _LastCommit(loop, doubtful)
     loop.on_answer = last.hear
     heard = _send(loop, last, deadline, hurried)
     for times in range(1, REFUSED_MOST):
@@ -304,10 +248,13 @@ class _LastCommit:
     What it says to commits from before is another matter: these may be of an older generation. But
     for a partition of which such a one has the last word, as nothing has settled since. So has any
     for a partition that has gone; until a later one is accepted that was sent when it went.
+
+    Nothing is sent for a partition that is ``doubtful``.
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, doubtful: Collection[TopicPartition]) -> None:
         self._loop = loop
+        self._doubtful = doubtful
         self._sent: set[cmd.Commit] = set()
         # Those from before, with the partitions of which they have the last word.
         self._earlier: dict[cmd.Commit, list[TopicPartition]] = {}
@@ -317,7 +264,10 @@ class _LastCommit:
         """Send what is settled and not yet sent; all of it again that has failed."""
         commits = self._loop.core.commits
         before = set(commits.in_flight) - self._sent
-        self._loop.commit(final=True)
+        here = None
+        if self._doubtful:
+            here = [each for each in self._loop.core.partitions if each not in self._doubtful]
+        self._loop.commit(here, final=True)
         self._sent |= commits.in_flight.keys() - before
         self._earlier = {each: last for each, last in commits.carrying().items() if each in before}
 
@@ -338,7 +288,8 @@ class _LastCommit:
     def accepted(self) -> bool:
         """Say whether the broker has accepted all that was to be committed."""
         commits = self._loop.core.commits
-        return not (self._refused or commits.in_flight or commits.retrying or commits.behind())
+        left = self._refused or self._doubtful
+        return not (left or commits.in_flight or commits.retrying or commits.behind())
 
 
 def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], bool]) -> bool:
@@ -347,7 +298,7 @@ def _send(loop: Loop, last: _LastCommit, deadline: float, hurried: Callable[[], 
     commits = loop.core.commits
     last.send()
     patience = _Patience(loop, deadline, hurried)
-    talk = _Talk(loop, deadline)
+    talk = Talk(loop, deadline)
     again: float | None = None
     pause = RETRY_AFTER
     while (commits.in_flight or commits.retrying) and not patience.over():

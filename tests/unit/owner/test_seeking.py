@@ -11,6 +11,7 @@ from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.seeking import ASK_AGAIN_AFTER, OUT_OF_RANGE_WAIT, inside
+from kafka_keyshared.owner.stopping import stop
 from tests.support.ports import Stage
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
@@ -80,6 +81,36 @@ def test_without_the_bounds_of_the_log_it_waits() -> None:
     stage.now += ASK_AGAIN_AFTER
     stage.step()
     assert stage.client.made("restart") == [({P0: 5}, {P0})]
+
+
+@pytest.mark.parametrize("by", ["stop", "revoke"])
+@pytest.mark.parametrize(
+    ("end", "commits"),
+    [(9, True), (6, True), (3, False), (None, False)],
+    ids=["in the log", "at its end", "another log", "no answer"],
+)
+def test_what_is_given_up_out_of_range_is_committed_only_where_the_log_is_still_the_same(
+    by: str, end: int | None, commits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic may have been made anew: what is committed of the old one it would not run."""
+    stage = received(5)
+    stage.fill(record(5))
+    stage.step()
+    stage.work()
+    sent = stage.sent()
+    stage.now += 5.0
+    told_out_of_range(stage)
+    if end is None:
+        stage.client.unreachable = {P0}
+    else:
+        stage.client.logs[P0] = [record(offset) for offset in range(end)]
+    if by == "stop":
+        clean = stop(stage.loop, 25.0, lambda: False).clean
+        assert clean is commits, "who is told that all is well need not look"
+    else:
+        stage.client.callbacks["revoke"]([P0])
+    assert stage.sent() == ([*sent, 6] if commits else sent)
+    assert ("may be another one: nothing more is committed of it" in caplog.text) is not commits
 
 
 def test_a_user_who_wants_an_error_gets_one() -> None:
