@@ -194,7 +194,10 @@ def test_a_last_commit_for_partitions_that_were_lost_is_not_sent_again(stage: St
     assert not report.clean
 
 
-def test_a_last_commit_is_not_sent_again_once_a_callback_has_raised(stage: Stage) -> None:
+@pytest.mark.parametrize("result", [ev.CommitResult.LOST, ev.CommitResult.RETRY])
+def test_a_last_commit_is_not_sent_again_once_a_callback_has_raised(
+    stage: Stage, result: ev.CommitResult
+) -> None:
     """What the core believes can no longer be trusted: it has not heard of the loss."""
 
     def fail(what: str, partitions: Sequence[TopicPartition]) -> None:
@@ -207,7 +210,7 @@ def test_a_last_commit_is_not_sent_again_once_a_callback_has_raised(stage: Stage
     def answer(commit: cmd.Commit) -> ev.CommitAnswered:
         stage.client.plans.append(lose)  # type: ignore[arg-type]
         stage.accept()
-        return ev.CommitAnswered(commit, ev.CommitResult.LOST, REFUSED)
+        return ev.CommitAnswered(commit, result, REFUSED)
 
     stage.rebalancer.observer = fail
     stage.client.answer = answer

@@ -1015,7 +1015,8 @@ def test_a_stop_whose_last_commit_was_stored_before_the_one_under_way_sends_it_a
     assert stage.core.commits.committed(P0) == 12
 
 
-def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one() -> None:
+@pytest.mark.parametrize("heard", ["before", "after"])
+def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one(heard: str) -> None:
     """The one before was of a generation that ended while it was under way."""
     stage = Stage()
     stage.fill(*(record(offset) for offset in range(20)))
@@ -1029,15 +1030,20 @@ def test_a_refusal_of_an_earlier_commit_says_nothing_of_the_last_one() -> None:
     def answered(timeout: float) -> Record | None:
         earlier, *later = stage.client.commits
         if later and earlier in stage.core.commits.in_flight:
-            stage.mailbox.put(ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation"))
-            stage.client.callbacks["revoke"]([P1])
+            refused = ev.CommitAnswered(earlier, ev.CommitResult.LOST, "old generation")
+            if heard == "before":
+                stage.mailbox.put(refused)
+                stage.client.callbacks["revoke"]([P1])
             for each in stage.client.commits[1:]:
                 stage.mailbox.put(ev.CommitAnswered(each, ev.CommitResult.ACCEPTED))
+            if heard == "after":
+                stage.mailbox.put(refused)
         return poll(timeout)
 
     stage.client.poll = answered  # type: ignore[method-assign]
     report = stop(stage.loop, 5.0, lambda: False)
     assert stage.core.commits.committed(P0) == 20
+    assert stage.sent() == [0, 20]
     assert report.commit_accepted
     assert report.clean
 
