@@ -175,12 +175,12 @@ class Drive(Inline):
             self.refuse_if_halted()
             self._beat()
             yield from self._take_letters()
-            if moved:
-                continue
             due = self.core.next_due()
-            if due is not None:
+            if due is not None and (not moved or due <= self._clock()):
                 self._wait(due)
                 self.tell(ev.Flush())
+            elif moved:
+                continue
             elif self.ahead:
                 self._give_up()
             elif not more:

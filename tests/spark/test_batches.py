@@ -3,131 +3,27 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
-from kafka_keyshared import KeyShared
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.group import GroupActiveError
-from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
+from kafka_keyshared.spark.driver.run import Outcome, run_batches
 from kafka_keyshared.spark.session import Session
-
-PARTITIONS = 3
-Eventually = Callable[..., None]
-
-
-def produce(cluster: Cluster, topic: str, numbers: Iterable[int], keys: int = 20) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
-    for number in numbers:
-        key = None if number % 50 == 49 else f"k{number % keys}"
-        producer.produce(topic, key=key, value=b"%d" % number, headers={"n": str(number)})
-    assert producer.flush(30) == 0
-
-
-def noting(place: Path, fails: Callable[[int], bool] = lambda _: False) -> Callable[[Record], None]:
-    """A handler that notes each record in a file of its process, and fails where it is told."""
-    where = str(place)
-
-    def handle(record: Record) -> None:
-        import os
-        from pathlib import Path
-
-        number = int(record.value())
-        line = f"{record.key()!r} {number} {record.partition()} {record.offset()}\n"
-        if fails(number):
-            raise ValueError(f"poison {number}")
-        with Path(where, f"{os.getpid()}-{record.partition()}.txt").open("a") as file:
-            file.write(line)
-
-    return handle
-
-
-def noted(place: Path) -> list[tuple[str, int, int, int]]:
-    found = []
-    for file in place.iterdir():
-        for line in file.read_text().splitlines():
-            key, number, partition, offset = line.split()
-            found.append((key, int(number), int(partition), int(offset)))
-    return found
-
-
-def by_key(place: Path) -> dict[tuple[str, str], list[int]]:
-    """The numbers of each key that is one, in the order in which a process has run them."""
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for file in place.iterdir():
-        for line in file.read_text().splitlines():
-            key, number, *_ = line.split()
-            if key != "None":
-                found[file.name, key].append(int(number))
-    return found
-
-
-def an_app(cluster: Cluster, topic: str, handler: Any, **options: Any) -> KeyShared:
-    conf = {
-        "bootstrap.servers": cluster.bootstrap,
-        "group.id": f"g-{topic}",
-        "auto.offset.reset": "earliest",
-    }
-    options.setdefault("workers", 4)
-    app = KeyShared(conf, [topic], **options)
-    app.handler(handler)
-    return app
-
-
-def wanted(app: KeyShared, **given: Any) -> Wanted:
-    options = app.options
-    return Wanted(
-        app.conf,
-        app.topics,
-        app.subscription,
-        app.worker_specs(),
-        options.dlq_topic,
-        options.dlq_create,
-        options.dlq_format,
-        **given,
-    )
-
-
-def run_pod(app: KeyShared, until: Callable[[], bool], eventually: Eventually) -> int:
-    statuses: list[int] = []
-    thread = threading.Thread(target=lambda: statuses.append(app.run()))
-    thread.start()
-    try:
-        eventually(until, 60)
-    finally:
-        app.stop()
-        thread.join()
-    return statuses[0]
-
-
-def read_all(cluster: Cluster, topic: str) -> list[Any]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    found, ended = [], 0
-    consumer.subscribe([topic])
-    count = len(consumer.list_topics(topic).topics[topic].partitions)
-    while ended < count:
-        message = consumer.poll(10)
-        assert message is not None
-        if message.error() is not None:
-            ended += 1
-        else:
-            found.append(message)
-    consumer.close()
-    return found
+from tests.support.batches import (
+    PARTITIONS,
+    Eventually,
+    an_app,
+    by_key,
+    noted,
+    noting,
+    produce,
+    read_all,
+    run_pod,
+    wanted,
+)
 
 
 def test_pods_go_on_where_a_batch_has_ended(

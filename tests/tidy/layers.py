@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 SPARK = {
     *("core", "handling", "pools", "dlq", "audit", "local", "config", "keys"),
-    *("headers", "hashing", "model", "errors", "clock"),
+    *("headers", "hashing", "model", "errors", "logs", "clock"),
 }
 
 # Parts that stand beside the layers: what each may import, and who may import it.

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from kafka_keyshared.cli.options import JsonFlag, OutputFlag
+from kafka_keyshared.cli.arguments import RunArguments, takes_settings
+from kafka_keyshared.cli.options import Handler, JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
 
 Fetch = Annotated[bool, typer.Option("--fetch", help="Have Maven fetch those that are missing.")]
+
+Mode = Annotated[
+    Literal["batch"],
+    typer.Option(help="batch: everything up to now, and then stop."),
+]
+Master = Annotated[
+    str, typer.Option(metavar="TEXT", help="Where Spark runs, as spark-submit takes it.")
+]
+DriverMemory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of the driver: 1g.")]
+ExecutorMemory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of an executor: 1g.")]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
+]
+SparkLog = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Where Spark's own log goes; else a temporary file."),
+]
+BatchOffsets = Annotated[
+    int,
+    typer.Option(metavar="INT", min=1, help="Most offsets of a partition in one batch."),
+]
 
 verbs = typer.Typer(
     help="Run a handler on Apache Spark, and look over all records with it.",
@@ -21,6 +45,34 @@ verbs = typer.Typer(
 @verbs.callback()
 def before_every_verb() -> None:
     """Keep `spark` a group of verbs, however many there are."""
+
+
+@verbs.command("run")
+@takes_settings(Handler)
+def spark_run(  # noqa: PLR0917 - each is an option of the command line
+    arguments: RunArguments,
+    mode: Mode = "batch",
+    master: Master = "local[*]",
+    driver_memory: DriverMemory = "1g",
+    executor_memory: ExecutorMemory = "1g",
+    spark_conf: SparkSettings = None,
+    spark_log: SparkLog = None,
+    batch_offsets: BatchOffsets = 1_000_000,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Run a handler on Spark from where the group stands, and commit as its only member.
+
+    `keyshared run` goes on from there. Exit status 0: all is done that was there. 1: keys that
+    block have stayed behind, a pod has joined, or it failed.
+    """
+    from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
+
+    del mode
+    on = OnSpark(
+        master, driver_memory, executor_memory, tuple(spark_conf or ()), spark_log, batch_offsets
+    )
+    return spark_run_verb(arguments, on, Output.JSON if json else output)
 
 
 @verbs.command("jars")

@@ -27,7 +27,12 @@ from kafka_keyshared.client.topics import partitions_of
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, StartPoint
-from kafka_keyshared.errors import BrokerUnavailableError, ConfigError, KeySharedError
+from kafka_keyshared.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    InvariantError,
+    KeySharedError,
+)
 from kafka_keyshared.model import TopicPartition, counted, some
 
 T = TypeVar("T")
@@ -195,9 +200,13 @@ class SoleMember:
 
     # --- in the thread that polls ---
 
+    def _joined(self) -> KafkaClient:
+        if self._client is None:
+            raise InvariantError("the driver uses its membership before it has joined")
+        return self._client
+
     def _live(self) -> None:
-        client = self._client
-        assert client is not None
+        client = self._joined()
         try:
             client.subscribe(self._on_assign, self._on_revoke, self._on_lost)
             while not self._over.is_set():
@@ -224,8 +233,7 @@ class SoleMember:
             order()
 
     def _on_assign(self, partitions: list[TopicPartition]) -> None:
-        client = self._client
-        assert client is not None
+        client = self._joined()
         client.assign(dict.fromkeys(partitions))
         client.pause(partitions)
         self._assigned.update(partitions)
@@ -248,8 +256,7 @@ class SoleMember:
         self._gone(partitions)
 
     def _gone(self, partitions: list[TopicPartition]) -> None:
-        if self._client is not None:
-            self._client.released(partitions)
+        self._joined().released(partitions)
         self._assigned.difference_update(partitions)
 
     def _answered(self, answered: CommitAnswered) -> None:
@@ -258,8 +265,7 @@ class SoleMember:
             waiting.set_result(answered)
 
     def _starts(self) -> tuple[dict[TopicPartition, StartPoint], set[TopicPartition]]:
-        client = self._client
-        assert client is not None
+        client = self._joined()
         wanted = sorted(self._assigned)
         try:
             committed = client.committed(wanted, ASK_TIMEOUT)
@@ -321,8 +327,7 @@ class SoleMember:
         sent = threading.Event()
 
         def send() -> None:
-            client = self._client
-            assert client is not None
+            client = self._joined()
             self._answers[commit] = answered
             failed = client.commit(commit)
             if failed is not None:

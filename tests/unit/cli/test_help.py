@@ -32,6 +32,7 @@ VERBS: list[list[str]] = [
     ["dlq", "export"],
     ["dlq", "replay"],
     ["spark"],
+    ["spark", "run"],
     ["spark", "jars"],
     ["bench"],
     ["bench", "noop"],

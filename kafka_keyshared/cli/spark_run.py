@@ -1,0 +1,217 @@
+"""``keyshared spark run``: the handler that pods run, over everything that there is, on Spark."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.output import Output, start_logging, write_result
+from kafka_keyshared.cli.run import build, layer, refuse_flags_beside_app
+from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.config import Layers
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.program.whose import is_users
+from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
+from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
+from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = log_of("kafka_keyshared.spark")
+
+TELL_EVERY = 5.0
+"""Seconds between two lines that say how far a batch is."""
+
+
+@dataclass(frozen=True)
+class OnSpark:
+    """How it runs on Spark, as the command line says it; see :class:`SparkOptions`."""
+
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    executor_memory: str = "1g"
+    conf: Sequence[str] = ()
+    log: Path | None = None
+    most: int = BATCH_OFFSETS
+
+
+def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
+    """Run batches until everything is done that was there; print what was done.
+
+    The status is 1 where something stays behind: keys that block, or a pod that has joined.
+    """
+    start_logging()
+    target = load_object(arguments.handler or "", arguments.app_dir)
+    layers = Layers({}, [], {}, {})
+    if isinstance(target, KeyShared):
+        refuse_flags_beside_app(arguments)
+        app = target
+    else:
+        layers = layer(arguments)
+        app = build(layers)
+        app.handler(target)
+    wanted = wanted_of(app, on.most)
+    try:
+        wanted.check()
+        require_broker(app.conf)
+    except ConfigError as error:
+        raise layers.told(error) from error
+    options = SparkOptions(
+        on.master,
+        f"keyshared {app.conf['group.id']}",
+        on.driver_memory,
+        on.executor_memory,
+        client_settings(on.conf),
+        on.log,
+    )
+    with start(options) as session:
+        log.info("Spark runs on %s; its pages: %s; its log: %s", on.master, session.ui, session.log)
+        bring_along(session, target, arguments.app_dir)
+        done = _run(session, wanted)
+    write_result(_shown(done, output), output, "spark run")
+    return 0 if done.ended == "caught_up" else 1
+
+
+def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS) -> Wanted:
+    """Return what an app with a handler would run, for Spark."""
+    if app.options.pool != "thread":
+        raise ConfigError(
+            f"workers={app.options.workers!r}: Spark's tasks call a handler; give a number of "
+            "workers and a handler"
+        )
+    options = app.options
+    return Wanted(
+        app.conf,
+        app.topics,
+        app.subscription,
+        app.worker_specs(),
+        options.dlq_topic,
+        options.dlq_create,
+        options.dlq_format,
+        most,
+    )
+
+
+def bring_along(session: Session, target: Any, app_dir: Path) -> None:
+    """Have the handler's module travel as it is: no executor has the file that it came from.
+
+    Other modules beside it are found where ``app_dir`` is the same path there.
+    """
+    from pyspark import cloudpickle
+
+    handler = getattr(target, "_handler", target)
+    module = sys.modules.get(getattr(handler, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    if module is not None and file is not None and is_users(file):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    environment = session.spark.sparkContext.environment
+    known = [environment.get("PYTHONPATH", ""), str(app_dir.resolve())]
+    environment["PYTHONPATH"] = ":".join(filter(None, known))
+
+
+def _run(session: Session, wanted: Wanted) -> Outcome:
+    try:
+        with _telling(session.spark) as telling:
+            return run_batches(session.spark, wanted, telling.watch)
+    except KeySharedError:
+        raise
+    except Exception as error:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if not isinstance(error, PySparkException | Py4JError):
+            raise
+        raise KeySharedError(
+            f"Spark has failed, and the batch is not committed: {_reason(error)}; look into "
+            f"{session.log}"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why it failed in a line: of what Python raised in a task, that."""
+    text = str(error)
+    raised = [line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]+: \S", line)]
+    return raised[-1] if "Traceback" in text and raised else cause(error)
+
+
+def _shown(done: Outcome, output: Output) -> Mapping[str, Any]:
+    told = done.told()
+    if output is Output.TABLE:
+        told["seconds"] = round(done.seconds, 1)
+        told["positions"] = ", ".join(f"{name} {at}" for name, at in done.positions.items())
+    return told
+
+
+class _Telling:
+    """Says in lines of the log how far it is."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._batch = ""
+        self._began = time.monotonic()
+        self._records = 0
+
+    def watch(self, what: str, plan: Plan, done: Outcome) -> None:
+        """Say that a batch has begun, or what it has done."""
+        if what == "begun":
+            self._batch = (
+                f"batch {done.batches + 1}: {plan.offsets:,} offsets of "
+                f"{len(plan.shares)} partitions"
+            )
+            self._began, self._records = time.monotonic(), done.records
+            log.info("%s", self._batch)
+            return
+        self._batch = ""
+        seconds = max(1e-3, time.monotonic() - self._began)
+        log.info(
+            "batch %d committed: %s records in %.1f s (%s a second), %s dead letters so far, %s "
+            "offsets left",
+            done.batches,
+            f"{done.records - self._records:,}",
+            seconds,
+            f"{(done.records - self._records) / seconds:,.0f}",
+            f"{done.dead_lettered:,}",
+            f"{done.left:,}",
+        )
+
+    def tick(self) -> None:
+        """Say how many tasks of the batch have ended."""
+        if not self._batch:
+            return
+        stages = [self._tracker.getStageInfo(each) for each in self._tracker.getActiveStageIds()]
+        tasks = [(each.numCompletedTasks, each.numTasks) for each in stages if each is not None]
+        if tasks:
+            ended, all_ = map(sum, zip(*tasks, strict=True))
+            log.info("%s, %.0f s: %d of %d tasks", self._batch, self._since(), ended, all_)
+
+    def _since(self) -> float:
+        return time.monotonic() - self._began
+
+
+@contextmanager
+def _telling(spark: SparkSession) -> Iterator[_Telling]:
+    telling, over = _Telling(spark), threading.Event()
+
+    def live() -> None:
+        while not over.wait(TELL_EVERY):
+            telling.tick()
+
+    thread = threading.Thread(target=live, name="keyshared-spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield telling
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,65 @@
+"""`keyshared spark run` as a user calls it: the flights, with the answer that pods give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_keyshared.demo.expected import compare, expected, read_answers
+from kafka_keyshared.local.cluster import Cluster
+
+FLIGHTS = Path("examples/flights")
+
+
+def keyshared(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafka_keyshared.cli", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_flights_on_spark_come_to_the_same_answer(
+    spark_parts: None, real_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    loaded = keyshared("demo", "load", "-b", real_cluster.bootstrap, "-t", topic)
+    assert loaded.returncode == 0, loaded.stderr
+    handler, settings = f"{FLIGHTS / 'app.py'}:Flights", str(FLIGHTS / "keyshared.toml")
+    run = keyshared(
+        *("spark", "run", handler, "--config", settings, "-b", real_cluster.bootstrap),
+        *("-t", topic, "-g", f"g-{topic}", "--dlq", f"{topic}.dlq", "--master", "local[2]"),
+        *("--spark-log", str(tmp_path / "spark.log"), "--json"),
+        # What tasks hand out is never the driver's to hold.
+        *("--spark-conf", "spark.driver.maxResultSize=64m"),
+        FLIGHTS_OUT=str(tmp_path),
+    )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert (told["records"], told["dead_lettered"], told["left"]) == (362_891, 8_255, 0)
+    assert compare(expected(), read_answers(tmp_path)) == []
+    assert "its pages: http://127.0.0.1:" in run.stderr
+    assert "batch 1 committed: 362,891 records" in run.stderr
+
+
+def test_what_cannot_run_is_told_in_a_line_before_spark_starts(
+    spark_parts: None, tmp_path: Path
+) -> None:
+    handler = tmp_path / "handlers.py"
+    handler.write_text("def handle(record): ...\n")
+    given = ("spark", "run", f"{handler}:handle", "-b", "127.0.0.1:1", "-t", "t", "-g", "g")
+    nobody = keyshared(*given, "-X", "socket.connection.setup.timeout.ms=1000")
+    assert nobody.returncode == 1
+    assert "no broker answered at 127.0.0.1:1" in nobody.stderr
+    assert "Traceback" not in nobody.stderr
+    unknown = keyshared(*given, "-X", "sasl.kerberos.keytab=x")
+    assert unknown.returncode == 2
+    assert "sasl.kerberos.keytab: Spark's Kafka client has no such setting" in unknown.stderr
