@@ -21,6 +21,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kafka_keyshared.model import Record
+
 Outcome = Literal["ok", "dropped", "failed"]
 OK: Final = "ok"
 DROPPED: Final = "dropped"
@@ -138,6 +140,7 @@ class Ledger:
 
     def __init__(self, put: Callable[[Event], None], incarnation: str | None = None) -> None:
         self.incarnation = incarnation or f"{os.getpid()}-{time.monotonic_ns():x}"
+        self.key_of: Callable[[Record], bytes | None] = own_key
         self._put = put
         # next() on a count is one step of the interpreter: two threads never get the same number.
         self._number = itertools.count(1).__next__
@@ -202,12 +205,61 @@ class Ledger:
         self._put(OwnershipChanged(topic, partition, "lost", time.monotonic_ns()))
 
 
+def own_key(record: Record) -> bytes | None:
+    """Return the key by which a record is in order, unless a run says it is another."""
+    key: bytes | None = record.key()
+    return key
+
+
+class LineFile:
+    """A new file that lines are added to by any thread, each in one write to the system.
+
+    So it outlives a SIGKILL of the process, and what threads add stands there line by line.
+
+    :raises FileExistsError: there is such a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._process = os.getpid()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._file = os.open(path, flags, 0o644)
+
+    def write(self, line: bytes) -> None:
+        """Add a line that has no end yet; raise :class:`LedgerError` when it is not all there."""
+        if os.getpid() != self._process:
+            raise LedgerError(
+                f"{self.path} belongs to process {self._process}, this is {os.getpid()}; "
+                "open one in each process, after the fork"
+            )
+        line += b"\n"
+        if os.write(self._file, line) != len(line):
+            raise LedgerError(
+                f"{self.path}: an event was written in part, most likely because the disk is "
+                "full; make room and repeat the run"
+            )
+
+    def close(self) -> None:
+        """Close the file; any later line raises OSError."""
+        os.close(self._file)
+
+
 class MemoryLedger(Ledger):
     """A ledger in memory: ``events`` in the order in which they were appended."""
 
     def __init__(self, incarnation: str | None = None) -> None:
         self.events: list[Event] = []
         super().__init__(self.events.append, incarnation)
+
+
+def together(*takers: Callable[[Event], None]) -> Ledger:
+    """Return a ledger whose events go to each of these, in turn."""
+
+    def put(event: Event) -> None:
+        for take in takers:
+            take(event)
+
+    return Ledger(put)
 
 
 class FileLedger(Ledger):
@@ -221,28 +273,15 @@ class FileLedger(Ledger):
     def __init__(self, directory: Path, incarnation: str | None = None) -> None:
         super().__init__(self._write, incarnation)
         self.path = directory / f"{self.incarnation}{SUFFIX}"
-        self._process = os.getpid()
         self._encode = msgspec.json.Encoder().encode
-        # O_APPEND with one write per event: threads interleave by whole lines.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self._file = os.open(self.path, flags, 0o644)
+        self._file = LineFile(self.path)
 
     def _write(self, event: Event) -> None:
-        if os.getpid() != self._process:
-            raise LedgerError(
-                f"{self.path} belongs to process {self._process}, this is {os.getpid()}; "
-                "open a FileLedger in each process, after the fork"
-            )
-        line = self._encode(event) + b"\n"
-        if os.write(self._file, line) != len(line):
-            raise LedgerError(
-                f"{self.path}: an event was written in part, most likely because the disk is "
-                "full; make room and repeat the run"
-            )
+        self._file.write(self._encode(event))
 
     def close(self) -> None:
         """Close the file; any later event raises OSError."""
-        os.close(self._file)
+        self._file.close()
 
 
 def read_ledger(path: Path) -> MemoryLedger:

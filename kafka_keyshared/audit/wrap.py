@@ -79,7 +79,7 @@ def _audited_call(handler: Callable[..., Any], ledger: Ledger) -> Callable[..., 
 
 
 def _run(handler: Callable[[Record], Any], ledger: Ledger, record: Record) -> Any:
-    attempt = ledger.started(record.topic(), record.partition(), record.offset(), record.key())
+    attempt = _started(ledger, record)
     try:
         result = handler(record)
     except BaseException as error:
@@ -92,7 +92,7 @@ def _run(handler: Callable[[Record], Any], ledger: Ledger, record: Record) -> An
 async def _run_async(
     handler: Callable[[Record], Awaitable[Any]], ledger: Ledger, record: Record
 ) -> Any:
-    attempt = ledger.started(record.topic(), record.partition(), record.offset(), record.key())
+    attempt = _started(ledger, record)
     try:
         result = await handler(record)
     except BaseException as error:
@@ -100,6 +100,11 @@ async def _run_async(
         raise
     ledger.ended(attempt, OK if result is None else _returned(result))
     return result
+
+
+def _started(ledger: Ledger, record: Record) -> int:
+    key = ledger.key_of(record)
+    return ledger.started(record.topic(), record.partition(), record.offset(), key)
 
 
 def _verdict(value: object) -> Outcome | None:

@@ -7,9 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from kafka_keyshared.cli.audit_log import TOPIC as TOPIC_PLACE
+from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.reach import require_broker
@@ -52,14 +54,22 @@ WORDS = {
 """What stands in the table, in this order; ``-o json`` has the names and everything else."""
 
 
-def demo_verb(output: Output, sabotage: str | None, records: int | None) -> int:
-    """Run the demo with live progress on a terminal; return 0 when nothing was wrong."""
+def demo_verb(
+    output: Output, sabotage: str | None, records: int | None, log: str | None = None
+) -> int:
+    """Run the demo with live progress on a terminal; return 0 when nothing was wrong.
+
+    ``log`` is the folder that the processed log goes to.
+    """
+    if log is not None and log.startswith(TOPIC_PLACE):
+        raise ConfigError(f"--audit-log {log}: give a folder; the demo's Kafka ends with it")
     watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
-    demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records)
-    totals = demo.totals
-    write_note(_introduced(totals))
-    with watcher.shown(totals), _only_errors():
-        result = demo.run()
+    with nullcontext() if log is None else audit_log(log) as rows:
+        demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records, rows)
+        totals = demo.totals
+        write_note(_introduced(totals))
+        with watcher.shown(totals), _only_errors():
+            result = demo.run()
     for line in (*result["findings"], *result["differences"]):
         write_note(line)
     if output is Output.TABLE:

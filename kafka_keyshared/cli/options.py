@@ -105,6 +105,13 @@ HttpPort = Annotated[
         help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
     ),
 ]
+AuditLog = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE",
+        help="Write down what becomes of each record: a folder, or topic:NAME.",
+    ),
+]
 Watch = Annotated[
     float | None,
     typer.Option(

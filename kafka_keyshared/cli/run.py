@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.audit.ledger import own_key
+from kafka_keyshared.audit.processed import ProcessedLog
+from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.audit_log import audit_log as opened_log
+from kafka_keyshared.cli.audit_log import untold
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
@@ -26,8 +34,11 @@ from kafka_keyshared.config import (
     sources,
     starts_at_beginning,
 )
+from kafka_keyshared.core.lanes import NULL_KEY, lane_by
+from kafka_keyshared.demo.ledgers import on_dead_letter
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Record, Undecodable
 
 log = log_of("kafka_keyshared.cli")
 
@@ -36,14 +47,19 @@ START = "auto.offset.reset"
 EARLIEST = "earliest"
 
 
-def run_verb(arguments: RunArguments, log_level: str = "info", log_format: str = "text") -> int:
-    """Build the app and run it in this thread."""
+def run_verb(
+    arguments: RunArguments,
+    log_level: str = "info",
+    log_format: str = "text",
+    audit_log: str | None = None,
+) -> int:
+    """Build the app and run it in this thread; ``audit_log`` is where its rows go."""
     start_logging(log_level, log_format)
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     live, shown = live_on_terminal()
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments)
+        refuse_flags_beside_app(arguments, audit_log)
         app = target
         if variables := ours(os.environ):
             log.warning(
@@ -61,7 +77,10 @@ def run_verb(arguments: RunArguments, log_level: str = "info", log_format: str =
     except ConfigError as error:
         raise layers.told(error) from error
     try:
-        with shown:
+        with ExitStack() as stack:
+            if audit_log is not None:
+                write_down(app, target, stack.enter_context(opened_log(audit_log, app.conf)))
+            stack.enter_context(shown)
             return app.run()
     except KafkaException as error:
         if error.args[0].code() == KafkaError._INVALID_ARG:
@@ -69,7 +88,35 @@ def run_verb(arguments: RunArguments, log_level: str = "info", log_format: str =
         raise KeySharedError(f"the Kafka client failed: {error.args[0]}") from error
 
 
-def refuse_flags_beside_app(arguments: RunArguments) -> None:
+def write_down(app: KeyShared, handler: Callable[..., Any], ledger: ProcessedLog) -> None:
+    """Have the app tell the ledger what becomes of each record."""
+    if silent := untold(app.options):
+        log.warning(
+            "records that %s settles leave no row in the audit log that says so: an audit will "
+            "call them lost",
+            ", ".join(silent),
+        )
+    ledger.key_of = ordered_by(app)
+    app.handler(audited(handler, ledger))
+    app.hooks = replace(app.hooks, dead_lettered=on_dead_letter(ledger))
+
+
+def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:
+    """Return what finds the key that a record's order goes by; None: it is in none."""
+    key_of, one_lane = app.subscription.key_of or own_key, app.subscription.null_keys == "one-lane"
+
+    def key(record: Record) -> bytes | None:
+        try:
+            found = key_of(record)
+        except Undecodable:  # and it runs all the same: the policy takes it for a null key
+            found = None
+        # Of the one lane of null keys the lane's name, because no record has that for a key.
+        return lane_by(record, NULL_KEY, "topic")[2] if found is None and one_lane else found
+
+    return key
+
+
+def refuse_flags_beside_app(arguments: RunArguments, audit_log: str | None = None) -> None:
     """Raise :class:`ConfigError` for flags that an app with its own settings would not heed."""
     flags = {
         "-b": arguments.bootstrap,
@@ -89,6 +136,7 @@ def refuse_flags_beside_app(arguments: RunArguments) -> None:
         "--config": arguments.config,
         "-X": arguments.client,
         "--http-port": _said(arguments.http_port),
+        "--audit-log": audit_log,
     }
     if given := [name for name, value in flags.items() if value]:
         raise ConfigError(

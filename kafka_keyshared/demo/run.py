@@ -24,7 +24,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.judge import Judgement, judge
-from kafka_keyshared.audit.ledger import MemoryLedger
+from kafka_keyshared.audit.ledger import MemoryLedger, together
+from kafka_keyshared.audit.processed import ProcessedLog
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
 from kafka_keyshared.core.events import DeadLettered
@@ -98,8 +99,9 @@ class Progress:
 class Demo:
     """One run. ``watch`` is called about ten times a second.
 
-    ``records`` takes only so many from the start of the year, which is for tests. Raises
-    :class:`ConfigError` for a number or a kind of sabotage that there is not.
+    ``records`` takes only so many from the start of the year, which is for tests. ``log`` gets a
+    row for each record that was written and for whatever became of it. Raises :class:`ConfigError`
+    for a number or a kind of sabotage that there is not.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Demo:
         watch: Callable[[Progress], None],
         sabotage: str | None = None,
         records: int = data.RECORDS,
+        log: ProcessedLog | None = None,
     ) -> None:
         check_kind(sabotage)
         if not 1 <= records <= data.RECORDS:
@@ -120,7 +123,10 @@ class Demo:
         self.progress = Progress()
         self._calls = Calls()
         self._written = MemoryLedger("producer")
-        self._ledger = MemoryLedger("consumer")
+        self._heard = MemoryLedger("consumer")
+        more = [] if log is None else [log.take]
+        self._ledger = together(self._heard.events.append, *more)
+        self._producing = together(self._written.events.append, *more)
         self._letters = MemoryLedger("dead-letters")
         self._ends: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
         self._committed: dict[int, int] = {}
@@ -155,7 +161,7 @@ class Demo:
             self._watch(self.progress)
             answers = read_answers(Path(out))
         differences = compare(expected(self._records), answers)
-        judgement = judge([self._written, self._ledger, self._letters])
+        judgement = judge([self._written, self._heard, self._letters])
         return self._summary(judgement, differences)
 
     def _run(self, bootstrap: str) -> None:
@@ -245,7 +251,7 @@ class Demo:
 
     def _produce(self, producer: MeteredProducer) -> None:
         self.progress.started = time.monotonic()
-        ends, told = self._ends, self._written.produced
+        ends, told = self._ends, self._producing.produced
         for record in self._year:
             partition = producer.produce(TOPIC, record.key, record.value)
             # The producer is idempotent and the topic is new, so offsets count up from 0.

@@ -18,6 +18,8 @@ from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.conftest import Eventually
 from tests.support.cli import Running, as_user, in_process
+from tests.support.live import read_all
+from tests.support.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "examples" / "flights"
@@ -214,3 +216,66 @@ def test_an_outage_is_told_in_a_few_lines_and_when_it_is_over(topic: str, tmp_pa
     assert "rdkafka#" not in run.err, "no line of the client's own"
     told = [line for line in run.err.splitlines() if "kafka_keyshared.kafka" in line]
     assert len(told) <= 4, run.err
+
+
+AUDITED = """\
+def handle(record):
+    if record.offset() % 10 == 3:
+        raise KeyError("customer_id")
+"""
+
+
+@pytest.mark.parametrize("place", ["folder", "topic"])
+def test_an_audit_log_has_a_row_for_each_call_and_each_dead_letter(
+    embedded_cluster: Cluster, topic: str, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "app.py").write_text(AUDITED)
+    for name in (topic, f"{topic}.dlq", f"{topic}.log"):
+        embedded_cluster.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": embedded_cluster.bootstrap})
+    for number in range(100):
+        producer.produce(topic, b"v", b"key", headers=[("who", b"abc"[number % 3 :][:1])])
+    assert producer.flush(30) == 0
+    arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
+    names = ("-t", topic, "-g", topic, "--from-beginning", "--dlq", "auto", "--attempts", "2")
+    log = f"topic:{topic}.log" if place == "topic" else str(tmp_path / "log")
+    with Running(*arguments, *names, "--key", "header:who", "--audit-log", log) as run:
+        run.wait_for("caught up")
+        assert run.end(signal.SIGINT) == 0, run.err
+    if place == "topic":
+        found = read_all(embedded_cluster, f"{topic}.log", 120)
+        lines = b"".join((message.value() or b"") + b"\n" for message in found)
+    else:
+        (file,) = (tmp_path / "log").iterdir()
+        lines = file.read_bytes()
+    rows = read_rows(lines)
+    handled = [row for row in rows if row.event == "handled"]
+    assert {(row.offset, row.attempt) for row in handled if row.outcome == "failed"} == {
+        (offset, attempt) for offset in range(3, 100, 10) for attempt in (1, 2)
+    }
+    assert sorted(row.offset for row in handled if row.outcome == "ok") == [
+        offset for offset in range(100) if offset % 10 != 3
+    ]
+    letters = [row.offset for row in rows if row.event == "dead_lettered"]
+    assert sorted(letters) == list(range(3, 100, 10))
+    assert {row.worker for row in handled} <= {f"worker-{number}" for number in range(16)}
+    assert {row.key for row in handled} == {b"a", b"b", b"c"}, "the key is that of --key"
+
+
+def test_an_audit_log_that_cannot_be_written_is_refused_before_anything_is_read(
+    embedded_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text("def handle(record): ...\n")
+    (tmp_path / "file").write_text("")
+    embedded_cluster.create_topic(topic, 1)
+    for place, why in (
+        (str(tmp_path / "file"), "give a folder that can be written"),
+        ("topic:", "give topic:NAME, or a folder"),
+    ):
+        ended = as_user(
+            *("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap),
+            *("-t", topic, "-g", topic, "--audit-log", place),
+        )
+        assert ended.status == 2, ended.err
+        assert ended.err.strip().splitlines()[-1].startswith(f"keyshared: --audit-log {place}")
+        assert why in ended.err

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_keyshared.cli.options import Bootstrap, ClientSettings, JsonFlag, OutputFlag
+from kafka_keyshared.cli.options import AuditLog, Bootstrap, ClientSettings, JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
 
 verbs = typer.Typer(
@@ -16,12 +16,13 @@ verbs = typer.Typer(
 
 
 @verbs.callback(invoke_without_command=True)
-def demo(
+def demo(  # noqa: PLR0917 - each is an option of the command line
     context: typer.Context,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
     sabotage: Annotated[str | None, typer.Option(metavar="TEXT", hidden=True)] = None,
     records: Annotated[int | None, typer.Option(metavar="INT", hidden=True)] = None,
+    audit_log: AuditLog = None,
 ) -> int:
     """Send a year of flights through an embedded cluster and judge what happened.
 
@@ -33,7 +34,7 @@ def demo(
         return 0
     from kafka_keyshared.cli.demo import demo_verb
 
-    return demo_verb(Output.JSON if json else output, sabotage, records)
+    return demo_verb(Output.JSON if json else output, sabotage, records, audit_log)
 
 
 @verbs.command("load")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
 from kafka_keyshared.cli.options import (
+    AuditLog,
     Handler,
     HeldAfter,
     JsonFlag,
@@ -19,12 +20,15 @@ from kafka_keyshared.cli.output import Output
 
 @takes_settings(Handler)
 def run_command(
-    arguments: RunArguments, log_level: LogLevel = "info", log_format: LogFormat = "text"
+    arguments: RunArguments,
+    audit_log: AuditLog = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> int:
     """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
     from kafka_keyshared.cli.run import run_verb
 
-    return run_verb(arguments, log_level, log_format)
+    return run_verb(arguments, log_level, log_format, audit_log)
 
 
 @takes_settings(OptionalHandler)

@@ -128,7 +128,7 @@ def test_another_process_may_not_write_to_the_file(
 ) -> None:
     ledger = FileLedger(tmp_path, "one")
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(LedgerError, match="open a FileLedger in each process"):
+    with pytest.raises(LedgerError, match="open one in each process"):
         ledger.started("t", 0, 5, b"k")
     ledger.close()
 

@@ -1,0 +1,139 @@
+"""``--audit-log``: where the rows of the processed log go, a folder or a topic."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafka_keyshared.audit.ledger import LineFile
+from kafka_keyshared.audit.processed import LINES_SUFFIX, ProcessedLog, Row, to_lines
+from kafka_keyshared.config import Options
+from kafka_keyshared.dlq.publish import producer_conf
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.logs import log_of
+
+log = log_of("kafka_keyshared.cli")
+
+TOPIC = "topic:"
+"""Stands before the name of a topic; anything else is a folder."""
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds in which the brokers answer at the start, and take the last rows at the end."""
+
+
+@contextmanager
+def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[ProcessedLog]:
+    """Open the processed log of this process; ``conf`` is the consumer's, for a topic.
+
+    A row in a folder is there when the call of the handler returns, whatever becomes of the
+    process. A row in a topic is on its way: a kill may lose the last ones.
+
+    Raises :class:`ConfigError` for a place that cannot be written.
+    """
+    if place.startswith(TOPIC):
+        with _Topic(place.removeprefix(TOPIC), conf).open() as opened:
+            yield opened
+        return
+    incarnation = incarnation_name()
+    try:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        file = LineFile(Path(place) / f"{incarnation}{LINES_SUFFIX}")
+    except OSError as error:
+        raise ConfigError(
+            f"--audit-log {place}: {error.strerror}; give a folder that can be written, or "
+            f"{TOPIC}NAME"
+        ) from error
+    try:
+        yield ProcessedLog(to_lines(file), incarnation, worker_name)
+    finally:
+        file.close()
+
+
+def incarnation_name() -> str:
+    """Return a name that no other start of a process on any machine has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
+
+
+def worker_name() -> str:
+    """Return the name of the worker whose thread this is."""
+    name = threading.current_thread().name
+    pool, _, worker = name.partition("-")
+    _, found, worker = worker.partition("-")
+    return worker if pool == "keyshared" and found else name
+
+
+def untold(options: Options) -> list[str]:
+    """Return which settings settle records of which the log cannot tell."""
+    return [
+        f"{name}={value}"
+        for name, value, silent in (
+            ("poison", options.poison, "drop"),
+            ("undecodable", options.undecodable, "drop"),
+            ("on_unmatched", options.on_unmatched, "skip"),
+        )
+        if value == silent
+    ]
+
+
+class _Topic:
+    """Writes rows to a topic, each beside the others of its key."""
+
+    def __init__(self, name: str, conf: Mapping[str, Any] | None) -> None:
+        if not name or conf is None:
+            raise ConfigError(f"--audit-log {TOPIC}{name}: give {TOPIC}NAME, or a folder")
+        self._name = name
+        self._refused = 0
+        self._why = ""
+        try:
+            require_topics(conf, [name], create=False, timeout=ANSWER_TIMEOUT)
+        except TopicMissingError as error:
+            raise TopicMissingError(
+                f"--audit-log {TOPIC}{name}: there is no such topic; create it first, with the "
+                "retention that the log is to have"
+            ) from error
+        self._producer = Producer({**producer_conf(conf), "linger.ms": 50, "log_level": 2})
+
+    @contextmanager
+    def open(self) -> Iterator[ProcessedLog]:
+        try:
+            yield ProcessedLog(self._send, incarnation_name(), worker_name)
+        finally:
+            left = self._producer.flush(ANSWER_TIMEOUT)
+        if missing := self._refused + left:
+            raise KeySharedError(
+                f"--audit-log {TOPIC}{self._name}: {missing:,} rows were not written "
+                f"({self._why or 'no answer in time'}); an audit will miss them"
+            )
+
+    def _send(self, row: Row, line: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._name, line, row.key, on_delivery=self._delivered)
+            except BufferError:
+                # The handlers wait for the log rather than the log for them: it would grow.
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                self._count(error.args[0])
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._count(error)
+
+    def _count(self, error: KafkaError) -> None:
+        self._refused += 1
+        if not self._why:
+            self._why = error.str()
+            log.error("--audit-log: a row was not written to %s: %s", self._name, self._why)
