@@ -147,7 +147,7 @@ def run_it(told: Told) -> None:
     [
         ("dead_letter", "Order", "although it waits for its dead letter"),
         ("block", "Order", "although it is blocked"),
-        ("drop", "NoRepeats", "dropped at"),
+        ("drop", "NoRepeats", "dropped for its key at"),
     ],
 )
 def test_a_worker_that_runs_what_has_no_readable_key_is_found(
@@ -172,3 +172,13 @@ def test_a_letter_for_an_unreadable_key_may_come_before_it_is_said_where_to_begi
         key_of=DerivedKey(header=False, fails=True), undecodable="dead_letter", dlq=True
     )
     assert_right(story, chosen)
+
+
+def test_what_is_dropped_for_its_key_may_wait_behind_one_that_cannot_be_read_now() -> None:
+    """So a clean stop has not said of it, and nothing of it is lost."""
+
+    def stopped(told: Told) -> None:
+        told.stop(1)
+
+    story = of_keys(None, then=stopped)
+    assert_right(story, settings(null_keys="reject", undecodable="drop"))

@@ -23,6 +23,7 @@ from kafka_keyshared.sim.checkers.group import HistoryError, sections_of
 from kafka_keyshared.sim.checkers.letters import AFTER_THE_LAST, Letters
 from kafka_keyshared.sim.checkers.records import (
     DROPPED,
+    REFUSED,
     SKIPPED,
     WRITTEN_OFF,
     Assignment,
@@ -151,7 +152,7 @@ class Books(Letters):
         elif each.lane.refused:
             policy = settings.when_undecodable()
             if policy == "drop":
-                self._settle(each, "dropped")
+                self._settle(each, REFUSED)
             else:
                 each.stage = Stage.LETTERING_ALONE if policy == "dead_letter" else Stage.BLOCKED
 

@@ -10,7 +10,15 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.group import sections_of
-from kafka_keyshared.sim.checkers.records import SKIPPED, Assignment, Delivery, End, Fate, Stage
+from kafka_keyshared.sim.checkers.records import (
+    REFUSED,
+    SKIPPED,
+    Assignment,
+    Delivery,
+    End,
+    Fate,
+    Stage,
+)
 from kafka_keyshared.sim.history import History, Listener
 
 MOMENT = 1e-9
@@ -197,8 +205,9 @@ class NoRepeats(Checker):
                 for offset, each in deliveries.items():
                     if offset < position or offset in known or each.stage is not Stage.SETTLED:
                         continue
-                    # Of one from before it may not know; one that is skipped may still be parked.
-                    if each.fate.settled_in is assignment and each.fate.how != SKIPPED:
+                    # Of one from before it may not know; what no worker gets may still wait.
+                    unrun = each.fate.how in (SKIPPED, REFUSED)
+                    if each.fate.settled_in is assignment and not unrun:
                         self.violated(
                             told.member,
                             f"a stop counts as clean; {each} is not in what the broker has "

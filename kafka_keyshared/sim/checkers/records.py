@@ -16,6 +16,9 @@ FAR = 1 << 62
 SKIPPED = "skipped as nobody's"
 """How a record is settled that no worker was declared to take: here, when it is delivered."""
 
+REFUSED = "dropped for its key"
+"""How one is settled whose key cannot be read; behind one that cannot be read now it waits, too."""
+
 DROPPED = "dropped without a worker"
 """How one is settled, without reliability, of whose lane a later one has begun."""
 
