@@ -167,13 +167,8 @@ class Reseek:
         """Seek as far as that can be done now; what cannot stays for the next time."""
         client, states, now = loop.ports.client, loop.core.partitions, loop.ports.clock()
         self.gone({each for each in self.partitions if each not in states})
-        self.gone(
-            {
-                each
-                for each in self.partitions
-                if each not in self.out_of_range and _sought(client, each, states[each])
-            }
-        )
+        there = [each for each in sorted(self.partitions) if each not in self.out_of_range]
+        self.gone({each for each in there if _sought(client, each, states[each])})
         due = [each for each, since in self.out_of_range.items() if since <= now]
         if due:
             self._restart(loop, due)

@@ -120,6 +120,16 @@ def test_a_user_who_wants_an_error_gets_one() -> None:
     assert stage.loop.halted == "offset out of range"
 
 
+def test_partitions_are_sought_in_their_order_and_not_in_that_of_their_hashes() -> None:
+    stage = Stage()
+    those = [TopicPartition("orders", number) for number in range(30)]
+    stage.assign(*those)
+    stage.accept()
+    stage.loop.reseek.again(those)
+    stage.step()
+    assert [partition for partition, _ in stage.client.made("seek")] == those
+
+
 def test_a_partition_that_went_meanwhile_is_not_sought() -> None:
     stage = received(5)
     told_out_of_range(stage)
