@@ -189,13 +189,18 @@ class KafkaClient:
         self._outages.look()  # an owner that has work may not poll for minutes
         return self.consumer.consume(count, 0)  # type: ignore[return-value]
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one."""
-        if not self._assigned:
+    def positions(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one, or of these alone."""
+        asked = self._assigned
+        if partitions is not None:
+            asked = {each: asked[each] for each in partitions if each in asked}
+        if not asked:
             return {}
-        found = self.consumer.position(list(self._assigned.values()))
-        self._ends = dict(zip(self._assigned, found, strict=True))
-        return {each: end.offset for each, end in self._ends.items() if end.offset >= 0}
+        found = dict(zip(asked, self.consumer.position(list(asked.values())), strict=True))
+        self._ends = found if partitions is None else {**self._ends, **found}
+        return {each: end.offset for each, end in found.items() if end.offset >= 0}
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the broker for positions and metadata."""

@@ -61,8 +61,10 @@ class Client(Protocol):
     def consume(self, count: int) -> list[Record]:
         """Take what has been fetched, at most ``count``, without waiting."""
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one."""
+    def positions(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one, or of these alone."""
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         """Ask the broker for positions and metadata; what it refuses to tell is left out.

@@ -21,6 +21,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.owner.ends import Ends
 from kafka_keyshared.owner.loopstats import LoopStats
 from kafka_keyshared.owner.notices import log_notice
 from kafka_keyshared.owner.orders import Orders
@@ -73,6 +74,7 @@ class Loop(Actor):
         self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
         self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
+        self._ends = Ends(ports.client, ports.clock)
         self._plenty = False
         self._next_beat = 0.0
         # For the next commit, or look at who is held up: the progress, and how much of the mail
@@ -248,14 +250,14 @@ class Loop(Actor):
             chunk = self.reseek.wanted(chunk, released)
         self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
-        self.tell(ev.Fetched(chunk, self._received_ends()))
+        self.tell(ev.Fetched(chunk, self._received_ends(chunk)))
         self._room.took_in(len(chunk), values, held)
 
-    def _received_ends(self) -> dict[TopicPartition, int]:
+    def _received_ends(self, chunk: list[Record]) -> dict[TopicPartition, int]:
         assigned = self.core.partitions
         return {
             partition: position
-            for partition, position in self.ports.client.positions().items()
+            for partition, position in self._ends.behind(chunk, len(assigned)).items()
             if partition in assigned and partition not in self.reseek.partitions
         }
 

@@ -167,12 +167,14 @@ class SimClient:
         if self.closed:
             raise RuntimeError("Consumer closed")
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the position of every assigned partition that has one."""
+    def positions(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the position of every assigned partition that has one, or of these alone."""
         return {
             partition: part.position
             for partition, part in self.fetcher.parts.items()
-            if part.position is not None
+            if part.position is not None and (partitions is None or partition in partitions)
         }
 
     def log_ends(self) -> dict[TopicPartition, int]:

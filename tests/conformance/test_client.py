@@ -179,7 +179,8 @@ def test_a_position_is_known_once_something_was_taken(side: Side) -> None:
     side.client.assign({first: 1, second: 0})
     assert side.client.positions() == {}
     read(side, first, 4)
-    assert side.client.positions() == {first: 5}
+    assert side.client.positions() == side.client.positions([first]) == {first: 5}
+    assert side.client.positions([second]) == {}
     side.client.pause([first])
     side.client.seek(first, 2)
     assert side.client.positions() == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_keyshared.app.service import Hooks
@@ -82,8 +82,10 @@ class _OfflineClient(KafkaClient):
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
 
-    def positions(self) -> dict[TopicPartition, int]:
-        return dict(self._at)
+    def positions(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        return {each: at for each, at in self._at.items() if not partitions or each in partitions}
 
     def poll(self, timeout: float) -> Record | None:
         if self._on_assign is not None:

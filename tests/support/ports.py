@@ -111,8 +111,13 @@ class FakeClient:
                 found += part
         return found
 
-    def positions(self) -> dict[TopicPartition, int]:
-        return dict(self._positions)
+    def positions(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        if partitions is None:
+            return dict(self._positions)
+        self.calls.append(("positions", set(partitions)))
+        return {each: at for each, at in self._positions.items() if each in partitions}
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> Committed:
         self.calls.append(("committed", list(partitions)))

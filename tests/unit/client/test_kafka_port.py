@@ -103,6 +103,12 @@ def test_positions_are_those_of_assigned_partitions_that_have_one(make: Make) ->
         for each in asked
     ]
     assert client.positions() == {P0: 7}
+    before = len(scripted.asked)
+    assert client.positions([P1]) == {}
+    assert client.positions([P0, TopicPartition("others", 3)]) == {P0: 7}
+    assert len(scripted.asked) == before + 2
+    assert client.positions([TopicPartition("others", 3)]) == {}
+    assert len(scripted.asked) == before + 2, "nothing of it is assigned, so nothing is asked"
     client.released([P0])
     assert client.positions() == {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -266,9 +268,11 @@ def test_a_look_asks_the_client_once_where_it_is_however_many_do_not_deliver(sta
     positions = stage.client.positions
     asked: list[float] = []
 
-    def counted() -> dict[TopicPartition, int]:
+    def counted(
+        partitions: Collection[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, int]:
         asked.append(stage.now)
-        return positions()
+        return positions(partitions)
 
     stage.client.positions = counted  # type: ignore[method-assign]
     live(stage, 120.0)
