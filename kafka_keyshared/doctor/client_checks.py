@@ -22,43 +22,46 @@ _YES = ("true", "1", "t")
 
 class _Danger(NamedTuple):
     setting: str
-    is_set: Callable[[str], bool]
+    is_set: Callable[[str, Mapping[str, Any]], bool]
     why: str
     cure: str
 
 
-def _number_below(limit: float) -> Callable[[str], bool]:
-    def below(text: str) -> bool:
-        try:
-            return 0 < float(text) < limit
-        except ValueError:
-            return False
+def _number(given: object, otherwise: float = float("inf")) -> float:
+    """Return what is given as a number above 0, or what stands for it otherwise."""
+    try:
+        found = float(str(given))
+    except ValueError:
+        return otherwise
+    return found if found > 0 else otherwise
 
-    return below
+
+def _number_below(limit: float) -> Callable[[str, Mapping[str, Any]], bool]:
+    return lambda text, _: _number(text) < limit
 
 
 DANGERS = (
     _Danger(
         "isolation.level",
-        lambda text: text == "read_uncommitted",
+        lambda text, _: text == "read_uncommitted",
         "records of aborted transactions are processed",
         "leave it out, or set read_committed",
     ),
     _Danger(
         "allow.auto.create.topics",
-        lambda text: text in _YES,
+        lambda text, _: text in _YES,
         "a mistyped topic is created instead of refused",
         "leave it out",
     ),
     _Danger(
         "enable.ssl.certificate.verification",
-        lambda text: text not in _YES,
+        lambda text, _: text not in _YES,
         "anybody can pretend to be the broker",
         "leave it out and name the authority with ssl.ca.location",
     ),
     _Danger(
         "ssl.endpoint.identification.algorithm",
-        lambda text: text == "none",
+        lambda text, _: text == "none",
         "a certificate of any host is taken for the broker's",
         "leave it out",
     ),
@@ -69,6 +72,13 @@ DANGERS = (
         "set 6000 or more, or lower the broker's group.min.session.timeout.ms",
     ),
     _Danger(
+        "socket.timeout.ms",
+        lambda text, conf: _number(text) < _number(conf.get("session.timeout.ms"), 45_000),
+        "a commit may wait behind a rebalance for as long as a session lasts; then the connection "
+        "breaks, the partitions may be lost, and what had settled runs again",
+        "set more than session.timeout.ms (45000 unless given), or leave it out",
+    ),
+    _Danger(
         "statistics.interval.ms",
         _number_below(1_000),
         "statistics are made more than once a second, on the thread that fetches",
@@ -76,7 +86,7 @@ DANGERS = (
     ),
     _Danger(
         "debug",
-        bool,
+        lambda text, _: bool(text),
         "the client logs what it does, record by record with some values",
         "leave it out once the search is over",
     ),
@@ -88,7 +98,7 @@ def dangers(conf: Mapping[str, Any]) -> list[Finding]:
     found = []
     for danger in DANGERS:
         text = str(conf.get(danger.setting, "")).lower()
-        if text and danger.is_set(text):
+        if text and danger.is_set(text, conf):
             why = f"{danger.setting}={conf[danger.setting]}: {danger.why}"
             cure = f"{danger.setting}: {danger.cure}"
             found.append(Finding(Kind.SETTING_DANGEROUS, Status.WARN, why, cure))

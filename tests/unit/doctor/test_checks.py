@@ -68,6 +68,9 @@ def test_only_a_failure_is_unhealthy() -> None:
         ("ssl.endpoint.identification.algorithm", "none", Status.WARN),
         ("session.timeout.ms", 5_999, Status.WARN),
         ("session.timeout.ms", "6000", None),
+        ("socket.timeout.ms", 44_999, Status.WARN),
+        ("socket.timeout.ms", "45000", None),
+        ("socket.timeout.ms", "soon", None),
         ("statistics.interval.ms", 500, Status.WARN),
         ("statistics.interval.ms", 0, None),
         ("debug", "all", Status.WARN),
@@ -82,6 +85,14 @@ def test_settings_that_the_client_takes_although_they_are_dangerous(
     found = client_checks.dangers({"bootstrap.servers": "host:9092", setting: value})
     assert [each.status for each in found] == ([] if status is None else [status])
     assert all(setting in each.why and each.cure for each in found)
+
+
+@pytest.mark.parametrize(("session", "warns"), [(6_000, False), ("90000", True), ("soon", False)])
+def test_the_socket_has_to_last_as_long_as_the_session_that_is_given(
+    session: object, warns: bool
+) -> None:
+    conf = {"socket.timeout.ms": 60_000, "session.timeout.ms": session}
+    assert bool(client_checks.dangers({"bootstrap.servers": "host:9092", **conf})) is warns
 
 
 @pytest.mark.parametrize(
