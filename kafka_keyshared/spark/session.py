@@ -18,11 +18,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka_keyshared.errors import ConfigError, MissingPartError
-from kafka_keyshared.spark.checks import java_of_spark, require
+from kafka_keyshared.spark.checks import java_of_spark, python_of_executors, require
 from kafka_keyshared.spark.jars import needed_files
+from kafka_keyshared.spark.shipping import package_zip, probe, python_in
+from kafka_keyshared.spark.submit import joined, settings_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+PY_FILES = "spark.submit.pyFiles"
+PYTHON = "spark.pyspark.python"
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""It is in the environment of what spark-submit has started."""
 
 _LOG4J = """\
 rootLogger.level = {level}
@@ -44,7 +52,9 @@ class SparkOptions:
     ``master`` is what spark-submit takes. ``driver_memory`` and ``executor_memory`` are sizes as
     Java writes them (``1g``). ``conf`` goes over everything that this module sets. ``log`` is the
     file that Spark's own log is appended to, from ``log_level`` on; without it a new one among the
-    temporary files. ``py_files`` and ``archives`` reach every executor (see ``shipping``).
+    temporary files. ``py_files`` and ``archives`` reach every executor; of the archives, one that
+    ends in ``#environment`` is the environment that they run in (see ``shipping``). ``submit`` are
+    arguments of spark-submit, which go over all the others.
     """
 
     master: str = "local[*]"
@@ -56,19 +66,36 @@ class SparkOptions:
     log_level: str = "warn"
     py_files: tuple[Path, ...] = ()
     archives: tuple[str, ...] = ()
+    submit: str = ""
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The settings that somebody wrote down; raises :class:`ConfigError` for bad ones."""
+        return {**self.conf, **settings_of(self.submit)}
+
+    @property
+    def where(self) -> str:
+        """The master that it comes to."""
+        return self.given.get("spark.master", self.master)
 
     @property
     def here(self) -> bool:
         """Whether everything runs on this machine, as children of this process."""
-        return self.master.startswith("local")
+        return self.where.startswith("local")
+
+    @property
+    def apart(self) -> bool:
+        """Whether executors are processes of their own, to which modules have to be sent."""
+        return not self.here or self.where.startswith("local-cluster")
 
     def settings(self) -> dict[str, str]:
         """Every setting of Spark that the options mean.
 
-        Raises :class:`MissingPartError` when the jars are not there.
+        Raises :class:`MissingPartError` when the jars are not there, and :class:`ConfigError` for
+        arguments that cannot be passed on.
         """
         found = {
-            "spark.master": self.master,
+            "spark.master": self.where,
             "spark.app.name": self.app_name,
             "spark.driver.memory": self.driver_memory,
             "spark.executor.memory": self.executor_memory,
@@ -84,12 +111,16 @@ class SparkOptions:
         }
         if self.here:
             found["spark.driver.host"] = found["spark.driver.bindAddress"] = "127.0.0.1"
-            found["spark.pyspark.python"] = sys.executable
         if self.py_files:
             found["spark.submit.pyFiles"] = ",".join(str(file) for file in self.py_files)
         if self.archives:
             found["spark.archives"] = ",".join(self.archives)
-        return {**found, **self.conf}
+        for name, value in self.given.items():
+            found[name] = joined(name, found.get(name, ""), value)
+        sent = python_in(found.get("spark.archives", "").split(","))
+        if (python := sent or python_of_executors(self.where, self.given)) is not None:
+            found.setdefault(PYTHON, python)
+        return found
 
 
 class Session:
@@ -99,9 +130,12 @@ class Session:
     its pages, or None where they are switched off. Made by :func:`start`.
     """
 
-    def __init__(self, spark: SparkSession, gateway: Any, log: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, gateway: Any, log: Path, scratch: contextlib.ExitStack
+    ) -> None:
         self.spark = spark
         self.log = log
+        self._scratch = scratch
         self.ui: str | None = spark.sparkContext.uiWebUrl
         self._gateway = gateway
 
@@ -110,10 +144,11 @@ class Session:
         gateway, self._gateway = self._gateway, None
         if gateway is None:
             return
-        try:
-            self.spark.stop()
-        finally:
-            _end(gateway)
+        with self._scratch:
+            try:
+                self.spark.stop()
+            finally:
+                _end(gateway)
 
     def __enter__(self) -> Self:
         return self
@@ -128,43 +163,82 @@ class Session:
 
 
 def start(options: SparkOptions) -> Session:
-    """Start Spark and return once it takes work.
+    """Start Spark and return once it takes work; on a cluster, once executors have done some.
 
-    Raises :class:`MissingPartError` when pyspark or the jars are not there or Java does not come
-    up, and :class:`ConfigError` for settings that Spark refuses; both name the log.
+    Where spark-submit has started this process, its Spark is taken, and its settings go over ours.
+    Raises :class:`MissingPartError` when something does not fit or Java does not come up, and
+    :class:`ConfigError` for settings that Spark refuses and executors that lack something. Both
+    name the log where Spark has written anything.
     """
-    require(options.master, options.conf)
-    from pyspark import SparkConf, SparkContext, java_gateway
+    require(options.where, options.given)
+    settings = options.settings()
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is not None:
         raise ConfigError("this process has a Spark session already; close it first")
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(options.settings().items()))
-    launch: Callable[..., Any] = java_gateway.launch_gateway  # pyspark gives it no types
     log = options.log or _new_log()
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="keyshared-spark-") as scratch, log.open("ab") as sink:
-        _quiet(conf, Path(scratch), options.log_level)
-        with _environment(options):
-            try:
-                gateway = launch(conf, {"stdout": sink, "stderr": subprocess.STDOUT})
-            except Exception as failed:
-                raise MissingPartError(
-                    f"Spark's Java ended before it was ready: {last_words(log)}; look into {log}"
-                ) from failed
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_own_path())
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="keyshared-spark-")))
+        if options.apart:
+            files = joined(PY_FILES, settings.get(PY_FILES, ""), str(package_zip(scratch)))
+            settings = {**settings, PY_FILES: files}
+        stack.enter_context(_environment(options, settings))
+        gateway = _launch(options, settings, scratch, log)
+        context: SparkContext | None = None
         try:
-            context = SparkContext(conf=conf, gateway=gateway)
+            context = _context(gateway, settings)
+            if not options.here:
+                probe(context)
         except Exception as refused:
+            if context is not None:
+                context.stop()
             _end(gateway)
             raise ConfigError(
-                f"Spark did not start with master {options.master}: {cause(refused)}; look into "
+                f"Spark did not start with master {options.where}: {cause(refused)}; look into "
                 f"{log}"
             ) from refused
-    if options.here and "PYSPARK_PYTHON" not in os.environ:
-        # Else it is any python3 of the PATH: no setting is asked where a session is made in Python.
-        context.pythonExec = sys.executable
-    return Session(SparkSession(context), gateway, log)
+        return Session(SparkSession(context), gateway, log, stack.pop_all())
+
+
+def _launch(options: SparkOptions, settings: dict[str, str], scratch: Path, log: Path) -> Any:
+    """Start Java, or find the one that spark-submit has started; return the way to talk to it."""
+    from pyspark import SparkConf, java_gateway
+
+    launch: Callable[..., Any] = java_gateway.launch_gateway  # pyspark gives it no types
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    _quiet(conf, scratch, options.log_level)
+    with log.open("ab") as sink:
+        try:
+            return launch(conf, {"stdout": sink, "stderr": subprocess.STDOUT})
+        except Exception as failed:
+            raise MissingPartError(
+                f"Spark did not start with master {options.where}: {last_words(log)}; look into "
+                f"{log}"
+            ) from failed
+
+
+def _context(gateway: Any, settings: dict[str, str]) -> SparkContext:
+    """Start Spark itself in a Java that is there."""
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(_jvm=gateway.jvm)
+    for name, value in settings.items():
+        # Java has our settings, if it is ours; what spark-submit gave its own must stay.
+        conf.setIfMissing(name, value)
+    return SparkContext(conf=conf, gateway=gateway)
+
+
+@contextlib.contextmanager
+def _own_path() -> Iterator[None]:
+    """Take from ``sys.path`` in the end what pyspark puts there for its copies of files."""
+    before = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = [place for place in sys.path if place in before or "/userFiles-" not in place]
 
 
 def _new_log() -> Path:
@@ -183,12 +257,16 @@ def _quiet(conf: Any, scratch: Path, level: str) -> None:
 
 
 @contextlib.contextmanager
-def _environment(options: SparkOptions) -> Iterator[None]:
-    """What Java inherits: the home of the Java that fits; on one machine pages for this one alone.
+def _environment(options: SparkOptions, settings: Mapping[str, str]) -> Iterator[None]:
+    """What Java and pyspark take from the environment, for as long as the session lives.
 
-    Spark's script takes the ``java`` of ``JAVA_HOME`` whatever its version.
+    Spark's script takes the ``java`` of ``JAVA_HOME`` whatever its version. Pyspark knows no
+    setting for the Python of executors, only spark-submit does. On one machine pages are for this
+    one alone.
     """
     more = {"JAVA_HOME": str(Path(java_of_spark()).resolve().parents[1])}
+    if PYTHON in settings and GATEWAY not in os.environ:
+        more["PYSPARK_PYTHON"] = settings[PYTHON]
     if options.here and "SPARK_LOCAL_IP" not in os.environ:
         more["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = {name: os.environ.get(name) for name in more}
@@ -197,7 +275,7 @@ def _environment(options: SparkOptions) -> Iterator[None]:
         yield
     finally:
         for name, value in before.items():
-            os.environ.pop(name)
+            os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
 
@@ -223,9 +301,15 @@ def _end(gateway: Any) -> None:
 
 
 def cause(error: BaseException) -> str:
-    """What an error of Spark says in a line: the innermost reason, without Java's stack."""
+    """What an error of Spark says in a line: the innermost reason, without a stack.
+
+    Where Python raised it in a task, it is what Python said last.
+    """
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else _innermost(java)
+    if "Traceback (most recent call last)" in text:
+        raised = re.findall(r"^ *([A-Za-z_][\w.]*: \S.*)$", text, re.MULTILINE)
+        text = raised[-1] if raised else text
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line or type(error).__name__
 
@@ -241,4 +325,5 @@ def last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     told = [line.strip() for line in lines if line.strip() and not re.match(r"\s+at ", line)]
     wrong = [line for line in told if re.search(r"error|exception|fail", line, re.IGNORECASE)]
-    return (wrong or told or ["it said nothing"])[-1]
+    last = (wrong or told or ["it said nothing"])[-1]
+    return re.sub(r'^Exception in thread "\S+" [\w.$]+: ', "", last)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from urllib.request import urlopen
 
+import pytest
 from confluent_kafka import Producer
 
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.spark.session import Session
+from kafka_keyshared.spark.session import Session, SparkOptions, start
 
 
 def test_it_reads_a_topic_and_tells_where_its_pages_are(
@@ -33,3 +37,13 @@ def test_it_reads_a_topic_and_tells_where_its_pages_are(
     with urlopen(f"{session.ui}/api/v1/version") as answer:
         assert answer.status == 200
     assert session.log.is_file()
+
+
+def test_a_process_has_one_at_a_time(session: Session) -> None:
+    with pytest.raises(ConfigError, match="has a Spark session already"):
+        start(SparkOptions("local[1]"))
+
+
+def test_tasks_run_on_the_python_of_the_driver(session: Session) -> None:
+    pythons = session.spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable)
+    assert pythons.collect() == [os.environ.get("PYSPARK_PYTHON", sys.executable)]
