@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
@@ -71,6 +72,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "metadata": ("broker",),
     "clock": ("topics",),
     "instance": (),
+    "spark": (),
 }
 """Each check in its order, and those that must not have failed before it."""
 
@@ -130,7 +132,7 @@ class Doctor:
             self._unread = error
         brokers = self._layers.conf.get("bootstrap.servers")
         self._named = bool(brokers or arguments.config or self._unread)
-        if arguments.handler is None and not self._named:
+        if arguments.handler is None and not self._named and not looking.spark:
             raise ConfigError(
                 "doctor: nothing to look at; name an app (MODULE:ATTR), or give -b host:port, or "
                 "a file with --config, or set KEYSHARED_BOOTSTRAP"
@@ -138,6 +140,8 @@ class Doctor:
 
     def run(self) -> list[Check]:
         """Return every check in order."""
+        if self._arguments.handler is None and not self._named:
+            return only_spark(list(CHECKS))
         looks = (
             self._check_handler,
             self._check_configuration,
@@ -151,6 +155,7 @@ class Doctor:
             self._check_metadata,
             self._check_clock,
             self._check_instance,
+            lambda: check_spark(asked=self._looking.spark),
         )
         # What could not be imported may have been an app, with all the rest in it.
         more = {} if self._named else {"configuration": ("handler",)}

@@ -133,6 +133,9 @@ StatusUrl = Annotated[
         help="Ask an instance too, where its --http-port is: http://127.0.0.1:8787.",
     ),
 ]
+SparkFlag = Annotated[
+    bool, typer.Option("--spark", help="Look at what `keyshared spark` needs here, too.")
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

@@ -91,6 +91,11 @@ class Kind(enum.StrEnum):
     KEY_BLOCKED = "key-blocked"
     RECORD_RUNNING_LONG = "record-running-long"
 
+    SPARK_UNFIT = "spark-unfit"
+    SPARK_JAVA_UNFIT = "spark-java-unfit"
+    SPARK_JARS_UNFIT = "spark-jars-unfit"
+    SPARK_PYTHON_UNFIT = "spark-python-unfit"
+
 
 class Finding(NamedTuple):
     """Something that is not as it should be."""

@@ -80,12 +80,14 @@ class Looking:
     """How the doctor looks whether a group gets on; times are in seconds.
 
     ``watch`` is for how long positions are watched; None: until it is known. One that has stood
-    for ``held_after`` is stuck. ``status_url`` is where an instance gives its status.
+    for ``held_after`` is stuck. ``status_url`` is where an instance gives its status. ``spark``:
+    what Spark needs on this machine is looked at too.
     """
 
     watch: float | None = None
     held_after: float = 60.0
     status_url: str | None = None
+    spark: bool = False
 
 
 AS_USUAL = Looking()

@@ -12,6 +12,7 @@ from kafka_keyshared.cli.options import (
     LogLevel,
     OptionalHandler,
     OutputFlag,
+    SparkFlag,
     StatusUrl,
     Watch,
 )
@@ -37,6 +38,7 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     watch: Watch = None,
     held_after: HeldAfter = 60.0,
     status_url: StatusUrl = None,
+    spark: SparkFlag = False,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -47,5 +49,5 @@ def doctor(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.doctor import doctor_verb
     from kafka_keyshared.doctor.progress import Looking
 
-    looking = Looking(watch, held_after, status_url)
+    looking = Looking(watch, held_after, status_url, spark)
     return doctor_verb(arguments, looking, Output.JSON if json else output)

@@ -19,11 +19,13 @@ from kafka_keyshared.doctor import survey
 from kafka_keyshared.doctor.findings import Kind
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
+from kafka_keyshared.spark import checks as spark_checks
+from kafka_keyshared.spark.checks import Misfit, Part
 from tests.support.cli import in_process, own_modules
 
 ORDER = [
     *("handler", "configuration", "broker", "topics", "group"),
-    *("positions", "retention", "progress", "dlq", "metadata", "clock", "instance"),
+    *("positions", "retention", "progress", "dlq", "metadata", "clock", "instance", "spark"),
 ]
 
 HANDLERS = """
@@ -369,3 +371,21 @@ def test_only_what_was_written_after_the_first_look_is_a_stamp(
 
 def _answer(offset: int, timestamp: int) -> dict[str, int]:
     return {"offset": offset, "timestamp": timestamp}
+
+
+def test_what_spark_needs_is_looked_at_when_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    misfit = Misfit(Part.JAVA, "this Java is too old", "install another")
+    monkeypatch.setattr(spark_checks, "misfits", lambda: iter([misfit]))
+    status, found, _ = doctor(capsys, "--spark")
+    assert status == module.UNHEALTHY
+    assert statuses(found) == ["skipped"] * (len(ORDER) - 1) + ["fail"]
+    assert found["spark"]["why"] == "this Java is too old"
+    assert found["spark"]["cure"] == "install another"
+    assert found["spark"]["page"].endswith("#spark-java-unfit")
+    monkeypatch.setattr(spark_checks, "misfits", lambda: iter(()))
+    monkeypatch.setattr(spark_checks, "seen", lambda: "all of it")
+    status, found, _ = doctor(capsys, "--spark")
+    assert (status, found["spark"]["status"], found["spark"]["seen"]) == (0, "ok", "all of it")

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka import KafkaError
 from kafka_keyshared import errors
 from kafka_keyshared.cli import doctor
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.doctor_spark import check_spark
 from kafka_keyshared.doctor import (
     checks,
     client_checks,
@@ -27,6 +29,7 @@ from kafka_keyshared.doctor.group_checks import GroupFacts
 from kafka_keyshared.doctor.progress_checks import Nothing, Unread
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of
+from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
 from tests.tidy.links import anchors
 from tests.tidy.sources import ROOT, modules
 
@@ -117,6 +120,21 @@ def handler(spec: str) -> Check:
     return doctor.Doctor(arguments)._check_handler()
 
 
+def spark(
+    version: str = "4.0.0", java: str = "17", connector: str = "4.0.0", python: str | None = None
+) -> Check:
+    """Look at a machine with these parts."""
+    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        machine = Machine(Path(place), patch)
+        machine.installed(version)
+        java_command(machine.root / "java", java)
+        (machine.cache / CONNECTOR).rename(machine.cache / CONNECTOR.replace("4.0.0", connector))
+        if python is not None:
+            other = command(machine.root / "python", f"print({python!r})")
+            patch.setenv("PYSPARK_PYTHON", str(other))
+        return check_spark(asked=True)
+
+
 def wrong(finding: Finding | None) -> Check:
     assert finding is not None
     return conclude("instance", URL, [finding])
@@ -199,6 +217,10 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.NOT_READY: lambda: of_instance(phase="stopping"),
     Kind.KEY_BLOCKED: lambda: of_instance(lanes={"blocked": 2}, blocked=[blocked(4)]),
     Kind.RECORD_RUNNING_LONG: lambda: of_instance(workers=[worker(0, 17, 61.0)]),
+    Kind.SPARK_UNFIT: lambda: spark("3.5.6"),
+    Kind.SPARK_JAVA_UNFIT: lambda: spark(java="25"),
+    Kind.SPARK_JARS_UNFIT: lambda: spark(connector="3.5.6"),
+    Kind.SPARK_PYTHON_UNFIT: lambda: spark(python="3.9"),
     Kind.RECORD_FROM_FUTURE: lambda: checks.clock({"orders": NOW + 60_000}, [], NOW),
     Kind.CLOCK_BEHIND: lambda: checks.clock({}, [Stamp(NOW, NOW + 60_000, NOW)], NOW),
     Kind.CLOCK_AHEAD: lambda: checks.clock({}, [Stamp(NOW, NOW - 60_000, NOW)], NOW),

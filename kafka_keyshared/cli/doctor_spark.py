@@ -1,0 +1,23 @@
+"""The doctor's look at what ``keyshared spark`` needs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude, skipped
+
+
+def check_spark(*, asked: bool) -> Check:
+    """Look whether Java, Spark, Scala, the jars and Python fit together; nothing is started."""
+    if not asked:
+        return skipped("spark", "not asked for (--spark)")
+    from kafka_keyshared.spark.checks import misfits, seen
+
+    found = [Finding(Kind(each.part.value), Status.FAIL, each.why, each.cure) for each in misfits()]
+    return conclude("spark", "it would not start" if found else seen(), found)
+
+
+def only_spark(names: Sequence[str]) -> list[Check]:
+    """Return the checks of a doctor who was told to look at Spark and at nothing else."""
+    others = [skipped(name, "nothing was named") for name in names if name != "spark"]
+    return [*others, check_spark(asked=True)]
