@@ -45,6 +45,7 @@ class OnSpark:
     conf: Sequence[str] = ()
     log: Path | None = None
     most: int = BATCH_OFFSETS
+    state: Path | None = None
 
 
 def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
@@ -62,7 +63,7 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
         layers = layer(arguments)
         app = build(layers)
         app.handler(target)
-    wanted = wanted_of(app, on.most)
+    wanted = wanted_of(app, on.most, on.state)
     try:
         wanted.check()
         require_broker(app.conf)
@@ -84,7 +85,7 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
     return 0 if done.ended == "caught_up" else 1
 
 
-def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS) -> Wanted:
+def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
     """Return what an app with a handler would run, for Spark."""
     if app.options.pool != "thread":
         raise ConfigError(
@@ -101,6 +102,7 @@ def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS) -> Wanted:
         options.dlq_create,
         options.dlq_format,
         most,
+        state,
     )
 
 

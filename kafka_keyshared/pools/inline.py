@@ -46,6 +46,10 @@ class InlinePool(ThreadPool):
             if not cell.inbox.empty():
                 self._live_once(cell)
 
+    def made(self, subscription: str, worker: int) -> Made:
+        """Return what a worker uses: its handler, and what belongs to that."""
+        return self.cells[subscription, worker].spec.make()
+
     def close(self) -> None:
         """Close the handlers, as workers do when they end."""
         for cell in self.cells.values():

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from kafka_keyshared.pools.inline import CHUNK, Inline, InlinePool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.places import alone, derived_key
 from kafka_keyshared.spark.settled import from_begin, without
+from kafka_keyshared.spark.state import Kept, adopt, release, slots_of
 
 BEAT = 0.5
 """Seconds between two heartbeats, as in a pod."""
@@ -60,7 +62,9 @@ class Job:
     """What every task is told. ``specs`` say how each worker is made.
 
     ``letter_topics`` names the dead-letter topic of each topic, ``letter_form`` how the letters are
-    written, ``group`` who reads.
+    written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
+    ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
+    closed for good.
     """
 
     settings: SubscriptionSettings
@@ -69,6 +73,9 @@ class Job:
     group: str
     letter_topics: Mapping[str, str] = field(default_factory=dict)
     letter_form: str = "headers"
+    kept: Sequence[Kept] = ()
+    state_to: Path | None = None
+    last: bool = True
 
 
 class Letter(NamedTuple):
@@ -97,6 +104,7 @@ class Report:
     skipped: int = 0
     letters: int = 0
     notices: Sequence[str] = ()
+    state: Kept | None = None
 
 
 class MadeKeys:
@@ -123,7 +131,7 @@ class MadeKeys:
 class Drive(Inline):
     """Takes the records of a source through the core; hands out letters and, last, a report."""
 
-    def __init__(self, job: Job, worker: int, clock: Clock | None = None) -> None:
+    def __init__(self, job: Job, worker: int, clock: Clock | None = None, attempt: int = 0) -> None:
         self.made_keys = None if derived_key(job.settings) is None else MadeKeys()
         settings = alone(job.settings, worker, self.made_keys)
         self._now = clock or Clock()
@@ -136,7 +144,7 @@ class Drive(Inline):
         pool = InlinePool([own], mailbox, self._now)
         core = Dispatcher([settings])
         super().__init__(core, pool, mailbox, self._now, self._pass)
-        self._job, self._worker = job, worker
+        self._job, self._worker, self._attempt = job, worker, attempt
         self.workers_in_all = len(job.settings.workers)
         self._pack = envelope.pack
         if job.letter_form == "avro":
@@ -150,6 +158,9 @@ class Drive(Inline):
         self._left: dict[TopicPartition, list[int]] = {}
         self._beat_at = float("-inf")
         pool.start(core.lanes)
+        self._slots = slots_of(job.settings, worker) if job.state_to is not None else ()
+        if job.kept:
+            adopt(pool.made(settings.name, 0), own, self._slots, job.kept)
 
     def _pass(self, until: float) -> None:
         threading.Event().wait(max(0.0, until - self._now()))
@@ -186,9 +197,20 @@ class Drive(Inline):
             elif not more:
                 break
         self.tell(ev.Fetched([], {each: share.end for each, share in shares.items()}))
-        report = self._report()
+        report = replace(self._report(), state=self._release())
         self.workers.close()
         yield report
+
+    def _release(self) -> Kept | None:
+        """Write what the handler knows, where that is handed over."""
+        folder = self._job.state_to
+        if folder is None:
+            return None
+        [name] = self.core.subscriptions
+        # Of a task that Spark runs twice, each attempt has a file of its own.
+        file = folder / f"{self._worker}-{self._attempt}.state"
+        release(self.workers.made(name, 0), self._slots, file, go_on=self._job.last)
+        return Kept(str(file), self._slots)
 
     def _share_diversions(self) -> None:
         """Divert no more lanes than fit in the metadata when every task diverts as many."""

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.dlq.envelope import source_of
+from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError
 from kafka_keyshared.spark.driver.run import Outcome, run_batches
 from kafka_keyshared.spark.session import Session
@@ -121,3 +124,77 @@ def test_batches_follow_one_another_until_all_is_done(
     assert told[-1] == ("committed", 300)
     assert sorted(each[1] for each in noted(tmp_path)) == list(range(300))
     assert json.loads(json.dumps(outcome.told()))["left"] == 0
+
+
+def test_a_handler_class_goes_on_with_its_state_from_batch_to_batch(
+    session: Session, real_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    where = str(tmp_path)
+
+    class Counting:
+        def __init__(self) -> None:
+            self.seen: dict[str, list[int]] = {}
+
+        def handle(self, record: Any) -> None:
+            if record.key() is not None:
+                self.seen.setdefault(record.key().decode(), []).append(int(record.value()))
+
+        def release(self, slots: Any) -> Any:
+            from kafka_keyshared.hashing import slot_of
+
+            gone = [key for key in self.seen if slot_of(key.encode()) in set(slots)]
+            return {key: self.seen.pop(key) for key in gone}
+
+        def adopt(self, slots: Any, state: Any) -> None:
+            self.seen.update(state)
+
+        def close(self) -> None:
+            import json
+            import uuid
+            from pathlib import Path
+
+            Path(where, f"{uuid.uuid4().hex}.json").write_text(json.dumps(self.seen))
+
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, range(300))
+    outcome = run_batches(session.spark, wanted(an_app(real_cluster, topic, Counting), most=60))
+    assert outcome.batches > 1
+    told: dict[str, list[int]] = {}
+    for file in tmp_path.glob("*.json"):
+        for key, numbers in json.loads(file.read_text()).items():
+            assert key not in told, "two workers have told of one key"
+            told[key] = numbers
+    assert {key: len(numbers) for key, numbers in told.items()} == {
+        f"k{key}": len([n for n in range(key, 300, 20) if n % 50 != 49]) for key in range(20)
+    }
+    assert all(numbers == sorted(numbers) for numbers in told.values())
+
+
+def test_a_batch_whose_letters_are_not_written_commits_nothing(
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next run does all of it once more; a letter that is there twice says of which record."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, range(100))
+    handler = noting(tmp_path, lambda number: number % 10 == 3)
+    options = {"dlq": True, "dlq_create": True, "retry": {"attempts": 1}}
+    app = an_app(real_cluster, topic, handler, **options)
+    written = batch.write_letters
+
+    def write_and_fail(*given: Any) -> None:
+        written(*given)
+        raise KeySharedError("the cluster is gone")
+
+    with monkeypatch.context() as patched, pytest.raises(KeySharedError, match="cluster is gone"):
+        patched.setattr(batch, "write_letters", write_and_fail)
+        run_batches(session.spark, wanted(app))
+    outcome = run_batches(session.spark, wanted(app))
+    assert (outcome.records, outcome.dead_lettered) == (100, 10)
+    letters = read_all(real_cluster, f"{topic}.dlq")
+    places = [source_of(each.headers()) for each in letters]
+    assert len(places) == 20
+    assert len(set(places)) == 10

@@ -35,6 +35,15 @@ BatchOffsets = Annotated[
     typer.Option(metavar="INT", min=1, help="Most offsets of a partition in one batch."),
 ]
 
+StateFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Where the state of a handler class is kept from batch to batch; all executors see "
+        "it. On one machine it may be left out: then it lasts as long as the run.",
+    ),
+]
+
 verbs = typer.Typer(
     help="Run a handler on Apache Spark, and look over all records with it.",
     no_args_is_help=True,
@@ -58,6 +67,7 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     spark_conf: SparkSettings = None,
     spark_log: SparkLog = None,
     batch_offsets: BatchOffsets = 1_000_000,
+    state: StateFolder = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -70,7 +80,13 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
 
     del mode
     on = OnSpark(
-        master, driver_memory, executor_memory, tuple(spark_conf or ()), spark_log, batch_offsets
+        master,
+        driver_memory,
+        executor_memory,
+        tuple(spark_conf or ()),
+        spark_log,
+        batch_offsets,
+        state,
     )
     return spark_run_verb(arguments, on, Output.JSON if json else output)
 

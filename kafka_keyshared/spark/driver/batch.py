@@ -167,7 +167,7 @@ def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarro
         if context is None:
             raise InvariantError("a task of Spark runs in a task of Spark")
         worker, attempt = context.partitionId(), context.taskAttemptId()
-        drive = Drive(job, worker)
+        drive = Drive(job, worker, attempt=attempt)
         rows = drive.run_all(_records(drive, worker, batches))
         while chunk := list(islice(rows, ROWS)):
             yield _out(chunk, attempt)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.core.commands import CommitEntry
@@ -20,6 +23,7 @@ from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.java import java_conf
 from kafka_keyshared.spark.places import Places
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
+from kafka_keyshared.spark.state import Kept, Positions, StateStore
 from kafka_keyshared.spark.task import Job, Report
 
 if TYPE_CHECKING:
@@ -35,7 +39,8 @@ class Wanted:
     """What is to be run: a handler with its settings, as `keyshared run` has them.
 
     ``dlq_topic`` names the dead-letter topic of a topic; ``most`` is how many offsets of a
-    partition a batch may have.
+    partition a batch may have. ``state`` is where the state of a handler class is kept that hands
+    it over; the driver and all executors see it under this path.
     """
 
     conf: Mapping[str, Any]
@@ -46,6 +51,7 @@ class Wanted:
     dlq_create: bool = False
     letter_form: str = "headers"
     most: int = BATCH_OFFSETS
+    state: Path | None = None
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for settings that Spark cannot run."""
@@ -99,8 +105,8 @@ def run_batches(spark: SparkSession, wanted: Wanted, watch: Watch = lambda *_: N
     wanted.check()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
     began = time.monotonic()
-    with SoleMember(wanted.conf, wanted.topics) as member:
-        run = _Run(spark, wanted, member, watch)
+    with _state_store(spark, wanted) as store, SoleMember(wanted.conf, wanted.topics) as member:
+        run = _Run(spark, wanted, member, watch, store)
         more = True
         while more and member.begin():
             try:
@@ -114,13 +120,40 @@ def run_batches(spark: SparkSession, wanted: Wanted, watch: Watch = lambda *_: N
     return done
 
 
+@contextmanager
+def _state_store(spark: SparkSession, wanted: Wanted) -> Iterator[StateStore | None]:
+    """Return where state is kept, if it is: without a folder for it, as long as the run lasts.
+
+    Raises :class:`ConfigError` where nobody has named a folder that other machines would see.
+    """
+    group = str(wanted.conf["group.id"])
+    if not wanted.settings.hands_over:
+        yield None
+    elif wanted.state is not None:
+        yield StateStore(wanted.state.resolve(), group)
+    elif str(spark.sparkContext.master).startswith("local"):
+        with TemporaryDirectory(prefix="keyshared-state-") as folder:
+            yield StateStore(Path(folder), group)
+    else:
+        raise ConfigError(
+            "the handler has release() and adopt(), and its state is to go from batch to batch: "
+            "give --state a folder that the driver and every executor see under the same path"
+        )
+
+
 class _Run:
     """A run as the group's only member, and what it has done so far."""
 
     def __init__(
-        self, spark: SparkSession, wanted: Wanted, member: SoleMember, watch: Watch
+        self,
+        spark: SparkSession,
+        wanted: Wanted,
+        member: SoleMember,
+        watch: Watch,
+        store: StateStore | None,
     ) -> None:
         self.done = Outcome()
+        self._store = store
         self._spark, self._wanted, self._member, self._watch = spark, wanted, member, watch
         # Where the run ends in each partition: where the log ended when it began.
         self._until: dict[TopicPartition, int] = {}
@@ -128,6 +161,7 @@ class _Run:
     def batch(self) -> bool:
         """Plan a batch, run it and commit it; say whether another one is to follow."""
         done, before = self.done, self.done.records
+        folder: Path | None = None
         starts, untold = self._member.starts()
         for each, point in starts.items():
             self._until.setdefault(each, point.log_end or 0)
@@ -142,11 +176,19 @@ class _Run:
         entries = {each: CommitEntry(starts[each].position or 0, "") for each in untold}
         if made.shares:
             self._watch("begun", made, done)
-            reports = self._run(made)
+            stood = {each: (at.position or 0, at.metadata or "") for each, at in starts.items()}
+            kept, folder = self._state(stood)
+            reports = self._run(made, kept, folder)
             entries |= outcome(made, reports, self._wanted.settings.name)
             done.add(reports)
+            if self._store is not None and folder is not None:
+                stood |= {each: (at.position, at.metadata) for each, at in entries.items()}
+                states = [each.state for each in reports if each.state is not None]
+                self._store.keep(folder, states, stood)
         if entries:
             self._member.commit(entries)
+        if self._store is not None and folder is not None:
+            self._store.forget_before(folder)
         done.positions |= {str(each): entry.position for each, entry in entries.items()}
         done.left = sum(
             end - entries[each].position for each, end in made.ends.items() if each in entries
@@ -160,7 +202,19 @@ class _Run:
         end = max(self._until[partition], point.position or 0)
         return replace(point, log_end=min(end, point.log_end or end))
 
-    def _run(self, made: Plan) -> list[Report]:
+    def _state(self, stood: Positions) -> tuple[Sequence[Kept], Path | None]:
+        """Return the state where the group stands, and the folder for what comes of it."""
+        if self._store is None:
+            return (), None
+        kept, others = self._store.find(stood)
+        if others:
+            log.warning(
+                "the state that is kept is of other positions than the group's: it has gone on "
+                "without Spark, and handlers begin without state"
+            )
+        return kept, self._store.next_folder()
+
+    def _run(self, made: Plan, kept: Sequence[Kept], folder: Path | None) -> list[Report]:
         """Run the tasks of a batch and write their letters; return what they tell."""
         wanted = self._wanted
         topics = sorted({each.topic for each in made.shares})
@@ -176,6 +230,9 @@ class _Run:
             str(wanted.conf["group.id"]),
             letter_topics,
             wanted.letter_form,
+            kept,
+            folder,
+            _is_last(made),
         )
         isolation = str(wanted.conf.get("isolation.level", "read_committed"))
         source = batch.Source(java_conf(wanted.conf), isolation)
@@ -190,8 +247,13 @@ class _Run:
 
 def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:
     """Say whether another batch is to follow: there is more, and this one has got anywhere."""
-    if all(share.end >= made.ends[each] for each, share in made.shares.items()):
+    if _is_last(made):
         return False
     return settled or any(
         entries[each].position > share.begin for each, share in made.shares.items()
     )
+
+
+def _is_last(made: Plan) -> bool:
+    """Say whether the batch goes to the end of every partition."""
+    return all(share.end >= made.ends[each] for each, share in made.shares.items())

@@ -1,0 +1,171 @@
+"""State of handler classes, from batch to batch: files that the driver and all executors see.
+
+A task has what its worker knows released as its last act, and writes it; the task of the next batch
+adopts it before its first record, as a worker does whose slots have come from another. The driver
+writes an index of such files *before* it commits, with the positions that it is about to commit.
+The one whose positions the group has is the one that counts, so that state and positions agree
+wherever a run was killed. Where the group has gone on without Spark there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+
+Positions = Mapping[TopicPartition, tuple[int, str]]
+"""Of each partition the committed position and its metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The state of some slots: its file, and the slots as inclusive pairs of first and last."""
+
+    file: str
+    slots: tuple[tuple[int, int], ...]
+
+    def all_slots(self) -> list[int]:
+        """Return the slots one by one."""
+        return [slot for first, last in self.slots for slot in range(first, last + 1)]
+
+
+def slots_of(settings: SubscriptionSettings, worker: int) -> tuple[tuple[int, int], ...]:
+    """Return the slots of a worker, as inclusive pairs of first and last."""
+    name = settings.workers[worker]
+    spans = settings.routing.of(settings.workers).spans()
+    return tuple((each.first, each.last) for each in spans if each.owner == name)
+
+
+# --- in a task ---
+
+
+def adopt(
+    made: Made, spec: WorkerSpec, mine: Sequence[tuple[int, int]], kept: Sequence[Kept]
+) -> None:
+    """Have a worker's handler take over what there is of its slots.
+
+    Where the workers are others than before, a handler is made to take a file over and give up what
+    is wanted of it.
+    """
+    own = {slot for first, last in mine for slot in range(first, last + 1)}
+    for each in kept:
+        there = each.all_slots()
+        wanted = [slot for slot in there if slot in own]
+        if not wanted or made.adopt is None:
+            continue
+        state = _load(each.file)
+        if len(wanted) < len(there):
+            other = spec.make()
+            if other.adopt is None or other.release is None:
+                continue
+            other.adopt(there, state)
+            state = other.release(wanted)
+        made.adopt(wanted, state)
+
+
+def release(made: Made, mine: Sequence[tuple[int, int]], file: Path, *, go_on: bool) -> None:
+    """Have a worker's handler give up its state, and write it.
+
+    With ``go_on`` it takes a copy back: it is about to be closed for good, with all that it knows.
+    Raises :class:`KeySharedError` for a state that cannot be written.
+    """
+    if made.release is None or made.adopt is None:
+        return
+    slots = [slot for first, last in mine for slot in range(first, last + 1)]
+    state = made.release(slots)
+    try:
+        written = pickle.dumps(state)
+    except Exception as error:
+        raise KeySharedError(
+            f"what release() returned cannot be written: {type(error).__name__}: {error}; return "
+            "what can be pickled"
+        ) from error
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".partial")
+    with partial.open("wb") as out:
+        out.write(written)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.rename(file)
+    if go_on:
+        made.adopt(slots, pickle.loads(written))
+
+
+def _load(file: str) -> Any:
+    try:
+        return pickle.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise KeySharedError(
+            f"the state in {file} cannot be read: {error}; give --state a folder that the driver "
+            "and every executor see under the same path"
+        ) from error
+
+
+# --- in the driver ---
+
+
+class StateStore:
+    """The states of a group in a folder of its own below ``directory``."""
+
+    def __init__(self, directory: Path, group: str) -> None:
+        self._home = directory / quote(group, safe="")
+        try:
+            self._home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--state {directory}: {error.strerror}") from error
+
+    def find(self, positions: Positions) -> tuple[tuple[Kept, ...], bool]:
+        """Return the state at these positions, and whether there is some at other positions."""
+        stood = _texts(positions)
+        others = False
+        for index in self._indices():
+            told = json.loads(index.read_text())
+            if told["positions"] == stood:
+                files = told["files"].items()
+                return tuple(
+                    Kept(file, tuple((first, last) for first, last in slots))
+                    for file, slots in files
+                ), False
+            others = True
+        return (), others
+
+    def next_folder(self) -> Path:
+        """Return a new folder for the files of a batch."""
+        numbers = [int(each.name) for each in self._home.iterdir() if each.name.isdecimal()]
+        folder = self._home / str(max(numbers, default=0) + 1)
+        folder.mkdir()
+        return folder
+
+    def keep(self, folder: Path, kept: Sequence[Kept], positions: Positions) -> None:
+        """Write the index of a batch's states, before these positions are committed."""
+        index = self._home / f"{folder.name}.json"
+        partial = index.with_suffix(".partial")
+        files = {each.file: [list(pair) for pair in each.slots] for each in kept}
+        partial.write_text(json.dumps({"positions": _texts(positions), "files": files}))
+        partial.rename(index)
+
+    def forget_before(self, folder: Path) -> None:
+        """Remove what is older than this, whose positions are committed."""
+        for each in self._home.iterdir():
+            if each.stem.isdecimal() and int(each.stem) < int(folder.name):
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    def _indices(self) -> list[Path]:
+        found = [each for each in self._home.glob("*.json") if each.stem.isdecimal()]
+        return sorted(found, key=lambda each: -int(each.stem))
+
+
+def _texts(positions: Positions) -> dict[str, list[Any]]:
+    return {str(each): [position, text] for each, (position, text) in sorted(positions.items())}
