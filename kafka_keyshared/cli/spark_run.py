@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.program.signals import stop_signals
 from kafka_keyshared.program.whose import is_users
 from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
@@ -46,10 +47,11 @@ class OnSpark:
     log: Path | None = None
     most: int = BATCH_OFFSETS
     state: Path | None = None
+    streams: bool = False
 
 
 def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
-    """Run batches until everything is done that was there; print what was done.
+    """Run batches until everything is done that was there, or as long as more comes; print it.
 
     The status is 1 where something stays behind: keys that block, or a pod that has joined.
     """
@@ -80,9 +82,11 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
     with start(options) as session:
         log.info("Spark runs on %s; its pages: %s; its log: %s", on.master, session.ui, session.log)
         bring_along(session, target, arguments.app_dir)
-        done = _run(session, wanted)
+        over = threading.Event() if on.streams else None
+        with nullcontext() if over is None else stop_signals(over.set):
+            done = _run(session, wanted, over)
     write_result(_shown(done, output), output, "spark run")
-    return 0 if done.ended == "caught_up" else 1
+    return 0 if done.ended in ("caught_up", "stopped") else 1
 
 
 def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
@@ -123,10 +127,10 @@ def bring_along(session: Session, target: Any, app_dir: Path) -> None:
     environment["PYTHONPATH"] = ":".join(filter(None, known))
 
 
-def _run(session: Session, wanted: Wanted) -> Outcome:
+def _run(session: Session, wanted: Wanted, over: threading.Event | None) -> Outcome:
     try:
         with _telling(session.spark) as telling:
-            return run_batches(session.spark, wanted, telling.watch)
+            return run_batches(session.spark, wanted, telling.watch, over)
     except KeySharedError:
         raise
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,30 @@ def test_a_batch_whose_letters_are_not_written_commits_nothing(
     places = [source_of(each.headers()) for each in letters]
     assert len(places) == 20
     assert len(set(places)) == 10
+
+
+def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
+    session: Session, real_cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """A key that blocks is not run again and again while nothing comes."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, range(100))
+    over = threading.Event()
+    left: list[int] = []
+
+    def watch(what: str, plan: Any, done: Outcome) -> None:
+        if what != "committed":
+            return
+        left.append(done.left)
+        if len(left) == 1:
+            produce(real_cluster, topic, range(100, 150))
+        else:
+            over.set()
+
+    handler = noting(tmp_path, lambda number: number == 7)
+    app = an_app(real_cluster, topic, handler, retry={"attempts": 1})
+    outcome = run_batches(session.spark, wanted(app), watch, over)
+    behind = [number for number in range(7, 150, 20) if number % 50 != 49]
+    assert (outcome.ended, outcome.batches) == ("stopped", 2)
+    assert sorted(each[1] for each in noted(tmp_path)) == sorted(set(range(150)) - set(behind))
+    assert left[1] >= len(behind)

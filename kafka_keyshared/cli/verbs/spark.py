@@ -14,8 +14,11 @@ from kafka_keyshared.cli.output import Output
 Fetch = Annotated[bool, typer.Option("--fetch", help="Have Maven fetch those that are missing.")]
 
 Mode = Annotated[
-    Literal["batch"],
-    typer.Option(help="batch: everything up to now, and then stop."),
+    Literal["batch", "stream"],
+    typer.Option(
+        help="batch: everything up to now, and then stop. stream: what comes too, until SIGTERM, "
+        "Ctrl-C or a pod that joins."
+    ),
 ]
 Master = Annotated[
     str, typer.Option(metavar="TEXT", help="Where Spark runs, as spark-submit takes it.")
@@ -78,7 +81,6 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     """
     from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
 
-    del mode
     on = OnSpark(
         master,
         driver_memory,
@@ -87,6 +89,7 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
         spark_log,
         batch_offsets,
         state,
+        streams=mode == "stream",
     )
     return spark_run_verb(arguments, on, Output.JSON if json else output)
 

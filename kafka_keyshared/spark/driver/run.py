@@ -1,7 +1,12 @@
-"""A run: batch after batch from where the group stands, until it has caught up or pods come."""
+"""A run: batch after batch from where the group stands, until it has caught up or pods come.
+
+One that goes on with what comes does the same without an end: the group is the truth, and there is
+no checkpoint beside it that could say something else.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
 log = log_of("kafka_keyshared.spark")
 
 DLQ_TIMEOUT = 10.0
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks for more, where a run goes on with what comes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,10 @@ class Wanted:
 
 @dataclass
 class Outcome:
-    """What a run has done. ``ended`` is ``caught_up``, ``member_joined`` or ``held_up``."""
+    """What a run has done.
+
+    ``ended`` is ``caught_up``, ``member_joined``, ``held_up``, or ``stopped``.
+    """
 
     records: int = 0
     handled: int = 0
@@ -96,8 +107,16 @@ Watch = Callable[[str, Plan, Outcome], None]
 """Is told of ``begun`` and ``committed`` batches."""
 
 
-def run_batches(spark: SparkSession, wanted: Wanted, watch: Watch = lambda *_: None) -> Outcome:
+def run_batches(
+    spark: SparkSession,
+    wanted: Wanted,
+    watch: Watch = lambda *_: None,
+    over: threading.Event | None = None,
+) -> Outcome:
     """Run everything up to what there is when the first batch is planned; return what was done.
+
+    With ``over`` it goes on with what comes, until that is set or a pod joins: then the batch that
+    runs is the last.
 
     Raises :class:`KeySharedError` for whatever ends it early; what earlier batches have done stays
     committed.
@@ -106,15 +125,19 @@ def run_batches(spark: SparkSession, wanted: Wanted, watch: Watch = lambda *_: N
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
     began = time.monotonic()
     with _state_store(spark, wanted) as store, SoleMember(wanted.conf, wanted.topics) as member:
-        run = _Run(spark, wanted, member, watch, store)
+        run = _Run(spark, wanted, member, watch, store, streams=over is not None)
         more = True
         while more and member.begin():
             try:
                 more = run.batch()
             finally:
                 member.end()
+            if over is not None:
+                more = not over.wait(0.0 if more else LOOK_EVERY)
     done = run.done
-    if done.left:
+    if over is not None and over.is_set():
+        done.ended = "stopped"
+    elif done.left or over is not None:
         done.ended = "member_joined" if more else "held_up"
     done.seconds = time.monotonic() - began
     return done
@@ -151,9 +174,15 @@ class _Run:
         member: SoleMember,
         watch: Watch,
         store: StateStore | None,
+        *,
+        streams: bool,
     ) -> None:
         self.done = Outcome()
         self._store = store
+        self._streams = streams
+        # Up to where each partition has been run. What has stayed behind there by a key that blocks
+        # is run again when there is more behind it, and not for itself.
+        self._ran: dict[TopicPartition, int] = {}
         self._spark, self._wanted, self._member, self._watch = spark, wanted, member, watch
         # Where the run ends in each partition: where the log ended when it began.
         self._until: dict[TopicPartition, int] = {}
@@ -164,7 +193,8 @@ class _Run:
         folder: Path | None = None
         starts, untold = self._member.starts()
         for each, point in starts.items():
-            self._until.setdefault(each, point.log_end or 0)
+            if self._streams or each not in self._until:
+                self._until[each] = point.log_end or 0
         made = plan(
             {each: self._within(each, point) for each, point in starts.items()},
             self._wanted.settings,
@@ -174,7 +204,8 @@ class _Run:
             log.warning("%s", notice)
         # Where the group has no position, it has one from now on: that of the reset policy.
         entries = {each: CommitEntry(starts[each].position or 0, "") for each in untold}
-        if made.shares:
+        runs = any(share.end > self._ran.get(each, -1) for each, share in made.shares.items())
+        if runs:
             self._watch("begun", made, done)
             stood = {each: (at.position or 0, at.metadata or "") for each, at in starts.items()}
             kept, folder = self._state(stood)
@@ -190,11 +221,13 @@ class _Run:
         if self._store is not None and folder is not None:
             self._store.forget_before(folder)
         done.positions |= {str(each): entry.position for each, entry in entries.items()}
+        if not runs:
+            return False
+        self._ran |= {each: share.end for each, share in made.shares.items()}
         done.left = sum(
             end - entries[each].position for each, end in made.ends.items() if each in entries
         )
-        if made.shares:
-            self._watch("committed", made, done)
+        self._watch("committed", made, done)
         return _goes_on(made, entries, done.records > before)
 
     def _within(self, partition: TopicPartition, point: StartPoint) -> StartPoint:
@@ -232,7 +265,7 @@ class _Run:
             wanted.letter_form,
             kept,
             folder,
-            _is_last(made),
+            _is_last(made) and not self._streams,
         )
         isolation = str(wanted.conf.get("isolation.level", "read_committed"))
         source = batch.Source(java_conf(wanted.conf), isolation)
