@@ -99,20 +99,26 @@ def _add(sub: Subscription, name: str, partitions: Partitions) -> StartWorker:
 def caught_up(sub: Subscription) -> None:
     """Let workers have all of their slots for whom all that came before them is settled.
 
-    Where all others have left meanwhile, those who join are all there are.
+    Where all others have left meanwhile, those who join are all there are. Others are also those
+    who joined earlier and turn out to have caught up.
     """
     joining = [worker for worker in sub.changing if worker.state is WorkerState.JOINING]
     if not joining:
         return
-    alone = not any(worker.state is WorkerState.ACTIVE for worker in sub.workers.values())
-    held = [] if alone else [(each, record.offset()) for each, record in sub.unsettled({})]
-    for worker in joining:
-        if not any(offset < worker.joined_at.get(each, 0) for each, offset in held):
-            sub.changing.remove(worker)
-            worker.on(WorkerEvent.CAUGHT_UP)
-            worker.end_later()
-            worker.joined_at = {}
-            sub.mixed = True
+    held = [(each, record.offset()) for each, record in sub.unsettled({})]
+    found = [
+        worker
+        for worker in joining
+        if not any(offset < worker.joined_at.get(each, 0) for each, offset in held)
+    ]
+    if not any(worker.state is WorkerState.ACTIVE for worker in sub.workers.values()):
+        found = found or joining
+    for worker in found:
+        sub.changing.remove(worker)
+        worker.on(WorkerEvent.CAUGHT_UP)
+        worker.end_later()
+        worker.joined_at = {}
+        sub.mixed = True
 
 
 # --- leaving ---

@@ -523,6 +523,21 @@ def test_who_joins_does_not_wait_for_what_comes_with_a_partition_that_was_given_
     assert {each: entry.position for each, entry in commit.entries.items()} == {P0: 20, P1: 20}
 
 
+def test_who_joined_earlier_is_there_for_who_joins_now_as_soon_as_it_has_caught_up() -> None:
+    """B has all that it waited for when A goes, and no beat has said so: C is not alone with it."""
+    harness = Harness(SubscriptionSettings(workers=("A",), new_workers_wait=True))
+    harness.assign()
+    harness.fetch(record(0, LOW[0]))
+    harness.tell(ev.Resize("default", ["A", "B"]))
+    assert harness.work() == [0]
+    harness.fetch(record(1, None))
+    assert harness.worker(0).start() is not None
+    harness.tell(ev.Resize("default", ["B", "C"]))
+    harness.beat()
+    states = {each.name: each.state for each in harness.sub().workers.values() if each.present}
+    assert states == {"B": WorkerState.ACTIVE, "C": WorkerState.JOINING}
+
+
 def waits_at(harness: Harness, name: str) -> Worker:
     """One that joins, while records wait for it that have come since."""
     found = next(each for each in harness.sub().workers.values() if each.name == name)
