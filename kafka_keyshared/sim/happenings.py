@@ -63,5 +63,11 @@ class ReleaseFailed(NamedTuple):
     worker: int
 
 
+class CallbackRaised(NamedTuple):
+    """A callback of a rebalance has raised: the member commits nothing any more, and goes."""
+
+    member: int
+
+
 BY_A_CALLBACK = "a callback raised"
 """So begins the reason of a process that has gone because it could not trust its own state."""

@@ -21,7 +21,13 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.client import SimClient
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.handlers import Habits, Handlers
-from kafka_keyshared.sim.happenings import BY_A_CALLBACK, FiltersDeclared, LimitLifted, Resized
+from kafka_keyshared.sim.happenings import (
+    BY_A_CALLBACK,
+    CallbackRaised,
+    FiltersDeclared,
+    LimitLifted,
+    Resized,
+)
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
@@ -222,6 +228,7 @@ class Member:
         del partitions
         if self.raises:
             self.raises = False
+            self._around.history.tell(CallbackRaised(self.number))
             raise RaisedError(f"{BY_A_CALLBACK} when partitions were {what}")
 
     def kill(self) -> None:
@@ -242,14 +249,9 @@ class Member:
             return
         core, before = self._core, self._core.taken
         try:
-            if self.instance.halted is not None or self.stopping:
-                self._end()
+            if not self._round():
                 return
-            self.instance.step()
-        except Killed:
-            return
-        except RaisedError as error:
-            self._break_off(str(error))
+        except Killed:  # also while it breaks off
             return
         finally:
             self._around.on_turn(core.taken - before)
@@ -257,6 +259,18 @@ class Member:
             self._rest()
         else:
             self._turn_soon()
+
+    def _round(self) -> bool:
+        """Have a round of the instance; return whether there is to be another one."""
+        if self.instance.halted is not None or self.stopping:
+            self._end()
+            return False
+        try:
+            self.instance.step()
+        except RaisedError as error:
+            self._break_off(str(error))
+            return False
+        return True
 
     def _turn_soon(self) -> None:
         self._around.timeline.after(0.00002 + self._chance.random() * 0.0002, self._turn)

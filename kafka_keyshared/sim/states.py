@@ -29,7 +29,7 @@ class States:
         self._counts: dict[tuple[str, int], Counts] = defaultdict(dict)
         # Slots of which anything was ever remembered, by subscription.
         self._used: dict[str, set[int]] = defaultdict(set)
-        # Workers that have left, whatever they still have to end.
+        # Workers that have left or were given up, whatever they still have to end.
         self._left: set[tuple[str, int]] = set()
 
     def ran(self, sub: str, worker: int, key: bytes | None) -> None:
@@ -68,16 +68,20 @@ class States:
         history.tell(was.StateAdopted(member, sub, worker, used, _told(found)))
 
     def lost(self, sub: str, worker: int, *, for_good: bool) -> None:
-        """Lose a handler; where ``for_good`` is not said, another one begins anew in its place."""
+        """Lose a handler; where ``for_good`` is not said, another one begins anew in its place.
+
+        What still runs of one that is lost for good is remembered nowhere.
+        """
+        if for_good:
+            self._left.add((sub, worker))
         if sub in self._slot_of:
             self._counts.pop((sub, worker), None)
             member, _, history = self._site
             history.tell(was.StateLost(member, sub, worker, for_good))
 
     def left(self, sub: str, worker: int) -> None:
-        """Lose the handler of a worker that has left; what it still runs is remembered nowhere."""
+        """Lose the handler of a worker that has left, which may still run something."""
         self.lost(sub, worker, for_good=True)
-        self._left.add((sub, worker))
 
     def ended(self, sub: str, worker: int) -> None:
         """End a handler in order."""

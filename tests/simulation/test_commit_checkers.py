@@ -10,6 +10,7 @@ from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
+from kafka_keyshared.sim.happenings import CallbackRaised
 from tests.simulation.told import SUB, T0, T1, Told, text
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -491,6 +492,33 @@ def test_a_loss_that_comes_later_excuses_no_repeat_of_what_settled_before() -> N
         told.begin(2, 0)
 
     assert_found("NoRepeats", "t-0@0 .* began again .* its last commit leaves it out", story)
+
+
+@pytest.mark.parametrize("ends", ["stop", "revoke"])
+def test_what_settled_since_the_last_commit_is_unknown_where_a_callback_has_raised(
+    ends: str,
+) -> None:
+    """A member that stops goes on till its deadline, and what it gives up it commits no more."""
+
+    def story(told: Told, raises: int, *, clean: bool = False) -> None:
+        done(told, 0)
+        told.later(0.1)
+        told.tell(CallbackRaised(raises))
+        told.later(0.1)
+        if ends == "stop":
+            told.stop(1, clean=clean)
+        else:
+            told.revoke(1)
+        again(told)
+
+    found = assert_right(lambda told: story(told, 1))["NoRepeats"]
+    assert isinstance(found, NoRepeats)
+    assert found.repeats == {"a callback had raised": 1}
+    words = "t-0@0 .* began again .* its last commit leaves it out"
+    assert_found("NoRepeats", words, lambda told: story(told, 2))
+    if ends == "stop":
+        words = "a stop counts as clean; t-0@0 .* is not in what the broker has"
+        assert_found("NoRepeats", words, lambda told: story(told, 1, clean=True))
 
 
 def test_what_a_lost_partition_had_settled_does_not_run_again_where_nobody_else_was() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from tests.simulation.told import SUB, T0, Told
@@ -54,6 +55,79 @@ def test_who_joins_may_have_what_came_before() -> None:
         told.hand(1, 1, worker=2)
 
     assert_right(older, WAITS)
+
+
+@pytest.mark.parametrize("settled", ["before", "after", "never"])
+def test_who_joined_earlier_is_somebody_else_once_it_waits_for_nothing(settled: str) -> None:
+    """What worker 2 has waited for may settle before all others go, or after that."""
+
+    def earlier(told: Told) -> None:
+        joined(told)
+        told.hand(1, 1)
+        if settled == "before":
+            told.end(1, 0)
+        told.tell(WorkerJoined(1, SUB, 3, "worker-3"))
+        told.write("c", start=3)
+        told.later(0.1)
+        told.deliver(1, 3)
+        told.tell(Resized(1, SUB, ["worker-2", "worker-3"]))
+        if settled == "after":
+            told.end(1, 0)
+        told.hand(1, 2, worker=2)
+        told.hand(1, 3, worker=3)
+
+    if settled == "before":
+        words = r"t-0@3 .* was given to worker 3, which joined .* t-0@1 "
+        assert_found("Joining", words, earlier, WAITS)
+    else:
+        assert_right(earlier, WAITS)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "died", ""])
+def test_what_has_run_and_runs_again_is_not_new(outcome: str) -> None:
+    def again(told: Told) -> None:
+        joined(told)
+        if outcome:
+            told.hand(1, 2, worker=1)
+            told.begin(1, 2, worker=1)
+            told.end(1, 2, outcome, worker=1)
+        if outcome == "died":
+            told.tell(happened.WorkerDied(1, SUB, 1))
+        told.hand(1, 2, worker=2)
+
+    waits = settings(new_workers_wait=True, retry=RetryPolicy(attempts=3, backoff=0.0))
+    if outcome:
+        assert_right(again, waits)
+    else:
+        assert_found("Joining", r"t-0@2 .* was given to worker 2, which joined", again, waits)
+
+
+@pytest.mark.parametrize("offset", [1, 2])
+def test_what_comes_again_with_its_partition_is_not_new(offset: int) -> None:
+    """Offset 1 had come before the worker joined, and 2 had not, when the partition was lost."""
+    other = T0._replace(partition=1)
+
+    def again(told: Told) -> None:
+        told.write("c", at=other)
+        begun(told, 1)
+        told.assign(1, other)
+        told.deliver(1, 0, at=other)
+        told.hand(1, 0, at=other)
+        told.begin(1, 0, at=other)
+        told.write("b", "d", start=1)
+        told.deliver(1, 0, 1)
+        told.later(0.1)
+        told.tell(WorkerJoined(1, SUB, 2, "worker-2"))
+        told.released(1, lost=True)
+        told.later(0.1)
+        told.assign(1)
+        told.deliver(1, 0, 1, 2)
+        told.hand(1, offset, worker=2)
+
+    if offset == 1:
+        assert_right(again, WAITS)
+    else:
+        assert_found("Joining", r"t-0@2 .* was given to worker 2, which joined", again, WAITS)
 
 
 def test_what_went_with_its_partition_keeps_nobody_waiting() -> None:

@@ -7,6 +7,9 @@ import pytest
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.sim import state_history as told_of
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.states import States
+from kafka_keyshared.sim.timeline import Process
 from tests.simulation.told import SUB, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -198,6 +201,21 @@ def test_state_that_is_adopted_and_was_never_given_up_is_found() -> None:
 
     words = f"worker 1 has adopted the state of slot {SLOT}, which is at worker 0"
     assert_found("KeyedState", words, story)
+
+
+def test_what_a_worker_still_runs_that_was_given_up_is_remembered_nowhere() -> None:
+    """A record beside which it had gone on ends long after the worker."""
+    told = Told()
+    remembered: list[object] = []
+    told.history.listen(told_of.Remembered, remembered.append)
+    site = Site(1, Process(told.timeline), told.history)
+    states = States(site, [settings(hands_over=True)])
+    states.ran(SUB, 0, A)
+    states.lost(SUB, 1, for_good=True)
+    states.ran(SUB, 1, A)
+    states.lost(SUB, 0, for_good=False)
+    states.ran(SUB, 0, A)
+    assert remembered == [told_of.Remembered(1, SUB, 0, A, 1)] * 2
 
 
 def test_a_worker_that_ends_with_the_state_of_a_slot_is_found() -> None:

@@ -10,6 +10,7 @@ from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.handlers import Habits, Handlers
 from kafka_keyshared.sim.plan import Plan, plan_of
 from kafka_keyshared.sim.run import run_seed
+from kafka_keyshared.sim.world import World
 
 CALM = Habits(failing=0.0, poisoned=0.0, dropping=0.0, hanging=0.0)
 
@@ -42,6 +43,23 @@ def test_an_owner_that_rests_has_fewer_rounds_for_the_same_time() -> None:
         return outcome.steps / outcome.simulated
 
     assert rounds(0.1) < 0.8 * rounds(0.0)
+
+
+def test_a_member_may_be_killed_while_it_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callback has raised, and closing its client takes a while, in which its process goes."""
+    world = World(1, calm(0.0), summed=False)
+    world.start()
+    (member,) = world.present()
+
+    def killed_meanwhile() -> None:
+        member.kill()
+        member.process.wait(0)
+
+    monkeypatch.setattr(member.client, "close", killed_meanwhile)
+    member.raises = True
+    world.timeline.run(world.timeline.now + 10.0)
+    assert not member.raises
+    assert not world.present()
 
 
 def test_what_is_stuck_is_so_each_time_until_it_is_mended() -> None:

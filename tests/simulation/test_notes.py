@@ -199,6 +199,25 @@ def test_a_lane_that_is_released_runs_and_is_not_said_any_more() -> None:
     assert_right(story, DIVERTS)
 
 
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_key_that_is_released_may_be_any_of_its_lanes(lanes: int) -> None:
+    """It has one lane for each partition, and the order names the key alone."""
+
+    def story(told: Told) -> None:
+        diverted(told)
+        if lanes == 2:
+            told.assign(1, T0._replace(partition=1))
+        told.tell(happened.LaneOrdered(1, SUB, "release", T0._replace(topic=""), -1, b"a"))
+        told.deliver(1, 2)
+        told.letter(1, 2)
+
+    each = settings(poison="divert", dlq=True, retry=DIVERTS.retry, order_scope="partition")
+    if lanes == 2:
+        assert_right(story, each)
+    else:
+        assert_found("TrueNotes", "is dead-lettered, and no handler has had it", story, each)
+
+
 def test_a_lane_that_is_released_while_its_letter_is_on_its_way_is_not_diverted_again() -> None:
     def story(told: Told) -> None:
         begun(told, 4).deliver(1, 0, 1)

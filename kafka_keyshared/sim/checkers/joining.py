@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
-from kafka_keyshared.sim.checkers.records import Delivery, not_owed
+from kafka_keyshared.sim.checkers.records import Delivery, Stage, not_owed
 from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History, Listener
 
@@ -16,12 +18,37 @@ Place = tuple[int, str]
 """A member, and a subscription there."""
 
 
+@dataclass(slots=True)
+class Waiting:
+    """A worker that has joined, and has been given nothing that is new since then.
+
+    ``ends`` are the positions after what was delivered until then, by partition, and ``older`` is
+    what was unsettled of it. ``may_go_on`` says that at some time nobody else was there.
+    """
+
+    since: float
+    ends: Mapping[TopicPartition, int]
+    older: list[Delivery]
+    may_go_on: bool = False
+
+    def left(self) -> list[Delivery]:
+        """Return what it still waits for."""
+        self.older = [each for each in self.older if not not_owed(each)]
+        return self.older
+
+    def is_new(self, each: Delivery) -> bool:
+        """Say whether it came since; what comes again with its partition does not count."""
+        came = each.fate.offset < self.ends.get(each.assignment.partition, 0)
+        return each.first > self.since and not came
+
+
 class Joining(Checker):
     """I6, joining: where new workers wait, one gets nothing that came after it joined too early.
 
     Too early is while anything is unsettled in its subscription that its member had received
-    before. What came before it joined it may get at once. Where everybody else has gone, or may
-    have, it is no new one.
+    before. What came before it joined it may get at once, also when that comes again, because its
+    partition has come back; and so it may what has run before and runs again. Where everybody else
+    has gone, or may have, it is no new one.
     """
 
     invariant = "I6 who joins waits"
@@ -35,10 +62,11 @@ class Joining(Checker):
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
-        # The names of the workers that are certainly there; and what those who have joined wait
-        # for, and since when.
+        # The names of the workers that are certainly there; and those that may wait.
         self._there: dict[Place, dict[int, str]] = {}
-        self._waits: dict[Place, dict[int, tuple[float, list[Delivery]]]] = {}
+        self._waits: dict[Place, dict[int, Waiting]] = {}
+        # By member, what has run and had not settled then.
+        self._tried: dict[int, set[Delivery]] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at who joins and goes, and at what those are given who have joined."""
@@ -51,6 +79,7 @@ class Joining(Checker):
             happened.WorkerDied: self._left,
             Resized: self._resized,
             happened.HandedOver: self._handed_over,
+            happened.Ended: self._ended,
             happened.Gone: self._gone,
         }
 
@@ -64,41 +93,57 @@ class Joining(Checker):
     def _joined(self, told: WorkerJoined) -> None:
         place = told.member, told.subscription
         if place in self._waits:
-            older = list(self.books.members[told.member].unsettled(told.subscription))
-            self._waits[place][told.worker] = self.books.now, older
+            member = self.books.members[told.member]
+            older = list(member.unsettled(told.subscription))
+            ends = {partition: each.end for partition, each in member.live.items()}
+            self._waits[place][told.worker] = Waiting(self.books.now, ends, older)
             self._there[place][told.worker] = told.name
+            self._look_who_is_there(place)
 
     def _left(self, told: WorkerLeft | happened.WorkerDied) -> None:
-        self._there.get((told.member, told.subscription), {}).pop(told.worker, None)
+        place = told.member, told.subscription
+        self._there.get(place, {}).pop(told.worker, None)
+        self._look_who_is_there(place)
 
     def _resized(self, told: Resized) -> None:
         place = told.member, told.subscription
         there = self._there.get(place, {})
         self._there[place] = {each: name for each, name in there.items() if name in told.names}
+        self._look_who_is_there(place)
+
+    def _look_who_is_there(self, place: Place) -> None:
+        """Where nobody is there who waits for nothing, nobody has to wait from now on."""
+        waits = self._waits.get(place, {})
+        waiting = {worker for worker, each in waits.items() if each.left()}
+        if self._there.get(place, {}).keys() <= waiting:
+            for each in waits.values():
+                each.may_go_on = True
 
     def _handed_over(self, told: happened.HandedOver) -> None:
-        place = told.member, told.subscription
-        waits = self._waits.get(place, {})
-        if told.worker not in waits:
+        waits = self._waits.get((told.member, told.subscription), {})
+        waiting = waits.get(told.worker)
+        if waiting is None:
             return
-        since, older = waits[told.worker]
-        left = [each for each in older if not not_owed(each)]
-        if not left:
+        left = waiting.left()
+        tried = self._tried.get(told.member, ())
+        new = [each for each in self.books.deliveries if each not in tried and waiting.is_new(each)]
+        if new and left and not waiting.may_go_on:
+            self.violated(
+                told.member,
+                f"{new[0]}, received at {new[0].first:.3f}, was given to worker {told.worker}, "
+                f"which joined at {waiting.since:.3f}, while {left[0]} is not settled: "
+                f"{left[0].stage.value}",
+            )
+        if new or not left:
             del waits[told.worker]
-            return
-        waits[told.worker] = since, left
-        if self._there[place].keys() <= waits.keys():
-            return
-        for each in self.books.deliveries:
-            if each.first > since:
-                self.violated(
-                    told.member,
-                    f"{each}, received at {each.first:.3f}, was given to worker {told.worker}, "
-                    f"which joined at {since:.3f}, while {left[0]} is not settled: "
-                    f"{left[0].stage.value}",
-                )
+
+    def _ended(self, told: happened.Ended) -> None:
+        each = self.books.delivery
+        if each is not None and each.stage is not Stage.SETTLED:
+            self._tried.setdefault(told.member, set()).add(each)
 
     def _gone(self, told: happened.Gone) -> None:
+        self._tried.pop(told.member, None)
         for name in self.settings:
             self._there.pop((told.member, name), None)
             self._waits.pop((told.member, name), None)

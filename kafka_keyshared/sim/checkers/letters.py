@@ -140,11 +140,17 @@ class Letters(Group):
     def _divert_no_more(
         self, member: Member, told: happened.LaneOrdered, head: Delivery | None
     ) -> None:
-        """Take the lane out of all that this member reads."""
+        """Take the lane out of all that this member reads.
+
+        Where a key alone was named it may be any of its lanes that there are.
+        """
         sub = told.subscription
         hashes = {each for at in member.live for each in self._hashes(sub, told.key, at)}
         if head is not None:
             hashes = {head.lane.hash}
         for assignment in member.live.values():
+            known = assignment.diverted[sub] | assignment.perhaps_diverted[sub]
             assignment.diverted[sub] -= hashes
             assignment.perhaps_diverted[sub] -= hashes
+            if len(hashes) > 1:
+                assignment.perhaps_diverted[sub] |= known & hashes

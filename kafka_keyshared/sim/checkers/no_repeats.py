@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +20,7 @@ from kafka_keyshared.sim.checkers.records import (
     Fate,
     Stage,
 )
+from kafka_keyshared.sim.happenings import CallbackRaised
 from kafka_keyshared.sim.history import History, Listener
 
 MOMENT = 1e-9
@@ -38,7 +40,8 @@ class NoRepeats(Checker):
 
     That is: its process was killed or has halted, its partition was lost, it ended when the
     deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
-    not stored, or the broker has refused sets. Never what the commit covers with which an
+    not stored, the broker has refused sets, or a callback had raised, after which a process that
+    cannot trust its own state commits nothing. Never what the commit covers with which an
     assignment began: so no more is repeated than had settled since the commit that the broker has.
     Who has not heard that its partition is another's knows nothing of what settles there; nor has a
     worker heard that its partition has gone which has not answered yet what it gives back.
@@ -69,6 +72,8 @@ class NoRepeats(Checker):
         self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
         self._unclear: dict[int, list[Fate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
+        # Since when a member commits nothing any more.
+        self._raised: dict[int, float] = {}
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at each start and end of a record, at losses, and at stops that were clean."""
@@ -77,6 +82,7 @@ class NoRepeats(Checker):
             happened.Ended: self._ended,
             happened.WorkerDied: self._died,
             happened.Released: self._released,
+            CallbackRaised: self._callback_raised,
             happened.Gone: self._gone,
         }
 
@@ -124,6 +130,9 @@ class NoRepeats(Checker):
     def _released(self, told: happened.Released) -> None:
         self._note_unclear(told.member, lost=told.lost)
 
+    def _callback_raised(self, told: CallbackRaised) -> None:
+        self._raised.setdefault(told.member, self.books.now)
+
     def _note_unclear(self, member: int, *, lost: bool) -> None:
         """Note of what it is not known that it has ended.
 
@@ -159,8 +168,12 @@ class NoRepeats(Checker):
             "its worker had not gone on": self._is_unclear(fate, before),
             "it ended too late": not fate.in_time or self._late(fate, before),
             "its set was refused": before.bare,
+            "a callback had raised": self._had_raised(before),
         }
         return next((why for why, holds in excuses.items() if holds), "")
+
+    def _had_raised(self, before: Assignment) -> bool:
+        return self._raised.get(before.member.number, math.inf) <= before.over_at
 
     def _is_unclear(self, fate: Fate, before: Assignment) -> bool:
         return any(each is fate for each in self._unclear.get(before.number, ()))
