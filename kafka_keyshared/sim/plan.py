@@ -19,6 +19,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES
+from kafka_keyshared.sim.emphases import emphasised
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import keyed
 from kafka_keyshared.sim.member import MemberPlan
@@ -59,7 +60,8 @@ class Plan:
     While more than ``backlog`` records are not committed, hardly any is written: what is left when
     faults stop has to be worked through. ``disturbances`` are those that come, each with how much
     more often than usual; ``metadata_max`` is what the brokers take beside a position;
-    ``value_bytes`` is how large every value is.
+    ``value_bytes`` is how large every value is; ``orders_possible`` the share of the orders for
+    closed lanes that are given by somebody who looks first what can be done.
     """
 
     protocol: Protocol
@@ -77,6 +79,7 @@ class Plan:
     habits: Habits
     letters: LetterFaults
     value_bytes: int
+    orders_possible: float = 0.0
 
 
 class Draw:
@@ -101,6 +104,11 @@ class Draw:
 def plan_of(chance: Chance) -> Plan:
     """Draw a run: small, so that its bounds are met, and each one different."""
     draw = Draw(chance)
+    return emphasised(_plain(draw), draw)
+
+
+def _plain(draw: Draw) -> Plan:
+    """Draw each of its choices for itself."""
     one = draw.one
     names = ("default", "audit")[: one("subscriptions", (1, 1, 1, 2))]
     return Plan(

@@ -11,7 +11,7 @@ from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
 from kafka_keyshared.sim.happenings import KeysAway
 from kafka_keyshared.sim.keys import registries
-from kafka_keyshared.sim.lane_orders import lift_limits
+from kafka_keyshared.sim.lane_orders import lift_limits, release_blocked
 from kafka_keyshared.sim.member import Member, Surroundings
 from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
@@ -113,9 +113,11 @@ class World:
         self.timeline.after(1.0, self._keep_up)
 
     def _keep_up(self) -> None:
-        """Replace whoever has stopped; somebody has to do the rest."""
+        """Replace whoever has stopped, and release what is blocked; somebody has to do the rest."""
         if not self.finishing:
             self.refill()
+            for member in self.present():
+                release_blocked(member)
             self.timeline.after(1.0, self._keep_up)
 
     def read_keys(self, *, away: bool = False) -> None:

@@ -6,12 +6,47 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_keyshared.sim import plan
+from kafka_keyshared.sim import emphases, plan
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES, Disturbance
-from kafka_keyshared.sim.plan import plan_of
+from kafka_keyshared.sim.emphases import EMPHASES
+from kafka_keyshared.sim.plan import Draw, Plan, plan_of
 
 SEEDS = range(1, 201)
+
+
+def plan_without(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """The plans of all seeds, were it not for one emphasis."""
+    with monkeypatch.context() as patched:
+        rest = {each: how for each, how in EMPHASES.items() if each != name}
+        patched.setattr(emphases, "EMPHASES", rest)
+        return [plan_of(Chance(seed)) for seed in SEEDS]
+
+
+@pytest.mark.parametrize("name", EMPHASES)
+def test_an_emphasis_changes_some_seeds_and_leaves_the_others_as_they_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = plan_without(name, monkeypatch)
+    pairs = zip(without, [plan_of(Chance(seed)) for seed in SEEDS], strict=True)
+    changed = [now for before, now in pairs if before != now]
+    assert 0.03 < len(changed) / len(SEEDS) < 0.2
+    for each in changed:
+        assert {"stuck": each.habits.stuck, "looked after": each.habits.poisoned}.get(name, 1.0)
+        for sub in each.member.subscriptions:
+            sub.check()
+
+
+def test_half_of_all_seeds_and_more_are_about_nothing_in_particular() -> None:
+    plain = [
+        seed
+        for seed in SEEDS
+        if not any(
+            Draw(Chance(seed)).happens(f"emphasis: {name}", each.share)
+            for name, each in EMPHASES.items()
+        )
+    ]
+    assert len(plain) > len(SEEDS) / 2
 
 
 def test_one_more_thing_that_may_happen_changes_no_seed_but_by_that(

@@ -1,0 +1,168 @@
+"""What some seeds are about: choices that have to meet, drawn together.
+
+Each choice of a plan is drawn for itself, so what takes five of them is possible in one plan of
+hundreds, and then has to happen in that one. A seed with an emphasis has all that such states take,
+and enough to do; chance decides about the rest. A seed may have several, and most have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.routing.modes import RoutingSettings
+from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.sim.stepped import PoolKind
+
+if TYPE_CHECKING:
+    from kafka_keyshared.sim.plan import Draw, Plan
+
+Change: TypeAlias = Callable[[SubscriptionSettings], SubscriptionSettings]
+
+
+class Emphasis(NamedTuple):
+    """The share of the plans that have it, and what it makes of one of them."""
+
+    share: float
+    plan: Callable[[Plan, Draw], Plan]
+
+
+def emphasised(plan: Plan, draw: Draw) -> Plan:
+    """Return the plan with the emphases that are drawn for it."""
+    for name, emphasis in EMPHASES.items():
+        if draw.happens(f"emphasis: {name}", emphasis.share):
+            plan = emphasis.plan(_busy(plan), draw)
+    return plan
+
+
+def _busy(plan: Plan) -> Plan:
+    """Return the plan with enough to do, of many keys, and with owners that wait for it."""
+    plan = _each(
+        plan,
+        lambda sub: replace(
+            sub,
+            window_records=max(sub.window_records, 200),
+            window_bytes=max(sub.window_bytes, 60_000),
+            leases_per_worker=max(sub.leases_per_worker, 5),
+        ),
+    )
+    return replace(
+        plan,
+        keys=max(plan.keys, 40),
+        null_share=min(plan.null_share, 0.1),
+        backlog=max(plan.backlog, 200),
+        burst=max(plan.burst, 40),
+        burst_every=min(plan.burst_every, 0.03),
+        member=replace(plan.member, rests=0.1),
+    )
+
+
+def stuck(plan: Plan, draw: Draw) -> Plan:
+    """Have records that nothing can end, and that fail when they end at last.
+
+    Others go on beside them, at the first attempt and at later ones, under each of the policies.
+    """
+
+    def times_out(sub: SubscriptionSettings) -> SubscriptionSettings:
+        return replace(_poisoned(sub, draw, STUCK_POISON), ack_timeout=1.0, dlq_limit=None)
+
+    plan = _each(plan, times_out)
+    kind = draw.one("kind of stuck", UNENDING)
+    return replace(
+        _with_more(plan, "handlers hung", LOOKED_AFTER),
+        orders_possible=0.8,
+        member=replace(plan.member, pool=replace(plan.member.pool, kind=kind)),
+        habits=replace(
+            plan.habits,
+            failing=min(plan.habits.failing, 0.2),
+            stuck=draw.one("stuck at all", (0.02, 0.1)),
+            stuck_for=draw.one("stuck for", (1.8, 7.0)),
+        ),
+    )
+
+
+def looked_after(plan: Plan, draw: Draw) -> Plan:
+    """Have many lanes closed for long, and somebody who looks after each of them."""
+    return replace(
+        _with_more(_each(plan, lambda sub: _poisoned(sub, draw, POISON)), LOOKED_AFTER),
+        orders_possible=0.8,
+        habits=replace(plan.habits, poisoned=draw.one("poisoned at all", (0.02, 0.1))),
+        letters=replace(plan.letters, slow=draw.one("slow letters", (0.05, 0.5))),
+    )
+
+
+def joining(plan: Plan, draw: Draw) -> Plan:
+    """Have workers that join while others are long at what is in their slots, and that go again."""
+
+    def waits(sub: SubscriptionSettings) -> SubscriptionSettings:
+        wait = draw.happens(f"joining waits of {sub.name}", 0.7)
+        lost = draw.happens(f"joining is lost of {sub.name}", 0.7)
+        return replace(sub, new_workers_wait=wait, on_evict="ack" if lost else sub.on_evict)
+
+    return _with_more(_each(plan, waits), "a worker that joins went", "a worker died")
+
+
+def lent(plan: Plan, draw: Draw) -> Plan:
+    """Have workers that one record holds up again and again, and that lend their other slots."""
+
+    def lends(sub: SubscriptionSettings) -> SubscriptionSettings:
+        return replace(
+            sub,
+            workers=worker_names(max(4, len(sub.workers))),
+            routing=RoutingSettings(draw.one(f"lending in of {sub.name}", ("ring", "auto-split"))),
+            hands_over=False,
+            lend_after=0.05,
+        )
+
+    return replace(
+        _with_more(_each(plan, lends), "handlers hung"),
+        habits=replace(
+            plan.habits,
+            failing=min(plan.habits.failing, 0.2),
+            at_once=0.3,
+            typical=draw.one("typical while lent", (0.001, 0.02)),
+            hanging=draw.one("hanging at all", (0.003, 0.01)),
+            hang=draw.one("hang while lent", (0.3, 1.0)),
+        ),
+    )
+
+
+EMPHASES: Mapping[str, Emphasis] = {
+    "stuck": Emphasis(0.12, stuck),
+    "looked after": Emphasis(0.12, looked_after),
+    "joining": Emphasis(0.08, joining),
+    "lent": Emphasis(0.08, lent),
+}
+"""By name what some seeds are about."""
+
+LOOKED_AFTER = "a lane was ordered about"
+POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")
+STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", "divert")
+"""With those more often whose lanes are all closed soon."""
+
+UNENDING: Sequence[PoolKind] = ("thread", "thread", "task", "instance")
+"""Pools that cannot end a record, or cannot always."""
+
+
+def _each(plan: Plan, change: Change) -> Plan:
+    """Return the plan with each of its subscriptions changed."""
+    changed = tuple(map(change, plan.member.subscriptions))
+    return replace(plan, member=replace(plan.member, subscriptions=changed))
+
+
+def _with_more(plan: Plan, *names: str) -> Plan:
+    """Return the plan with these disturbances, often."""
+    return replace(plan, disturbances={**plan.disturbances, **dict.fromkeys(names, 3.0)})
+
+
+def _poisoned(
+    sub: SubscriptionSettings, draw: Draw, among: Sequence[PoisonPolicy]
+) -> SubscriptionSettings:
+    """Return the subscription with few attempts, soon, and a policy that closes lanes."""
+    attempts = draw.one(f"few attempts of {sub.name}", (1, 2))
+    poison = draw.one(f"closing poison of {sub.name}", among)
+    if sub.routing.mode == "exclusive":
+        poison = sub.poison  # it goes with few
+    return replace(sub, retry=RetryPolicy(attempts=attempts, backoff=0.0), poison=poison, dlq=True)
