@@ -117,7 +117,9 @@ class OrderedOracle(KeyedOracle):
             return
         head = self.received[partition, int(found["offset"])]
         if head.offset() in self.settled[sub, partition]:
-            # Its letter is written, and the member has not heard of that.
+            # Its letter is written, and the member has not heard of that; nor will it, now.
+            if order.action is LaneAction.DROP:
+                self.dropped.add((sub, coordinates_of(head)))
             self._diverts_no_more(sub, [self.lane(sub, head)] * (order.action == "release"))
             return
         self._check_head(sub, head, order)
