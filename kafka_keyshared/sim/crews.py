@@ -151,7 +151,8 @@ def come_and_go(world: World, chance: Random) -> bool:
 
     def go() -> None:
         there = _dismissible(member, subscription)
-        if world.healed or len(member.pool.workers) == before or not there:
+        gone = world.healed or not member.alive
+        if gone or len(member.pool.workers) == before or not there:
             return
         if dies:
             member.pool.replaceable = False

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
+from unittest.mock import Mock
 
 import pytest
 
+from kafka_keyshared.sim import crews
+from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.handlers import Habits, Handlers
 from kafka_keyshared.sim.plan import Plan, plan_of
@@ -60,6 +64,28 @@ def test_a_member_may_be_killed_while_it_breaks_off(monkeypatch: pytest.MonkeyPa
     world.timeline.run(world.timeline.now + 10.0)
     assert not member.raises
     assert not world.present()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_worker_that_joins_goes_only_where_its_process_is(killed: bool) -> None:
+    world = World(1, calm(0.0), summed=False)
+    died: list[object] = []
+    world.history.listen(happened.WorkerDied, died.append)
+    world.start()
+    timeline = world.timeline
+    timeline.run(timeline.now + 1.0)
+    (member,) = world.present()
+    before = len(member.pool.workers)
+    dice = Mock(wraps=Random(1), random=lambda: 0.0)  # it dies
+    assert crews.come_and_go(world, dice)
+    for _ in range(200):
+        if len(member.pool.workers) == before:
+            timeline.run(timeline.now + 0.01)
+    assert len(member.pool.workers) > before
+    if killed:
+        member.kill()
+    timeline.run(timeline.now + 1.0)
+    assert len(died) == (not killed)
 
 
 def test_what_is_stuck_is_so_each_time_until_it_is_mended() -> None:
