@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.app.service import KeyShared
@@ -26,6 +27,7 @@ from kafka_keyshared.program.whose import is_users
 from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
+from kafka_keyshared.spark.shipping import modules_below, modules_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,21 @@ class OnSpark:
     most: int = BATCH_OFFSETS
     state: Path | None = None
     streams: bool = False
+    archives: tuple[str, ...] = ()
+    submit: str = ""
+
+    def options(self, name: str) -> SparkOptions:
+        """Return what Spark is started with, as the application of this name."""
+        return SparkOptions(
+            master=self.master,
+            app_name=name,
+            driver_memory=self.driver_memory,
+            executor_memory=self.executor_memory,
+            conf=client_settings(self.conf),
+            log=self.log,
+            archives=self.archives,
+            submit=self.submit,
+        )
 
 
 def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
@@ -71,16 +88,10 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
         require_broker(app.conf)
     except ConfigError as error:
         raise layers.told(error) from error
-    options = SparkOptions(
-        on.master,
-        f"keyshared {app.conf['group.id']}",
-        on.driver_memory,
-        on.executor_memory,
-        client_settings(on.conf),
-        on.log,
-    )
-    with start(options) as session:
-        log.info("Spark runs on %s; its pages: %s; its log: %s", on.master, session.ui, session.log)
+    options = on.options(f"keyshared {app.conf['group.id']}")
+    with handlers_of(arguments.app_dir, options) as sent, start(sent) as session:
+        where = session.spark.sparkContext.master
+        log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
         bring_along(session, target, arguments.app_dir)
         over = threading.Event() if on.streams else None
         with nullcontext() if over is None else stop_signals(over.set):
@@ -108,6 +119,18 @@ def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = No
         most,
         state,
     )
+
+
+@contextmanager
+def handlers_of(app_dir: Path, options: SparkOptions) -> Iterator[SparkOptions]:
+    """Add the modules below ``app_dir`` that are imported by now, where executors are apart."""
+    modules = modules_below(app_dir) if options.apart else []
+    if not modules:
+        yield options
+        return
+    with TemporaryDirectory(prefix="keyshared-handlers-") as scratch:
+        file = modules_zip(Path(scratch), modules)
+        yield replace(options, py_files=(*options.py_files, file))
 
 
 def bring_along(session: Session, target: Any, app_dir: Path) -> None:

@@ -29,6 +29,17 @@ SparkSettings = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
 ]
+Archives = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE#NAME",
+        help="Unpacked as NAME at each executor; environment: its bin/python is used; repeatable.",
+    ),
+]
+SubmitArgs = Annotated[
+    str,
+    typer.Option(metavar="TEXT", help="Arguments of spark-submit, which go over all the others."),
+]
 SparkLog = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Where Spark's own log goes; else a temporary file."),
@@ -68,6 +79,8 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     driver_memory: DriverMemory = "1g",
     executor_memory: ExecutorMemory = "1g",
     spark_conf: SparkSettings = None,
+    archives: Archives = None,
+    submit_args: SubmitArgs = "",
     spark_log: SparkLog = None,
     batch_offsets: BatchOffsets = 1_000_000,
     state: StateFolder = None,
@@ -82,14 +95,8 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
 
     on = OnSpark(
-        master,
-        driver_memory,
-        executor_memory,
-        tuple(spark_conf or ()),
-        spark_log,
-        batch_offsets,
-        state,
-        streams=mode == "stream",
+        *(master, driver_memory, executor_memory, tuple(spark_conf or ()), spark_log),
+        *(batch_offsets, state, mode == "stream", tuple(archives or ()), submit_args),
     )
     return spark_run_verb(arguments, on, Output.JSON if json else output)
 
