@@ -226,3 +226,37 @@ def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
     assert (outcome.ended, outcome.batches) == ("stopped", 2)
     assert sorted(each[1] for each in noted(tmp_path)) == sorted(set(range(150)) - set(behind))
     assert left[1] >= len(behind)
+
+
+def test_pods_then_spark_then_pods_with_failures_at_each_change(
+    session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """Each record is run to its end once, and each key in order, whoever had it."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    options = {"retry": {"attempts": 2, "backoff": 0.01}}
+    places = [tmp_path / each for each in ("first", "spark", "last")]
+    for place in places:
+        place.mkdir()
+    first, spark, last = places
+
+    def blocked(*keys: int) -> set[int]:
+        return {n for n in range(50, 600) if n % 20 in keys and n % 50 != 49}
+
+    produce(real_cluster, topic, range(200))
+    one, two = blocked(3, 7), blocked(7, 11)
+    app = an_app(real_cluster, topic, noting(first, one.__contains__), **options)
+    done = set(range(200)) - one
+    assert run_pod(app, lambda: len(noted(first)) >= len(done), eventually) == 0
+    produce(real_cluster, topic, range(200, 400))
+    app = an_app(real_cluster, topic, noting(spark, two.__contains__), **options)
+    assert run_batches(session.spark, wanted(app)).ended == "held_up"
+    assert {each[1] for each in noted(first)} == done
+    assert {each[1] for each in noted(spark)} == set(range(400)) - done - two
+    produce(real_cluster, topic, range(400, 600))
+    app = an_app(real_cluster, topic, noting(last), **options)
+    rest = 600 - len(noted(first)) - len(noted(spark))
+    assert run_pod(app, lambda: len(noted(last)) >= rest, eventually) == 0
+    everything = sorted(each[1] for place in places for each in noted(place))
+    assert everything == list(range(600)), "each once"
+    for place in places:
+        assert all(numbers == sorted(numbers) for numbers in by_key(place).values())
