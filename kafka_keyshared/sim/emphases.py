@@ -161,6 +161,8 @@ def _poisoned(
     sub: SubscriptionSettings, draw: Draw, among: Sequence[PoisonPolicy]
 ) -> SubscriptionSettings:
     """Return the subscription with few attempts, soon, and a policy that closes lanes."""
+    if not sub.reliable:
+        return sub  # whatever fails is dropped
     attempts = draw.one(f"few attempts of {sub.name}", (1, 2))
     poison = draw.one(f"closing poison of {sub.name}", among)
     if sub.routing.mode == "exclusive":
