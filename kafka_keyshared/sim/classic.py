@@ -41,6 +41,11 @@ class Classic(Group):
         seat = self.seat(membership)
         if seat is None:
             return
+        inherits, seat.inherits = seat.inherits, False
+        if inherits and self.phase is Phase.STABLE:
+            self._answer_join(seat, seat.generation)
+            self._give(seat, seat.generation, seat.owned)
+            return
         seat.joined = True
         seat.owned = list(membership.owned)
         if self.phase is not Phase.PREPARING:

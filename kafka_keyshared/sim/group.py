@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.history import Expelled
+from kafka_keyshared.sim.history import CameBack, Expelled
 from kafka_keyshared.sim.timeline import Action
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Seat:
         "expected",
         "generation",
         "gone",
+        "inherits",
         "joined",
         "looked_at",
         "membership",
@@ -42,6 +43,8 @@ class Seat:
         self.generation = 0
         self.joined = False
         self.gone = False
+        # It has taken over what another process of its instance had, and has not been told.
+        self.inherits = False
         self.owned: list[TopicPartition] = []
         self.behind_join: list[Action] = []
         # Under KIP-848: what it was told and has not carried out, and whether it will be looked at.
@@ -119,12 +122,30 @@ class Group(ABC):
         if seat is None:
             self._seated += 1
             seat = membership.seat = Seat(self._seated, membership)
+            self._take_over(seat)
             self.seats[seat.number] = seat
         if not seat.gone:
             return seat
         known = seat
         membership.link.hear(lambda: membership.thrown_out(known))
         return None
+
+    def _take_over(self, seat: Seat) -> None:
+        """Have a static member that comes back sit where it sat: nobody else hears of that."""
+        instance = seat.membership.instance
+        before = [each for each in self.seats.values() if each.membership.instance == instance]
+        if not instance or not before:
+            return
+        old = before[0]
+        # What it was told and has not carried out, it has with the end of its process.
+        seat.owned = old.owned if old.expected is None else old.expected
+        seat.generation, seat.inherits = old.generation, True
+        old.gone, old.joined, old.owned = True, False, []
+        del self.seats[old.number]
+        waiting, old.behind_join = old.behind_join, []
+        for action in waiting:
+            action()
+        self.cluster.history.tell(CameBack(seat.membership.member))
 
     def _remove(self, seat: Seat) -> None:
         seat.gone, seat.joined = True, False

@@ -112,6 +112,12 @@ class Expelled(NamedTuple):
     member: int
 
 
+class CameBack(NamedTuple):
+    """The member is a static one, and has taken over what another process had by its instance."""
+
+    member: int
+
+
 class Delivered(NamedTuple):
     """The client has returned these records, all of one partition and one assignment.
 

@@ -71,7 +71,8 @@ class Reconciling(Group):
             return
         taken = {each for other in self.seats.values() for each in _has(other)}
         new = [each for each in target if each not in taken]
-        if new or not seat.generation:
+        if new or seat.inherits or not seat.generation:
+            seat.inherits = False
             seat.owned = kept + new
             self._tell(seat, seat.owned)
 

@@ -120,8 +120,11 @@ class CountedDispatcher(Dispatcher):
 class Member:
     """One member, from its start to its end; whoever follows it is another one."""
 
-    def __init__(self, number: int, plan: MemberPlan, around: Surroundings) -> None:
+    def __init__(
+        self, number: int, plan: MemberPlan, around: Surroundings, instance: str = ""
+    ) -> None:
         self.number = number
+        self.instance_id = instance
         self._plan = plan
         self._around = around
         self._chance = around.chance("owners")
@@ -130,6 +133,7 @@ class Member:
         self.client = SimClient(
             around.cluster, self.process, around.topics, self.mailbox.put, number, eof=True
         )
+        self.client.membership.instance = instance
         core = CountedDispatcher(
             plan.subscriptions, plan.commit, set_budget=plan.set_budget, check_invariants=True
         )

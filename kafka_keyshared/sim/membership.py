@@ -34,7 +34,13 @@ class Callbacks(NamedTuple):
 
 
 class Membership:
-    """What a client knows of its group. ``ops`` is what the owner's next poll has to do."""
+    """What a client knows of its group. ``ops`` is what the owner's next poll has to do.
+
+    One with an ``instance`` is a static member (KIP-345): it never says that it leaves.
+    """
+
+    instance = ""
+    """Its ``group.instance.id``; to be set before it joins."""
 
     def __init__(
         self, member: int, topics: Sequence[str], cluster: Cluster, link: Link, reader: Fetcher
@@ -158,7 +164,9 @@ class Membership:
         """Leave the group because the owner has not polled for too long; it is told so first."""
         self.ops.append(lambda: told)
         seat = self.seat
-        if seat is not None:
+        if seat is not None and self.instance:
+            self._group.abandon(seat)
+        elif seat is not None:
             known = seat
             self.link.ask(lambda: self._group.leave(known))
         self.lose(left=True)
@@ -264,7 +272,7 @@ class Membership:
         seat = self.seat
         if seat is None or seat.gone:
             return
-        if self.link.coordinated():
+        if self.link.coordinated() and not self.instance:
             self._group.leave(seat)
         else:
             self._group.abandon(seat)

@@ -61,7 +61,8 @@ class Plan:
     faults stop has to be worked through. ``disturbances`` are those that come, each with how much
     more often than usual; ``metadata_max`` is what the brokers take beside a position;
     ``value_bytes`` is how large every value is; ``orders_possible`` the share of the orders for
-    closed lanes that are given by somebody who looks first what can be done.
+    closed lanes that are given by somebody who looks first what can be done; ``static`` says that
+    members have an instance each.
     """
 
     protocol: Protocol
@@ -80,6 +81,7 @@ class Plan:
     letters: LetterFaults
     value_bytes: int
     orders_possible: float = 0.0
+    static: bool = False
 
 
 class Draw:
@@ -153,6 +155,7 @@ def _plain(draw: Draw) -> Plan:
             refused=one("refused letters", (0.0, 0.2)), unheard=one("unheard letters", (0.05, 0.4))
         ),
         value_bytes=one("value_bytes", (5, 5, 1_000)),
+        static=draw.happens("static", 0.25),
     )
 
 

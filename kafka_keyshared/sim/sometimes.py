@@ -48,6 +48,7 @@ RARE = (
     "state that could not be released",
     "record dropped without a worker",
     "record given to one that filters late",
+    "static member came back",
 )
 
 
@@ -91,6 +92,7 @@ class Sometimes:
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
+    - *static member came back*: within its session, by its ``group.instance.id``;
     - *record given to one that filters late*: its worker has joined with filters;
     - *record dropped without a worker*: without reliability what follows it begins;
     - *dead-letter limit reached*: a partition goes on that its limit had stopped;
@@ -130,6 +132,7 @@ class Sometimes:
             LimitLifted: self._limit_lifted,
             ReleaseFailed: self._release_failed,
             FiltersDeclared: self._filters_declared,
+            happened.CameBack: self._came_back,
             WorkerJoined: self._worker_joined,
             happened.Gone: self._gone,
         }
@@ -196,6 +199,10 @@ class Sometimes:
                 seat.before, seat.worker = seat.worker, told.worker
             seat.count += 1
             seat.given_at = now
+
+    def _came_back(self, told: happened.CameBack) -> None:
+        del told
+        self.counts["static member came back"] += 1
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))

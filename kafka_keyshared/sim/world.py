@@ -78,10 +78,18 @@ class World:
     def add_member(self) -> Member:
         """Start one more member."""
         self._numbers += 1
-        member = Member(self._numbers, self.plan.member, self.around)
+        member = Member(self._numbers, self.plan.member, self.around, self._free_instance())
         self.members.append(member)
         member.start()
         return member
+
+    def _free_instance(self) -> str:
+        """Return the first ``group.instance.id`` that no member has, where members have any."""
+        if not self.plan.static:
+            return ""
+        taken = {each.instance_id for each in self.present()}
+        names = (f"instance-{number}" for number in range(len(taken) + 1))
+        return next(each for each in names if each not in taken)
 
     def free_since(self, number: int) -> float:
         """Return since when the owner of a member may run; infinity while it is kept from that."""

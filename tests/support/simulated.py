@@ -30,9 +30,9 @@ class Simulation:
         )
         self.members: list[Reading] = []
 
-    def join(self) -> Reading:
-        """Let another member join."""
-        member = Reading(self, len(self.members) + 1)
+    def join(self, instance: str = "") -> Reading:
+        """Let another member join, a static one if it has an instance."""
+        member = Reading(self, len(self.members) + 1, instance)
         self.members.append(member)
         return member
 
@@ -63,7 +63,7 @@ class Reading:
     ``told`` are its callbacks, ``held`` what it was assigned, ``taken`` what it has received.
     """
 
-    def __init__(self, simulation: Simulation, number: int) -> None:
+    def __init__(self, simulation: Simulation, number: int, instance: str = "") -> None:
         self.simulation = simulation
         self.process = Process(simulation.timeline)
         self.answers: list[CommitAnswered] = []
@@ -76,6 +76,7 @@ class Reading:
         self.client = SimClient(
             simulation.cluster, self.process, [TOPIC], self.answers.append, number
         )
+        self.client.membership.instance = instance
         self.client.subscribe(self._assigned, self._revoked, self._lost)
         simulation.timeline.after(0.0, self._turn)
 
