@@ -521,6 +521,17 @@ def test_what_settled_since_the_last_commit_is_unknown_where_a_callback_has_rais
         assert_found("NoRepeats", words, lambda told: story(told, 1, clean=True))
 
 
+def test_a_callback_that_raises_behind_the_commit_of_its_revoke_is_no_excuse_for_that() -> None:
+    def story(told: Told) -> None:
+        done(told, 0)
+        told.revoke(1)
+        told.tell(CallbackRaised(1))
+        again(told)
+
+    words = "revoked at 1000.000, its last commit leaves it out: none was sent"
+    assert_found("NoRepeats", words, story)
+
+
 def test_what_a_lost_partition_had_settled_does_not_run_again_where_nobody_else_was() -> None:
     def story(told: Told, offset: int, *, others: bool = False) -> None:
         done(told, 1)

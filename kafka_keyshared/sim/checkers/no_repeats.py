@@ -173,7 +173,8 @@ class NoRepeats(Checker):
         return next((why for why, holds in excuses.items() if holds), "")
 
     def _had_raised(self, before: Assignment) -> bool:
-        return self._raised.get(before.member.number, math.inf) <= before.over_at
+        # A revoke commits before its own callback can raise.
+        return self._raised.get(before.member.number, math.inf) < before.over_at
 
     def _is_unclear(self, fate: Fate, before: Assignment) -> bool:
         return any(each is fate for each in self._unclear.get(before.number, ()))
