@@ -14,7 +14,7 @@ SOURCES := kafka_keyshared examples tests
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo kafka check test lint types suites parts mutants planted faults coverage docs format simulate soak verify wheel clean
+.PHONY: help demo demo-audit kafka check test lint types suites parts mutants planted faults coverage docs format simulate soak verify wheel clean
 
 # An environment names its own directory in its scripts: a copied or moved checkout needs a new one.
 ifneq ($(wildcard $(VENV)/.made-in),)
@@ -24,11 +24,17 @@ endif
 endif
 
 help: ## List the tasks
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r task text; do printf '%-14s %s\n' "$$task" "$$text"; done
 
 demo: $(VENV)/.installed ## Run a year of flights through an embedded cluster and judge the result
 	@$(BIN)/keyshared demo
+
+demo-audit: $(VENV)/.installed-test ## Run the demo, and prove with Spark that it kept its promises
+	@$(BIN)/python -m kafka_keyshared.spark.jars >/dev/null
+	@rm -rf build/demo-audit
+	@$(BIN)/keyshared demo --audit-log build/demo-audit/log
+	@$(BIN)/keyshared spark audit build/demo-audit/log --out build/demo-audit
 
 kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Java and, once, Maven)
 	@$(BIN)/python tests/setup/parts.py kafka

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import mmh3
 
+from kafka_keyshared.core.routing.loads import busiest, loads
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.hashing import LANE_KEY_BYTES, slot_of
@@ -56,15 +57,6 @@ class Lanes(NamedTuple):
 def tables(workers: Iterable[int] = WORKERS) -> dict[int, list[int]]:
     """Return the slot table of the ring for each number of workers."""
     return {count: VnodeRing(worker_names(count), ROUTING_VNODES).table() for count in workers}
-
-
-def busiest(loads: Mapping[int, int], records: int, workers: int) -> int:
-    """Return how many of ``records`` the busiest of the workers has to run.
-
-    ``loads`` is what the ring gives each worker. Records without a key go to whoever has least to
-    do, so they fill up the others and add to the busiest only when all are level.
-    """
-    return max(max(loads.values(), default=0), -(-records // workers))
 
 
 class Tally:
@@ -114,8 +106,8 @@ class Tally:
         self.slots.update(slots)
         if self._waiting:
             for workers, table in self._tables.items():
-                loads = Counter(map(table.__getitem__, slots))
-                self.window_steps[workers] += busiest(loads, self._waiting, workers)
+                spread = Counter(map(table.__getitem__, slots))
+                self.window_steps[workers] += busiest(spread, self._waiting, workers)
         self._window.clear()
         self._waiting = 0
         while sum(map(len, self._kept.values())) > self._keys_max:
@@ -192,11 +184,7 @@ class Tally:
 
     def loads(self, workers: int) -> dict[int, int]:
         """Return how many records with a key the ring gives each of so many workers."""
-        table = self._tables[workers]
-        loads = dict.fromkeys(range(workers), 0)
-        for slot, count in self.slots.items():
-            loads[table[slot]] += count
-        return loads
+        return loads(self.slots, self._tables[workers], workers)
 
 
 def _merged(group: list[dict[int, int]]) -> Iterator[Mapping[int, int]]:

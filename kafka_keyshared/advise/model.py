@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally, busiest
+from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally
 from kafka_keyshared.advise.sample import Sample
+from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.hashing import slot_of
 
 SHOWN = (4, 16, 64)

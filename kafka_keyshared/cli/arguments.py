@@ -27,6 +27,7 @@ from kafka_keyshared.cli.options import (
     NewWorkersWait,
     OnUnmatchedFlag,
     Poison,
+    RingWeights,
     RoutingFlag,
     RunKey,
     RunWorkers,
@@ -50,6 +51,7 @@ class RunArguments:
     attempts: int | None = None
     poison: str | None = None
     routing: str | None = None
+    ring_weights: Path | None = None
     on_unmatched: str | None = None
     unblocking_interval: float | None = None
     new_workers_wait: bool = False
@@ -71,6 +73,7 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "attempts": (Attempts, None),
     "poison": (Poison, None),
     "routing": (RoutingFlag, None),
+    "ring_weights": (RingWeights, None),
     "on_unmatched": (OnUnmatchedFlag, None),
     "unblocking_interval": (UnblockingInterval, None),
     "new_workers_wait": (NewWorkersWait, False),

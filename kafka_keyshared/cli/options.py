@@ -73,6 +73,10 @@ RoutingFlag = Annotated[
         help="How keys find workers: ring, sticky, auto-split, exclusive or unordered.",
     ),
 ]
+RingWeights = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="How much each worker gets, as spark skew wrote it."),
+]
 OnUnmatchedFlag = Annotated[
     str | None,
     typer.Option(

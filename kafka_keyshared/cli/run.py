@@ -21,6 +21,7 @@ from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
+from kafka_keyshared.cli.weights import read_weights
 from kafka_keyshared.client.groupless import refused
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import (
@@ -129,6 +130,7 @@ def refuse_flags_beside_app(arguments: RunArguments, audit_log: str | None = Non
         "--attempts": arguments.attempts,
         "--poison": arguments.poison,
         "--routing": arguments.routing,
+        "--ring-weights": arguments.ring_weights,
         "--on-unmatched": arguments.on_unmatched,
         "--unblocking-interval": _said(arguments.unblocking_interval),
         "--new-workers-wait": arguments.new_workers_wait,
@@ -163,6 +165,7 @@ def gather(arguments: RunArguments) -> Layers:
         "retry.attempts": (arguments.attempts, "--attempts"),
         "poison": (arguments.poison, "--poison"),
         "routing": (arguments.routing, "--routing"),
+        "weights": (read_weights(arguments.ring_weights), "--ring-weights"),
         "on_unmatched": (arguments.on_unmatched, "--on-unmatched"),
         "unblocking_interval": (arguments.unblocking_interval, "--unblocking-interval"),
         "new_workers_wait": (arguments.new_workers_wait or None, "--new-workers-wait"),

@@ -25,7 +25,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _BEHIND_THE_NAME = re.compile(r"(?<=[^\w.-]).+", re.DOTALL)
 
 
-def client_settings(pairs: Iterable[str]) -> dict[str, str]:
+def client_settings(pairs: Iterable[str], flag: str = "-X") -> dict[str, str]:
     """Return ``-X key=value`` pairs as a dict; raise :class:`ConfigError` for one without '='."""
     settings: dict[str, str] = {}
     for pair in pairs:
@@ -33,7 +33,7 @@ def client_settings(pairs: Iterable[str]) -> dict[str, str]:
         if not equals or not name:
             # What follows the name may be a password.
             shown = _BEHIND_THE_NAME.sub("…", pair)
-            raise ConfigError(f"-X {shown}: give KEY=VALUE, such as -X security.protocol=SSL")
+            raise ConfigError(f"{flag} {shown}: give KEY=VALUE, such as -X security.protocol=SSL")
         settings[name.strip()] = value.strip()
     return settings
 

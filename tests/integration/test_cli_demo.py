@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import signal
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.run import Demo, count
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from tests.support.cli import Running, in_process
+from tests.support.rows import read_rows
 
 PART = 20_000
 FAULTS = {
@@ -39,6 +42,23 @@ def test_a_part_of_the_year_is_clean(capsys: pytest.CaptureFixture[str]) -> None
     assert result["elapsed_s"] > 0
     assert result["records_per_s"] > 0
     assert ended.err.startswith("A year of flights: 20,000 records in a topic of 4 partitions")
+
+
+def test_an_audit_log_has_what_was_written_and_what_became_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ended = in_process(capsys, "demo", "--json", "--records", 3_000, "--audit-log", tmp_path)
+    assert ended.status == 0, ended.err
+    result = json.loads(ended.out)
+    (file,) = tmp_path.iterdir()
+    rows = read_rows(file.read_bytes())
+    counts = Counter((row.event, row.outcome) for row in rows)
+    assert counts["produced", None] == result["records"] == 3_000
+    assert counts["dead_lettered", None] == result["dead_lettered"] > 0
+    assert counts["handled", "ok"] == 3_000 - result["dead_lettered"]
+    refused = in_process(capsys, "demo", "--audit-log", "topic:flights.log")
+    assert refused.status == 2
+    assert "give a folder; the demo's Kafka ends with it" in refused.err
 
 
 def test_many_more_handlers_wait_at_once_than_there_are_partitions(

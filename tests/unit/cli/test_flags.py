@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import start_logging
+from kafka_keyshared.cli.run import gather
 from kafka_keyshared.client import reach
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core import commands as cmd
@@ -173,3 +175,15 @@ def test_a_line_for_a_person_has_the_traceback_below_it(capsys: pytest.CaptureFi
     first, *more = capsys.readouterr().err.strip().split("\n")
     assert first.endswith("WARNING kafka_keyshared.loop: it failed")
     assert more == ["Traceback:", "  here"]
+
+
+def test_weights_of_the_ring_come_from_a_file(
+    capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
+    (place / "weights.json").write_text('{"weights": {"worker-0": 2.5}}')
+    layers = gather(RunArguments(ring_weights=place / "weights.json"))
+    assert layers.options["weights"] == {"worker-0": 2.5}
+    (place / "weights.json").write_text('{"weights": {"worker-0": -1}}')
+    refused = in_process(capsys, "config", "check", *COMPLETE, "--ring-weights", "weights.json")
+    assert refused.status == 2
+    assert "--ring-weights" in refused.err

@@ -1,0 +1,369 @@
+"""The audit: was a record lost, run twice, out of order, or beside another of its key?
+
+The rules are those of :mod:`kafka_keyshared.audit.judge`, said in terms of a processed log, so that
+any number of records from any number of machines can be looked at. In the examples ``10[`` is the
+start of the record at offset 10, ``]10`` its end ``ok``, ``!10`` its end ``failed``; all are of one
+key.
+
+``lost``: records that were produced and that nothing settled: no call that ended ``ok`` or
+    ``dropped``, no dead letter.
+``duplicates``: calls that start after their record was settled, and dead letters of a record that
+    has another one or ended ``ok``. ``10[ ]10 10[`` is one; ``10[ !10 10[ ]10`` is none.
+``order``: records that a later one of their key in their partition overtook: it started first, or
+    while the record waited, after a failure, for its next attempt. ``11[ ]11 10[ ]10`` and ``10[
+    !10 11[ ]11 10[ ]10`` are one each. A record that runs just then counts as an overlap instead.
+``overlaps``: calls that start while another one of their lane runs: ``10[ 11[ ]10 ]11``.
+
+Calls of one incarnation have their times from one clock, and are compared to the nanosecond. Those
+of two are compared as far as two clocks agree: what starts within the *tolerance* before the other
+has ended is no overlap, and no break of the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafka_keyshared.errors import KeySharedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+EXAMPLES = 5
+BUCKETS = 60
+
+RULES = ("lost", "duplicates", "order", "overlaps")
+
+Scope = Literal["topic", "partition", "subscription"]
+LANES: dict[str, tuple[str, ...]] = {
+    "topic": ("topic", "key"),
+    "partition": ("topic", "partition", "key"),
+    "subscription": ("key",),
+}
+RECORD = ("topic", "partition", "offset")
+
+
+@dataclass
+class Finding:
+    """How often a rule was broken, and the first cases of it."""
+
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Audit:
+    """What was found: by rule, what there was to look at, and how the load was spread."""
+
+    findings: dict[str, Finding]
+    totals: dict[str, int]
+    workers: list[dict[str, Any]]
+    timeline: list[dict[str, Any]]
+    clock_tolerance: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether no rule was broken."""
+        return not any(finding.count for finding in self.findings.values())
+
+
+def audit(
+    rows: DataFrame,
+    source: DataFrame | None,
+    *,
+    scope: str = "topic",
+    tolerance: float = 0.05,
+) -> Audit:
+    """Judge a processed log against the records of its topics.
+
+    ``source`` has topic, partition, offset and key; without it, what the log says was produced is
+    what is to be found. ``tolerance`` is in seconds. Raises :class:`KeySharedError` where nothing
+    says what was produced.
+    """
+    from pyspark import StorageLevel
+
+    tick = round(tolerance * 1e9)
+    handled = _handled(rows)
+    records = _records(rows, source).persist(StorageLevel.DISK_ONLY)
+    try:
+        totals = _totals(records)
+        if not totals["produced"]:
+            raise KeySharedError(
+                "nothing says what was produced, so nothing can be called lost: the topics (-t) "
+                "have no record in this range, and the log has no rows of a producer"
+            )
+        broken = {
+            "lost": _lost(records),
+            "duplicates": _repeated(records, handled),
+            "order": _overtaken(records, handled, tick),
+            "overlaps": _overlapping(handled, LANES[scope], tick),
+        }
+        workers = load_by_worker(handled)
+        totals["failed_calls"] = sum(each["failed"] for each in workers)
+        totals["incarnations"] = len({each["incarnation"] for each in workers})
+        return Audit(_findings(broken), totals, workers, _timeline(handled, workers), tolerance)
+    finally:
+        records.unpersist()
+
+
+def _handled(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col("event") == "handled").drop("event", "attempt")
+
+
+def _records(rows: DataFrame, source: DataFrame | None) -> DataFrame:
+    """Return a row for each record: what was produced, and what became of it."""
+    from pyspark.sql import functions as f
+
+    def of(event: str) -> Column:
+        return f.col("event") == event
+
+    if source is not None:
+        told = source.select(
+            f.lit("produced").alias("event"),
+            *RECORD,
+            f.lit("").alias("incarnation"),
+            f.lit(None).cast("bigint").alias("started"),
+            f.lit(None).cast("bigint").alias("ended"),
+            "key",
+            f.lit(None).cast("string").alias("outcome"),
+        )
+        rows = rows.where(~of("produced")).select(told.columns).unionByName(told)
+    ok, settled = f.col("outcome") == "ok", f.col("outcome").isin("ok", "dropped")
+    started = f.struct("started", "incarnation")
+    return rows.groupBy(*RECORD).agg(
+        # The key by which the order went; the source may only know the record's own.
+        f.coalesce(
+            f.max(f.when(of("handled"), f.col("key"))), f.max(f.when(of("produced"), f.col("key")))
+        ).alias("key"),
+        f.max(of("produced")).alias("produced"),
+        f.count_if(of("handled")).alias("calls"),
+        f.count_if(ok).alias("oks"),
+        f.count_if(of("dead_lettered")).alias("letters"),
+        f.count_if(of("dropped") | (f.col("outcome") == "dropped")).alias("drops"),
+        f.min(f.when(settled | of("dropped") | of("dead_lettered"), f.col("ended"))).alias(
+            "settled"
+        ),
+        f.min(f.when(of("handled"), started)).alias("first"),
+        f.max(f.when(of("handled"), f.col("started"))).alias("last"),
+    )
+
+
+def _lost(records: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    tried = f.concat(f.lit("it failed "), f.col("calls"), f.lit(" times and nothing settled it"))
+    return records.where("produced and settled is null").select(
+        *RECORD, "key", f.when(f.col("calls") > 0, tried).otherwise("it never started").alias("why")
+    )
+
+
+def _repeated(records: DataFrame, handled: DataFrame) -> DataFrame:
+    """Return a row for each call or dead letter that came once its record was settled."""
+    from pyspark.sql import functions as f
+
+    again = records.where("last > settled").select(*RECORD, "settled")
+    calls = (
+        handled.join(again, [*RECORD])
+        .where(f.col("started") > f.col("settled"))
+        .select(
+            *RECORD,
+            "key",
+            f.concat(f.lit("it was settled and started again in "), _who()).alias("why"),
+        )
+    )
+    letters = records.where(
+        "letters > 0 and letters + if(oks > 0, 1, 0) > 1 and not coalesce(last > settled, false)"
+    ).select(
+        *RECORD,
+        "key",
+        f.concat(
+            f.lit("it has "),
+            f.col("letters"),
+            f.when(f.col("oks") > 0, f.lit(" dead letters and ended ok")).otherwise(
+                f.lit(" dead letters")
+            ),
+        ).alias("why"),
+    )
+    return calls.unionByName(letters)
+
+
+def _overtaken(records: DataFrame, handled: DataFrame, tick: int) -> DataFrame:
+    """Return the records that a later one of their key overtook.
+
+    The first start of all that come behind a record is one window over each key of a partition.
+    Only where that was before the record had settled are its own calls looked at.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    behind = (
+        Window.partitionBy("topic", "partition", "key")
+        .orderBy(f.desc("offset"))
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    later = (
+        records.where("key is not null and calls > 0")
+        .select(*RECORD, "key", "first", "settled", f.min("first").over(behind).alias("later"))
+        .where("later is not null")
+    )
+    apart = f.when(f.col("later.incarnation") == f.col("first.incarnation"), 0).otherwise(tick)
+    first = f.col("later.started") + apart < f.col("first.started")
+    waiting = ~first & (
+        f.col("settled").isNull() | (f.col("later.started") + apart < f.col("settled"))
+    )
+    early = later.where(first).select(
+        *RECORD, "key", f.lit("it first started after a later record of its key had").alias("why")
+    )
+    # In another process it may have run then, as far as clocks can tell.
+    running = handled.select(*RECORD, "started", "ended", "incarnation")
+    other = f.when(f.col("later.incarnation") == f.col("incarnation"), 0).otherwise(tick)
+    idle = (
+        later.where(waiting)
+        .join(running, [*RECORD])
+        .groupBy(*RECORD, "key")
+        .agg(
+            f.max(
+                (f.col("started") <= f.col("later.started") + other)
+                & (f.col("later.started") < f.col("ended"))
+            ).alias("ran")
+        )
+        .where("not ran")
+        .select(
+            *RECORD, "key", f.lit("it waited when a later record of its key started").alias("why")
+        )
+    )
+    return early.unionByName(idle)
+
+
+def _overlapping(handled: DataFrame, lane: tuple[str, ...], tick: int) -> DataFrame:
+    """Return the calls that started while another one of their lane ran.
+
+    Of all that started before, the one that ends last is kept while a lane is gone through by time.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    before = (
+        Window.partitionBy(*lane)
+        .orderBy("started", "ended", *RECORD)
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    named = f.format_string("%s-%d@%d", f.col("topic"), f.col("partition"), f.col("offset"))
+    latest = f.max(f.struct("ended", "incarnation", "worker", named.alias("record"))).over(before)
+    apart = f.when(f.col("latest.incarnation") == f.col("incarnation"), 0).otherwise(tick)
+    return (
+        handled.where("key is not null")
+        .withColumn("latest", latest)
+        .where(f.col("started") + apart < f.col("latest.ended"))
+        .select(
+            *RECORD,
+            "key",
+            f.concat(
+                f.lit("it started in "),
+                _who(),
+                f.lit(" while "),
+                f.col("latest.record"),
+                f.lit(" ran in "),
+                f.concat_ws("/", "latest.incarnation", "latest.worker"),
+            ).alias("why"),
+        )
+    )
+
+
+def _who() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.concat_ws("/", "incarnation", "worker")
+
+
+def _findings(broken: Mapping[str, DataFrame]) -> dict[str, Finding]:
+    """Count the cases of each rule, in one go, and bring the first few of them here."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    every = [cases.withColumn("rule", f.lit(rule)) for rule, cases in broken.items()]
+    together = reduce(lambda some, more: some.unionByName(more), every)
+    together = together.persist(StorageLevel.DISK_ONLY)
+    counts = {each["rule"]: each["count"] for each in together.groupBy("rule").count().collect()}
+    found = {}
+    for rule in broken:
+        examples = []
+        if rule in counts:
+            some = together.where(f.col("rule") == rule).drop("rule").orderBy(*RECORD)
+            examples = [each.asDict() for each in some.limit(EXAMPLES).collect()]
+        found[rule] = Finding(
+            counts.get(rule, 0), [{**each, "key": shown(each["key"])} for each in examples]
+        )
+    together.unpersist()
+    return found
+
+
+def shown(key: bytes | None) -> str | None:
+    """Return a key as text where it is text, else in hexadecimal digits as ``hex:00ff``."""
+    if key is None:
+        return None
+    try:
+        text = bytes(key).decode("utf-8")
+    except UnicodeDecodeError:
+        return f"hex:{bytes(key).hex()}"
+    return text if text.isprintable() else f"hex:{bytes(key).hex()}"
+
+
+def _totals(records: DataFrame) -> dict[str, int]:
+    from pyspark.sql import functions as f
+
+    counted = records.agg(
+        f.count_if("produced").alias("produced"),
+        f.count_if(~f.col("produced")).alias("not_in_source"),
+        f.coalesce(f.sum("calls"), f.lit(0)).alias("calls"),
+        f.count_if(f.col("oks") > 0).alias("ok"),
+        f.count_if(f.expr("oks = 0 and letters > 0")).alias("dead_lettered"),
+        f.count_if(f.expr("oks = 0 and letters = 0 and drops > 0")).alias("dropped"),
+        f.count_if(f.expr("calls > 0 and key is null")).alias("keyless"),
+    ).first()
+    return {} if counted is None else {name: int(n) for name, n in counted.asDict().items()}
+
+
+def load_by_worker(handled: DataFrame) -> list[dict[str, Any]]:
+    """Return what each worker did, and from when to when (ns), the busiest first."""
+    from pyspark.sql import functions as f
+
+    found = handled.groupBy("incarnation", "worker").agg(
+        f.count("*").alias("calls"),
+        f.count_if(f.col("outcome") == "failed").alias("failed"),
+        (f.sum(f.col("ended") - f.col("started")) / 1e9).alias("seconds"),
+        f.min("started").alias("from"),
+        f.max("ended").alias("until"),
+    )
+    rows = [each.asDict() for each in found.collect()]
+    return sorted(
+        rows, key=lambda each: (-each["seconds"], each["incarnation"], each["worker"] or "")
+    )
+
+
+def _timeline(handled: DataFrame, workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return calls by time, in at most so many steps of the same length."""
+    from pyspark.sql import functions as f
+
+    if not workers:
+        return []
+    low = min(each["from"] for each in workers)
+    high = max(each["until"] for each in workers)
+    step = max(1, -(-(high - low + 1) // BUCKETS))
+    bucket = f.floor((f.col("ended") - low) / step).alias("bucket")
+    failed = f.count_if(f.col("outcome") == "failed").alias("failed")
+    found = handled.groupBy(bucket).agg(f.count("*").alias("calls"), failed).collect()
+    by_bucket = {each["bucket"]: each for each in found}
+    return [
+        {
+            "from": (low + number * step) // 1_000_000,
+            "seconds": step / 1e9,
+            "calls": by_bucket[number]["calls"] if number in by_bucket else 0,
+            "failed": by_bucket[number]["failed"] if number in by_bucket else 0,
+        }
+        for number in range(max(by_bucket) + 1)
+    ]
