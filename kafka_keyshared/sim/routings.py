@@ -12,6 +12,7 @@ from random import Random
 from typing import Literal, get_args
 
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
+from kafka_keyshared.core.routing.ring import ROUTING_VNODES
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOTS
 
@@ -24,6 +25,9 @@ WORKERS_MOST = 12
 RING_SHARE = 0.4
 """So many of all subscriptions go by the ring, as most of those outside do."""
 
+VNODES = (5, 20, 20, ROUTING_VNODES)
+"""Of each worker: with fewer a ring has fewer arcs, and a change of workers is soon made."""
+
 PATTERNS = ("key-1*", "key-?", "key-*3", "key-2?", "key-4", "*5*")
 """Such that keys of a simulation are taken by none of them, by one, or by several."""
 
@@ -31,7 +35,10 @@ PATTERNS = ("key-1*", "key-?", "key-*3", "key-2?", "key-4", "*5*")
 def routed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSettings:
     """Return the settings with a routing, and with what that asks for."""
     kind = "ring" if chance.random() < RING_SHARE else chance.choice(KINDS)
-    return with_routing(settings, kind, chance)
+    found = with_routing(settings, kind, chance)
+    if found.routing.mode != "ring":
+        return found
+    return replace(found, routing=replace(found.routing, vnodes=chance.choice(VNODES)))
 
 
 def with_routing(

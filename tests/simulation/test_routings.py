@@ -46,6 +46,8 @@ def test_seeds_draw_every_routing() -> None:
     }
     assert any(each.routing.filters for each in drawn)
     assert any(each.routing.weights for each in drawn)
+    rings = [each.routing.vnodes for each in drawn if each.routing.mode == "ring"]
+    assert {*rings} == {5, 20, 200}
 
 
 # --- who may have what, as checkers work it out ---

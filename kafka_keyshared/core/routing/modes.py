@@ -44,7 +44,8 @@ class RoutingSettings:
     ``weights`` are for ``ring``: one with 2 gets about twice the slots of one with 1. ``filters``
     are glob patterns by the worker's name; who is not named takes every key. ``ranges`` and
     ``filters`` may name workers that are not there: what is declared for one waits for it.
-    ``on_unmatched`` says what becomes of records that were declared for nobody.
+    ``on_unmatched`` says what becomes of records that were declared for nobody. ``vnodes`` are for
+    ``ring``; no user is asked for them: simulations take fewer.
     """
 
     mode: RoutingMode = "ring"
@@ -52,6 +53,7 @@ class RoutingSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     filters: Mapping[str, Sequence[str | bytes]] = field(default_factory=dict)
     on_unmatched: OnUnmatched | None = None
+    vnodes: int = ROUTING_VNODES
 
     def of(self, workers: Sequence[str]) -> Routing:
         """Return the routing of these workers.
@@ -67,7 +69,7 @@ class RoutingSettings:
             return Exclusive(workers)
         if self.mode == "unordered":
             return Unordered(workers)
-        return VnodeRing(workers, ROUTING_VNODES, self.weights)
+        return VnodeRing(workers, self.vnodes, self.weights)
 
     def declared(self, workers: Iterable[str]) -> Filters | None:
         """Return what these workers, and those that are away, filter; None where nobody does."""
