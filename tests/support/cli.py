@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
 import subprocess
@@ -50,10 +51,22 @@ def own_modules(place: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+@contextmanager
+def own_log() -> Iterator[None]:
+    """Where a command has the log go it goes no more afterwards."""
+    logger = logging.getLogger("kafka_keyshared")
+    handlers, level = list(logger.handlers), logger.level
+    try:
+        yield
+    finally:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+
+
 def in_process(capsys: pytest.CaptureFixture[str], *arguments: object) -> Ended:
     """Run a command here; ``err`` and ``out`` are what this command alone printed."""
     capsys.readouterr()
-    with patch.object(typer.main, "get_command", _BUILT_ONCE):
+    with patch.object(typer.main, "get_command", _BUILT_ONCE), own_log():
         status = app.run([str(argument) for argument in arguments])
     printed = capsys.readouterr()
     return Ended(status, printed.out, printed.err)
