@@ -66,7 +66,9 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
     """
 
     def times_out(sub: SubscriptionSettings) -> SubscriptionSettings:
-        return replace(_poisoned(sub, draw, STUCK_POISON), ack_timeout=1.0, dlq_limit=None)
+        poisoned = _poisoned(sub, draw, STUCK_POISON)
+        retry = RetryPolicy(attempts=1, backoff=0.0) if sub.reliable else sub.retry
+        return replace(poisoned, retry=retry, ack_timeout=1.0, dlq_limit=None)
 
     plan = _each(plan, times_out)
     kind = draw.one("kind of stuck", UNENDING)
@@ -77,7 +79,7 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
         habits=replace(
             plan.habits,
             failing=min(plan.habits.failing, 0.2),
-            stuck=draw.one("stuck at all", (0.02, 0.1)),
+            stuck=draw.one("stuck at all", (0.05, 0.1)),
             stuck_for=draw.one("stuck for", (1.8, 7.0)),
         ),
     )
@@ -130,19 +132,19 @@ def lent(plan: Plan, draw: Draw) -> Plan:
 
 
 EMPHASES: Mapping[str, Emphasis] = {
-    "stuck": Emphasis(0.12, stuck),
+    "stuck": Emphasis(0.2, stuck),
     "looked after": Emphasis(0.12, looked_after),
-    "joining": Emphasis(0.08, joining),
+    "joining": Emphasis(0.14, joining),
     "lent": Emphasis(0.08, lent),
 }
 """By name what some seeds are about."""
 
 LOOKED_AFTER = "a lane was ordered about"
 POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")
-STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", "divert")
+STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", "divert", "divert", "divert")
 """With those more often whose lanes are all closed soon."""
 
-UNENDING: Sequence[PoolKind] = ("thread", "thread", "task", "instance")
+UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 """Pools that cannot end a record, or cannot always."""
 
 

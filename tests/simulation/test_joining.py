@@ -44,6 +44,14 @@ def test_who_joins_gets_all_once_what_came_before_is_settled() -> None:
     assert_right(in_time, WAITS)
 
 
+def test_what_follows_in_a_lane_goes_on_with_it() -> None:
+    def granted(told: Told) -> None:
+        joined(told)
+        told.hand(1, 2, worker=2)
+
+    assert_right(granted, settings(new_workers_wait=True, max_leases_per_key=1))
+
+
 def test_who_joins_may_have_what_came_before() -> None:
     def older(told: Told) -> None:
         begun(told, 1)

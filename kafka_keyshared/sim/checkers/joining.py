@@ -49,6 +49,10 @@ class Joining(Checker):
     before. What came before it joined it may get at once, also when that comes again, because its
     partition has come back; and so it may what has run before and runs again. Where everybody else
     has gone, or may have, it is no new one.
+
+    Two are not judged: a record without a key where there are filters, because whoever joins may be
+    the only one that takes it; and with one lease per key the record that follows in a lane, which
+    goes on with it at once.
     """
 
     invariant = "I6 who joins waits"
@@ -126,7 +130,16 @@ class Joining(Checker):
             return
         left = waiting.left()
         tried = self._tried.get(told.member, ())
-        new = [each for each in self.books.deliveries if each not in tried and waiting.is_new(each)]
+        settings = self.settings[told.subscription]
+        judged = [] if settings.max_leases_per_key else self.books.deliveries
+        filtered = bool(settings.routing.filters)
+        new = [
+            each
+            for each in judged
+            if each not in tried
+            and waiting.is_new(each)
+            and not (filtered and each.lane.slot is None)
+        ]
         if new and left and not waiting.may_go_on:
             self.violated(
                 told.member,
