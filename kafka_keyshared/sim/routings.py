@@ -46,6 +46,8 @@ def with_routing(
 ) -> SubscriptionSettings:
     """Return the settings with a routing of this kind."""
     names = settings.workers
+    if kind in ("exclusive", "unordered"):  # which look at no key
+        settings = replace(settings, key_of=None)
     if kind == "exclusive":
         return replace(settings, routing=RoutingSettings("exclusive"), poison="block")
     if kind == "sticky":
