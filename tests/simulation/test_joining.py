@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_keyshared.core.retry_policy import RetryPolicy
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
 from tests.simulation.told import SUB, T0, Told
@@ -50,6 +51,18 @@ def test_what_follows_in_a_lane_goes_on_with_it() -> None:
         told.hand(1, 2, worker=2)
 
     assert_right(granted, settings(new_workers_wait=True, max_leases_per_key=1))
+
+
+def test_what_only_those_who_join_take_for_filters_is_theirs_at_once() -> None:
+    def keyless(told: Told) -> None:
+        joined(told)
+        told.write(None, start=3)
+        told.deliver(1, 3)
+        told.hand(1, 3, worker=2)
+
+    declared = RoutingSettings(filters={"worker-0": ["*"]}, on_unmatched="skip")
+    assert_right(keyless, settings(new_workers_wait=True, routing=declared))
+    assert_found("Joining", "t-0@3 .* was given to worker 2", keyless, WAITS)
 
 
 def test_who_joins_may_have_what_came_before() -> None:
