@@ -43,7 +43,7 @@ kafka: $(VENV)/.installed ## Start a real Apache Kafka on this machine (needs Ja
 test: parts lint types suites ## Lint, check the types and run every suite
 
 check: lint types ## What is quick: lint, types, and the suites that need Python alone
-	@KEYSHARED_SEEDS=$(or $(KEYSHARED_SEEDS),0.1) $(BIN)/python tests/setup/suites.py unit property tidy
+	@KEYSHARED_SEEDS=$(or $(KEYSHARED_SEEDS),0.05) $(BIN)/python tests/setup/suites.py unit property tidy
 
 lint: $(VENV)/.installed-test ## Check style and format
 	$(BIN)/ruff check .

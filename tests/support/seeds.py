@@ -1,7 +1,7 @@
 """How many seeds a test runs: its own number, times ``KEYSHARED_SEEDS``.
 
 ``KEYSHARED_SEEDS=20`` looks for what one run of the suites is too short for; a share of one, such
-as 0.1, leaves a glance at each for the inner loop of development (``make check``).
+as 0.05, leaves a glance at each for the inner loop of development (``make check``).
 """
 
 from __future__ import annotations
