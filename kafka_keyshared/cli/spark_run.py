@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import time
@@ -163,16 +162,9 @@ def _run(session: Session, wanted: Wanted, over: threading.Event | None) -> Outc
         if not isinstance(error, PySparkException | Py4JError):
             raise
         raise KeySharedError(
-            f"Spark has failed, and the batch is not committed: {_reason(error)}; look into "
+            f"Spark has failed, and the batch is not committed: {cause(error)}; look into "
             f"{session.log}"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return why it failed in a line: of what Python raised in a task, that."""
-    text = str(error)
-    raised = [line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]+: \S", line)]
-    return raised[-1] if "Traceback" in text and raised else cause(error)
 
 
 def _shown(done: Outcome, output: Output) -> Mapping[str, Any]:

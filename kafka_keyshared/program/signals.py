@@ -15,19 +15,22 @@ from kafka_keyshared.program.whose import is_users
 def stop_signals(stop_now: Callable[[], None], *, also_before: bool = False) -> Iterator[None]:
     """Turn SIGTERM and SIGINT into calls while open; do nothing off the main thread.
 
-    With ``also_before`` a handler that the program itself had set is called, too: it may set a flag
-    at which its own code looks. One of a library's is not: it may end the process there and then.
+    With ``also_before`` a handler that the program itself had set is called first: it may set a
+    flag at which its own code looks as soon as something ends. One of a library's is not called: it
+    may end the process there and then.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def received(number: int, frame: FrameType | None) -> None:
-        stop_now()
         own = before[signal.Signals(number)]
-        if also_before and callable(own) and _is_programs(own):
-            with suppress(SystemExit, KeyboardInterrupt):  # the end that it wants is under way
-                own(number, frame)
+        try:
+            if also_before and callable(own) and _is_programs(own):
+                with suppress(SystemExit, KeyboardInterrupt):  # the end that it wants comes now
+                    own(number, frame)
+        finally:
+            stop_now()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.signal(number, received) for number in numbers}

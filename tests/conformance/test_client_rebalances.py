@@ -454,9 +454,13 @@ def test_a_commit_that_waits_too_long_behind_a_join_is_sent_again_and_overtakes_
 
 @over("simulated", "embedded", "real")
 def test_a_member_that_closes_leaves_its_group_at_once_with_partitions_or_without(
-    make: Make, protocol: str
+    make: Make, kind: str, protocol: str
 ) -> None:
-    """Three members, two partitions; the session would last for longer than this waits."""
+    """Three members, two partitions; the session would last for longer than this waits.
+
+    An embedded cluster starts the next generation without a member that has not joined anew within
+    0.1 s, and tells it that what it had is lost.
+    """
     side = make(protocol)
     peers = [side.join() for _ in range(3)]
     turns(side, lambda: sorted(len(each.held) for each in peers) == [0, 1, 1], *peers)
@@ -465,4 +469,4 @@ def test_a_member_that_closes_leaves_its_group_at_once_with_partitions_or_withou
     one.close()
     turns(side, lambda: len(other.held) == 2, other)
     assert one.told[-1] == "revoked"
-    assert "lost" not in other.told
+    assert kind == "embedded" or "lost" not in other.told

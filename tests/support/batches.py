@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.cli.spark_run import wanted_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import Wanted
@@ -82,17 +83,7 @@ def an_app(cluster: Cluster, topic: str, handler: Any, **options: Any) -> KeySha
 
 def wanted(app: KeyShared, **given: Any) -> Wanted:
     """Return what the app would run, for Spark."""
-    options = app.options
-    return Wanted(
-        app.conf,
-        app.topics,
-        app.subscription,
-        app.worker_specs(),
-        options.dlq_topic,
-        options.dlq_create,
-        options.dlq_format,
-        **given,
-    )
+    return wanted_of(app, **given)
 
 
 def run_pod(app: KeyShared, until: Callable[[], bool], eventually: Eventually) -> int:

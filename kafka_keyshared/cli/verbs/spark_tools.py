@@ -21,6 +21,12 @@ from kafka_keyshared.cli.verbs.spark import Master, SparkSettings
 Memory = Annotated[
     str, typer.Option(metavar="SIZE", help="Of the driver and of each executor, such as 2g.")
 ]
+Behind = Annotated[
+    str | None,
+    typer.Option(
+        "-g", "--group", metavar="TEXT", help="Only what lies behind this group's position."
+    ),
+]
 Since = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Only records since: 2026-01-31T12:00Z, or 2h ago."),
@@ -38,12 +44,7 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
     ],
     bootstrap_server: Bootstrap = None,
     topic: Topics = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "-g", "--group", metavar="TEXT", help="Only what lies behind this group's position."
-        ),
-    ] = None,
+    group: Behind = None,
     since: Since = None,
     until: Until = None,
     order_scope: Annotated[
@@ -91,12 +92,7 @@ def spark_skew(  # noqa: PLR0917 - each is an option of the command line
         str | None,
         typer.Option(metavar="LOG", help="For time per key, what --audit-log wrote."),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "-g", "--group", metavar="TEXT", help="Only what lies behind this group's position."
-        ),
-    ] = None,
+    group: Behind = None,
     since: Since = None,
     until: Until = None,
     workers: Annotated[

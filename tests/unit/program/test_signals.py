@@ -1,0 +1,57 @@
+"""What a program's own handler of a signal may count on while an instance runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from kafka_keyshared.program.signals import stop_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_programs_own_handler_has_run_before_anything_ends(number: signal.Signals) -> None:
+    """A loop that is ended looks at its flag at once; it must find it set."""
+    order: list[str] = []
+    before = signal.signal(number, lambda *_: order.append("its flag is set"))
+    try:
+        with stop_signals(lambda: order.append("loops end"), also_before=True):
+            os.kill(os.getpid(), number)
+    finally:
+        signal.signal(number, before)
+    assert order == ["its flag is set", "loops end"]
+
+
+@pytest.mark.parametrize("wanted", [SystemExit(3), KeyboardInterrupt()])
+def test_a_handler_that_would_end_the_program_ends_it_by_the_stop(wanted: BaseException) -> None:
+    stopped: list[bool] = []
+
+    def ends(*_: object) -> None:
+        raise wanted
+
+    before = signal.signal(signal.SIGTERM, ends)
+    try:
+        with stop_signals(lambda: stopped.append(True), also_before=True):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert stopped == [True]
+
+
+def test_a_handler_that_fails_does_not_hide_the_signal() -> None:
+    stopped: list[bool] = []
+
+    def fails(*_: object) -> None:
+        raise ValueError("a bug of the program's own")
+
+    before = signal.signal(signal.SIGTERM, fails)
+    try:
+        with (
+            pytest.raises(ValueError, match="of the program's own"),
+            stop_signals(lambda: stopped.append(True), also_before=True),
+        ):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert stopped == [True]
