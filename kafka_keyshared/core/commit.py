@@ -265,6 +265,7 @@ class Commits:
                 )
             ]
         if answer.result is CommitResult.LOST:
+            self._leave_doubt(answer.commit, now)
             return [
                 Notice(
                     Level.WARNING,
@@ -302,6 +303,14 @@ class Commits:
             elif state.sent is None and self._partitions.get(partition) is state:
                 # A later one was answered before: what the broker has now is older than that.
                 self.retrying = state.again = True
+
+    def _leave_doubt(self, refused: Commit, now: float) -> None:
+        """What was accepted is to be confirmed again, where a refused commit was to do that."""
+        for partition, entry in refused.entries.items():
+            state = self._partitions.get(partition)
+            if state is not None and state.sent is None and state.accepted == entry:
+                state.doubt_until = now + self.policy.interval
+                self._sure_at = min(self._sure_at, state.doubt_until)
 
     def _send_alone(self, states: Mapping[TopicPartition, _Committed], at: float) -> None:
         for partition, state in states.items():

@@ -176,6 +176,22 @@ def test_the_last_commit_leaves_nothing_in_doubt(commits: Commits) -> None:
     assert sent(commits.plan({P0: entry(6)}, 13.5, final=True)) == [{P0: entry(6)}]
 
 
+def test_a_confirmation_that_is_refused_leaves_the_doubt(commits: Commits) -> None:
+    """It was sent behind a JoinGroup, say, and is of the generation before."""
+    (failed,) = commits.plan({P0: entry(5)}, 10.0)
+    commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)
+    (first,) = commits.plan({P0: entry(6)}, 13.0)
+    commits.answered(CommitAnswered(first, ACCEPTED), 13.1)
+    (again,) = commits.plan({P0: entry(6)}, 12.0 + DOUBT)
+    commits.answered(CommitAnswered(again, CommitResult.LOST, "old generation"), 12.1 + DOUBT)
+    assert not commits.due(12.2 + DOUBT, changed=False, idle_since=0.0), "not in every turn"
+    assert commits.due(13.1 + DOUBT, changed=False, idle_since=0.0)
+    (last,) = commits.plan({P0: entry(6)}, 12.2 + DOUBT, final=True)
+    assert sent([last]) == [{P0: entry(6)}], "the last one waits for nothing"
+    commits.answered(CommitAnswered(last, ACCEPTED), 12.3 + DOUBT)
+    assert commits.plan({P0: entry(6)}, 99.0, final=True) == []
+
+
 def test_doubt_about_a_position_that_cannot_be_told_asks_for_nothing(commits: Commits) -> None:
     (failed,) = commits.plan({P0: entry(5)}, 10.0)
     commits.answered(CommitAnswered(failed, RETRY, "timed out"), 12.0)

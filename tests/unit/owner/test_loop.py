@@ -1071,6 +1071,27 @@ def test_a_stop_sends_again_what_an_earlier_commit_had_and_is_refused_for_its_ge
     assert stage.sent() == [20, 20]
 
 
+def test_a_stop_sends_again_what_is_only_to_be_confirmed_and_is_refused_for_its_generation(
+    stage: Stage,
+) -> None:
+    """One commit was refused for now, the next accepted; the last one repeats it, to be sure."""
+    stage.step()
+    stage.work()
+    stage.loop.serve(0.0)
+    told = [ev.CommitResult.RETRY, ev.CommitResult.ACCEPTED, ev.CommitResult.LOST]
+    answers = iter(told)
+    stage.client.answer = lambda commit: ev.CommitAnswered(
+        commit, next(answers, ev.CommitResult.ACCEPTED), "a round"
+    )
+    for _ in range(2):
+        stage.loop.commit()
+        stage.loop.serve(0.0)
+    assert stage.core.commits.committed(P0) == 20
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert stage.sent() == [20, 20, 20, 20]
+    assert report.clean
+
+
 @pytest.mark.parametrize("result", [ev.CommitResult.LOST, ev.CommitResult.DENIED])
 def test_a_last_commit_that_is_refused_is_not_called_accepted(
     stage: Stage, result: ev.CommitResult
