@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kafka_keyshared.errors import KeySharedError, MissingPartError
+from kafka_keyshared.errors import MissingPartError
 from kafka_keyshared.local.maven import JarSet
 
 KAFKA_VERSION = "4.1.1"
@@ -80,15 +80,5 @@ def java(user: str = "a Kafka broker") -> str:
     )
 
 
-def main() -> int:
-    """Fetch the jars if need be and print where they are."""
-    try:
-        sys.stdout.write(f"{fetch_jars()}\n")
-    except KeySharedError as failure:
-        sys.stderr.write(f"{failure}\n")
-        return failure.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(KAFKA_JARS.fetch_and_tell())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from kafka_keyshared.errors import ConfigError, MissingPartError
+from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
 
 _FETCH_TIMEOUT = 900.0
 
@@ -91,6 +92,15 @@ class JarSet:
             self._run_maven(maven, Path(scratch), filled)
             self.publish(filled, target)
         return target
+
+    def fetch_and_tell(self) -> int:
+        """Fetch them if need be and print where they are, or why not; return the exit status."""
+        try:
+            sys.stdout.write(f"{self.fetch()}\n")
+        except KeySharedError as failure:
+            sys.stderr.write(f"{failure}\n")
+            return failure.exit_code
+        return 0
 
     def _run_maven(self, maven: str, scratch: Path, filled: Path) -> None:
         # A copy, because the installed package may be read-only and Maven writes next to its pom.

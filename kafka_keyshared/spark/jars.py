@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.maven import JarSet
 
 SPARK_VERSION = "4.0.0"
@@ -47,15 +46,5 @@ def needed_files() -> list[Path]:
     return [file for pattern in SPARK_JARS.needed for file in sorted(directory.glob(pattern))]
 
 
-def main() -> int:
-    """Fetch the jars if need be and print where they are."""
-    try:
-        sys.stdout.write(f"{SPARK_JARS.fetch()}\n")
-    except KeySharedError as failure:
-        sys.stderr.write(f"{failure}\n")
-        return failure.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(SPARK_JARS.fetch_and_tell())

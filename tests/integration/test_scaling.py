@@ -51,6 +51,20 @@ class Folding:
             self.slots[slot_of(key)].add(key)
 
 
+class Gate:
+    """A handler that notes who ran what, and keeps the record ``0`` until it is let go."""
+
+    def __init__(self) -> None:
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.ran: list[tuple[str, bytes]] = []
+
+    def handle(self, record: Any) -> None:
+        if record.value() == b"0":
+            self.began.set()
+            self.go_on.wait(WAIT)
+        self.ran.append((threading.current_thread().name, record.value()))
+
+
 def test_state_follows_its_keys_while_an_app_is_scaled_up_and_down(
     embedded_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
@@ -125,19 +139,11 @@ def test_a_range_moves_while_the_app_runs_and_its_new_worker_waits_for_what_runs
     embedded_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     embedded_cluster.create_topic(topic, 1)
-    began, go_on = threading.Event(), threading.Event()
-    ran: list[tuple[str, bytes]] = []
-
-    def handle(record: Any) -> None:
-        if record.value() == b"0":
-            began.set()
-            go_on.wait(WAIT)
-        ran.append((threading.current_thread().name, record.value()))
-
+    gate = Gate()
     conf = client_conf(embedded_cluster, group_name())
-    member = Member(conf, [topic], handle, workers=2, routing="sticky", ranges=HALVES).start()
+    member = Member(conf, [topic], gate.handle, workers=2, routing="sticky", ranges=HALVES).start()
     write(embedded_cluster, topic, [(LOW, b"%d" % at) for at in range(3)])
-    eventually(began.is_set, WAIT)
+    eventually(gate.began.is_set, WAIT)
     app = member.app
     with pytest.raises(
         OrderRefusedError,
@@ -152,12 +158,12 @@ def test_a_range_moves_while_the_app_runs_and_its_new_worker_waits_for_what_runs
         assert instance is not None
         eventually(lambda: instance.core.unsettled_count() == 4, WAIT)
         assert not moved.done()
-        assert not ran
-        go_on.set()
+        assert not gate.ran
+        gate.go_on.set()
         assert moved.result(WAIT) == {"worker-1": f"0-{SLOTS - 1}"}
-    eventually(lambda: len(ran) == 4, WAIT)
-    assert [value for _, value in ran] == [b"0", b"1", b"2", b"3"]
-    assert ["worker-0" in name for name, _ in ran] == [True, False, False, False]
+    eventually(lambda: len(gate.ran) == 4, WAIT)
+    assert [value for _, value in gate.ran] == [b"0", b"1", b"2", b"3"]
+    assert ["worker-0" in name for name, _ in gate.ran] == [True, False, False, False]
     assert member.stop() == 0
 
 
@@ -199,20 +205,14 @@ def test_filters_change_while_the_app_runs_and_a_key_waits_for_what_runs_of_it(
     embedded_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     embedded_cluster.create_topic(topic, 1)
-    began, go_on = threading.Event(), threading.Event()
-    ran: list[tuple[str, bytes]] = []
-
-    def handle(record: Any) -> None:
-        if record.value() == b"0":
-            began.set()
-            go_on.wait(WAIT)
-        ran.append((threading.current_thread().name, record.value()))
-
+    gate = Gate()
     conf = client_conf(embedded_cluster, group_name())
     filters = {"worker-0": ["ship-*"], "worker-1": ["flight-*"]}
-    member = Member(conf, [topic], handle, workers=2, filters=filters, on_unmatched="hold").start()
+    member = Member(
+        conf, [topic], gate.handle, workers=2, filters=filters, on_unmatched="hold"
+    ).start()
     write(embedded_cluster, topic, [(b"ship-1", b"%d" % at) for at in range(3)])
-    eventually(began.is_set, WAIT)
+    eventually(gate.began.is_set, WAIT)
     app = member.app
     with pytest.raises(
         OrderRefusedError, match=r"set_filters\('worker-7'\): filters are for worker 'worker-7'"
@@ -231,16 +231,16 @@ def test_filters_change_while_the_app_runs_and_a_key_waits_for_what_runs_of_it(
         assert instance is not None
         eventually(lambda: instance.core.unsettled_count() == 5, WAIT)
         assert not moved.done()
-        assert not ran
-        go_on.set()
+        assert not gate.ran
+        gate.go_on.set()
         assert moved.result(WAIT) == {
             "worker-0": ("truck-*",),
             "worker-1": ("flight-*", "ship-*"),
         }
-    eventually(lambda: len(ran) == 5, WAIT)
-    values = [value for _, value in ran if value != b"4"]
+    eventually(lambda: len(gate.ran) == 5, WAIT)
+    values = [value for _, value in gate.ran if value != b"4"]
     assert values == [b"0", b"1", b"2", b"3"]
-    by_value = {value: name for name, value in ran}
+    by_value = {value: name for name, value in gate.ran}
     assert {value for value, name in by_value.items() if "worker-0" in name} == {b"0", b"4"}
     assert member.stop() == 0
 

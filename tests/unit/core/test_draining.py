@@ -217,7 +217,8 @@ def test_a_lane_may_fail_at_its_new_worker_while_the_slice_that_it_was_in_goes_o
     assert harness.committed() == (3, [])
 
 
-def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_first() -> None:
+def drained_before_the_tick() -> Ranges:
+    """A slot that went from A to B has drained, a record waits in it, and the tick is 0.2 s off."""
     names = ("A", "B", "C")
     harness = Ranges(SubscriptionSettings(workers=names, unblocking_interval=0.2))
     harness.fetch(record(0, LOW[0]))
@@ -227,6 +228,11 @@ def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_f
     harness.of("A").finish()
     harness.of("A").start()
     harness.deliver()
+    return harness
+
+
+def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_first() -> None:
+    harness = drained_before_the_tick()
     assert harness.sub().draining.count == 0
     assert harness.has("B") == []
     harness.fetch(record(2, LOW[0]))
@@ -238,15 +244,7 @@ def test_with_an_interval_slots_open_together_at_the_tick_and_what_waited_goes_f
 
 
 def test_a_slot_that_has_drained_opens_at_once_when_the_table_changes_before_the_tick() -> None:
-    names = ("A", "B", "C")
-    harness = Ranges(SubscriptionSettings(workers=names, unblocking_interval=0.2))
-    harness.fetch(record(0, LOW[0]))
-    harness.of("A").start()
-    harness.move(B="low")
-    harness.fetch(record(1, LOW[0]))
-    harness.of("A").finish()
-    harness.of("A").start()
-    harness.deliver()
+    harness = drained_before_the_tick()
     assert harness.has("B") == []
     harness.move(B="low")
     assert harness.sub().table.slots_to(harness.sub().draining.row.routed) == set()

@@ -108,7 +108,7 @@ def test_maven_fills_the_cache_and_leaves_nothing_else(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command(tmp_path / "bin", "mvn", PLAYED_MAVEN)
-    assert jars.main() == 0
+    assert jars.KAFKA_JARS.fetch_and_tell() == 0
     assert capsys.readouterr().out == f"{cache}\n"
     assert sorted(file.name for file in cache.iterdir()) == sorted(NAMES)
     assert list(cache.parent.iterdir()) == [cache]
@@ -130,7 +130,7 @@ def test_what_maven_says_is_passed_on(
     cache: Path, tmp_path: Path, body: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command(tmp_path / "bin", "mvn", body)
-    assert jars.main() == 1
+    assert jars.KAFKA_JARS.fetch_and_tell() == 1
     said = capsys.readouterr().err
     assert "no route to" in said
     assert "look at the network" in said
