@@ -46,7 +46,7 @@ def open_cluster(bootstrap: str | None) -> Cluster:
     if real:
         from kafka_keyshared.local.broker import RealCluster
 
-        return RealCluster()
+        return RealCluster(measured=True)
     from kafka_keyshared.local.embedded import EmbeddedCluster
 
     return EmbeddedCluster()

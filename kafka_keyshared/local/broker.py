@@ -52,7 +52,8 @@ class RealCluster(Cluster):
     ``port`` is that of the first broker, else a free one; ports and data stay the same over
     :meth:`stop`, :meth:`kill` and :meth:`restart`. ``timeout`` is in seconds and bounds every
     start. ``settings`` are given to every broker on top of our own; None there means the broker's
-    own default. The processes end with this one, however it ends. Raises
+    own default. ``measured`` brokers run as fast as they can, at the price of a slower start; the
+    others are for what is soon over. The processes end with this one, however it ends. Raises
     :class:`MissingPartError` when Java or the jars are missing, :class:`ConfigError` when the port
     is taken and :class:`BrokerUnavailableError` or :class:`KeySharedError` with the broker's log
     when it does not come up.
@@ -68,6 +69,7 @@ class RealCluster(Cluster):
         jars: Path | None = None,
         timeout: float = 90.0,
         settings: BrokerSettings = MappingProxyType({}),
+        measured: bool = False,
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"RealCluster(brokers={brokers}): at least 1 is needed")
@@ -97,7 +99,10 @@ class RealCluster(Cluster):
         try:
             for address in addresses:
                 place = self.directory / f"broker-{address.node_id}"
-                self._nodes.append(Node(java, jars, place, address, addresses, settings=settings))
+                node = Node(
+                    java, jars, place, address, addresses, settings=settings, measured=measured
+                )
+                self._nodes.append(node)
             self._format()
             self.restart()
         except BaseException:
@@ -221,7 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if kafka_jars.find_jars() is None:
             sys.stderr.write(f"Fetching Apache Kafka {kafka_jars.KAFKA_VERSION} (54 MB, once)\n")
-        with RealCluster(options.brokers, port=port, jars=kafka_jars.fetch_jars()) as cluster:
+        jars = kafka_jars.fetch_jars()
+        alone = options.brokers == 1  # somebody may measure it
+        with RealCluster(options.brokers, port=port, jars=jars, measured=alone) as cluster:
             line = cluster.bootstrap
             sys.stdout.write(
                 f"{line}\n" if options.address_only else f"Kafka at {line} (Ctrl-C stops it)\n"

@@ -18,8 +18,9 @@ _STOP_TIMEOUT = 30.0
 _FORMAT_TIMEOUT = 120.0
 _TAIL_LINES = 25
 
-# Brokers that share one machine start in 7 s with these and in 10 to 14 s without (two cores). One
-# alone keeps the JVM's own choice, because its throughput may be what somebody wants to measure.
+# Three brokers on one machine start in 7 s with these and in 10 to 14 s without (two cores); one
+# takes 4 to 5 s of processor time until it has served a few members, and 8 to 9 s without. Whose
+# throughput is measured keeps the JVM's own choice.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 # Below the range from which systems take ports for outgoing connections (32768 on Linux, 49152 on
@@ -128,7 +129,8 @@ def server_properties(
 class Node:
     """A broker process in ``directory``, which keeps its data, settings and log.
 
-    The data outlives :meth:`stop` and :meth:`kill`; :meth:`start` goes on with it.
+    The data outlives :meth:`stop` and :meth:`kill`; :meth:`start` goes on with it. One that is
+    ``measured`` takes longer to start and is faster after a while.
     """
 
     def __init__(
@@ -140,12 +142,13 @@ class Node:
         all_nodes: Sequence[NodeAddress],
         *,
         settings: BrokerSettings = MappingProxyType({}),
+        measured: bool = False,
     ) -> None:
         self.address = address
         self.log = directory / "broker.log"
         self._java = java
         self._class_path = str(jars / "*")
-        self._tuning = _QUICK_START if len(all_nodes) > 1 else ()
+        self._tuning = () if measured else _QUICK_START
         self._properties = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True)

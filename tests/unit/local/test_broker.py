@@ -124,6 +124,19 @@ def test_the_command_reports_a_missing_part_and_ends(
     assert said.out == ""
 
 
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_node_starts_quickly_unless_it_is_measured(tmp_path: Path, measured: bool) -> None:
+    java = played_java(tmp_path, "print(*sys.argv)")
+    node = Node(java, tmp_path, tmp_path / "node", ONE[0], ONE, measured=measured)
+    guard = Guard(tmp_path / "guarded")
+    node.start(guard)
+    assert node._process is not None
+    node._process.wait(30)
+    node.kill(guard)
+    guard.close()
+    assert ("TieredStopAtLevel=1" in node.log_tail()) is not measured
+
+
 def test_a_node_that_ends_by_itself_shows_its_log(tmp_path: Path) -> None:
     java = played_java(tmp_path, "print('address in use')\nsys.exit(3)")
     guard = Guard(tmp_path / "guarded")
