@@ -13,6 +13,7 @@ import pytest
 from kafka_keyshared.errors import MissingPartError
 from kafka_keyshared.spark.checks import require
 from kafka_keyshared.spark.session import Session, SparkOptions, start
+from tests.support.standalone import SHORT_LIVED
 
 
 def _require_spark() -> None:
@@ -56,7 +57,8 @@ def no_sockets_for_others() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def session(spark_parts: None) -> Iterator[Session]:
     """Spark on two threads of this machine, for the whole session: leave its settings alone."""
-    options = SparkOptions("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": SHORT_LIVED}
+    options = SparkOptions("local[2]", conf=conf)
     with start(options) as running:
         yield running
     _collect_sockets()

@@ -24,9 +24,8 @@ AFTER = 125
 
 @pytest.fixture(scope="module")
 def clean(session: Session) -> Iterator[DataFrame]:
-    rows = clean_log(session.spark, RECORDS).cache()
+    rows = clean_log(session.spark, RECORDS).coalesce(2).localCheckpoint()
     yield rows
-    rows.unpersist()
 
 
 def test_there_is_nothing_in_a_clean_log(clean: DataFrame) -> None:
@@ -45,7 +44,7 @@ def test_each_planted_fault_is_found_as_what_it_is_and_where(clean: DataFrame) -
     rows = clean
     for partition, fault in enumerate(FAULTS, start=3):
         rows = planted(rows, fault, partition)
-    found = audit(rows, None)
+    found = audit(rows.coalesce(2).localCheckpoint(), None)
     assert {rule: found.findings[rule].count for rule in RULES} == dict.fromkeys(RULES, 1)
     for partition, fault in enumerate(FAULTS, start=3):
         (case,) = found.findings[PLANTED[fault]].examples

@@ -21,6 +21,7 @@ from tests.support.batches import (
     produce,
     run_pod,
 )
+from tests.support.standalone import SHORT_LIVED
 
 FLIGHTS = Path("examples/flights")
 
@@ -28,7 +29,7 @@ FLIGHTS = Path("examples/flights")
 def keyshared(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kafka_keyshared.cli", *arguments],
-        env={**os.environ, **environment},
+        env={**os.environ, "JDK_JAVA_OPTIONS": SHORT_LIVED, **environment},
         capture_output=True,
         text=True,
         timeout=500,
@@ -104,7 +105,7 @@ def test_a_driver_that_is_killed_has_committed_nothing_of_its_batch(
     command = ("spark", "run", f"{handlers}:handle", *given, "--master", "local[2]")
     driver = subprocess.Popen(
         [sys.executable, "-m", "kafka_keyshared.cli", *command, "-X", "session.timeout.ms=6000"],
-        env={**os.environ, "OUT": str(spark)},
+        env={**os.environ, "JDK_JAVA_OPTIONS": SHORT_LIVED, "OUT": str(spark)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

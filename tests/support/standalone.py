@@ -16,13 +16,17 @@ from urllib.request import urlopen
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.spark.checks import java_of_spark, spark_home
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for a test: to compile well costs it more than it can ever get back."""
+
 _UP_WITHIN = 120.0
 
 
 def environment(**more: str) -> dict[str, str]:
     """What Spark's own scripts are started with: the Java that fits, this machine alone."""
     home = str(Path(java_of_spark()).resolve().parents[1])
-    return {**os.environ, "JAVA_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", **more}
+    spark = {"JAVA_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": SHORT_LIVED}
+    return {**os.environ, **spark, **more}
 
 
 @contextmanager
