@@ -28,6 +28,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Deserializer, decoding
 from kafka_keyshared.handling.handlers import hands_over, maker
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Record
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
@@ -65,12 +66,14 @@ class Hooks:
 
     ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
     ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
-    dead letter; ``stepped`` is shown the instance after every round.
+    dead letter, ``dropped`` of what was settled without its handler; ``stepped`` is shown the
+    instance after every round.
     """
 
     client: Callable[..., KafkaClient] = KafkaClient
     pool: Callable[..., ThreadPool] = ThreadPool
     dead_lettered: Callable[[DeadLettered], None] | None = None
+    dropped: Callable[[Sequence[Record]], None] | None = None
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None
     stepped: Callable[[InstanceView], None] | None = None
 
@@ -329,8 +332,7 @@ class KeyShared(Orderable):
         letters = None
         if self.subscription.dlq:
             refuse_own(self.options, self.topics, topics)
-            put, hook = mailbox.put, self.hooks.dead_lettered
-            post = seen_by(hook, put)
+            post = seen_by(self.hooks.dead_lettered, mailbox.put)
             letters = publisher(self.conf, self.options, topics, post, START_TIMEOUT)
         pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
         ports = Ports(client, pool, mailbox, CLOCK, letters)
@@ -351,6 +353,7 @@ class KeyShared(Orderable):
         instance.watcher = observer
         instance.rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
         instance.rebalancer.hurried = ending.over
+        instance.loop.on_dropped = self.hooks.dropped
         if ending.given_up:  # while it was starting: nobody would ask it to stop again
             return 1
         instance.join()
@@ -386,14 +389,8 @@ class KeyShared(Orderable):
     def worker_specs(self) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made."""
         make = decoding(maker(self._handler), *self._serdes)
+        name_of_all, one_thread = self.subscription.name, inspect.isclass(self._handler)
         return [
-            WorkerSpec(
-                self.subscription.name,
-                index,
-                name,
-                make,
-                self._dead_letter_on,
-                one_thread=inspect.isclass(self._handler),
-            )
+            WorkerSpec(name_of_all, index, name, make, self._dead_letter_on, one_thread)
             for index, name in enumerate(self.subscription.workers)
         ]

@@ -11,6 +11,8 @@ does not know; the meaning of one never changes.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +37,9 @@ PRODUCED: Final = "produced"
 HANDLED: Final = "handled"
 DROPPED_BY_POLICY: Final = "dropped"
 DEAD_LETTERED: Final = "dead_lettered"
+
+TOPIC: Final = "topic:"
+"""Stands before the name of a topic where rows go; anything else is a folder."""
 
 LINES_SUFFIX = ".jsonl"
 """Of a file of rows, one JSON object a line."""
@@ -140,6 +145,11 @@ class ProcessedLog(Ledger):
         at += self._epoch
         row = Row(what, *place, self.incarnation, at, at, key)
         self._sink(row, self._encode(row))
+
+
+def incarnation_name() -> str:
+    """Return a name that no other start of a process on any machine has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
 
 
 def to_lines(file: LineFile) -> Sink:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from errno import EACCES
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_keyshared.audit.ledger import LineFile
-from kafka_keyshared.audit.processed import LINES_SUFFIX, ProcessedLog, Row, to_lines
-from kafka_keyshared.config import Options
+from kafka_keyshared.audit.processed import (
+    LINES_SUFFIX,
+    TOPIC,
+    ProcessedLog,
+    Row,
+    incarnation_name,
+    to_lines,
+)
 from kafka_keyshared.dlq.publish import producer_conf
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
 from kafka_keyshared.logs import log_of
 
 log = log_of("kafka_keyshared.cli")
-
-TOPIC = "topic:"
-"""Stands before the name of a topic; anything else is a folder."""
 
 ANSWER_TIMEOUT = 10.0
 """Seconds in which the brokers answer at the start, and take the last rows at the end."""
@@ -40,27 +42,47 @@ def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[Pro
     Raises :class:`ConfigError` for a place that cannot be written.
     """
     if place.startswith(TOPIC):
-        with _Topic(place.removeprefix(TOPIC), conf).open() as opened:
+        with _Topic(place, conf).open() as opened:
             yield opened
         return
     incarnation = incarnation_name()
-    try:
-        Path(place).mkdir(parents=True, exist_ok=True)
-        file = LineFile(Path(place) / f"{incarnation}{LINES_SUFFIX}")
-    except OSError as error:
-        raise ConfigError(
-            f"--audit-log {place}: {error.strerror}; give a folder that can be written, or "
-            f"{TOPIC}NAME"
-        ) from error
+    require_folder(Path(place))
+    file = LineFile(Path(place) / f"{incarnation}{LINES_SUFFIX}")
     try:
         yield ProcessedLog(to_lines(file), incarnation, worker_name)
     finally:
         file.close()
 
 
-def incarnation_name() -> str:
-    """Return a name that no other start of a process on any machine has."""
-    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
+def require_folder(folder: Path) -> None:
+    """Make the folder where there is none; raise :class:`ConfigError` where none can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+    except OSError as error:
+        raise ConfigError(
+            f"--audit-log {folder}: {error.strerror}; give a folder that can be written, or "
+            f"{TOPIC}NAME"
+        ) from error
+
+
+def require_log_topic(place: str, conf: Mapping[str, Any] | None) -> str:
+    """Return the topic that rows go to.
+
+    Raises :class:`ConfigError` for a place that names none, and :class:`TopicMissingError`.
+    """
+    name = place.removeprefix(TOPIC)
+    if not name or conf is None:
+        raise ConfigError(f"--audit-log {place}: give {TOPIC}NAME, or a folder")
+    try:
+        require_topics(conf, [name], create=False, timeout=ANSWER_TIMEOUT)
+    except TopicMissingError as error:
+        raise TopicMissingError(
+            f"--audit-log {place}: there is no such topic; create it first, with the retention "
+            "that the log is to have"
+        ) from error
+    return name
 
 
 def worker_name() -> str:
@@ -71,36 +93,14 @@ def worker_name() -> str:
     return worker if pool == "keyshared" and found else name
 
 
-def untold(options: Options) -> list[str]:
-    """Return which settings settle records of which the log cannot tell."""
-    return [
-        f"{name}={value}"
-        for name, value, silent in (
-            ("poison", options.poison, "drop"),
-            ("undecodable", options.undecodable, "drop"),
-            ("on_unmatched", options.on_unmatched, "skip"),
-        )
-        if value == silent
-    ]
-
-
 class _Topic:
     """Writes rows to a topic, each beside the others of its key."""
 
-    def __init__(self, name: str, conf: Mapping[str, Any] | None) -> None:
-        if not name or conf is None:
-            raise ConfigError(f"--audit-log {TOPIC}{name}: give {TOPIC}NAME, or a folder")
-        self._name = name
+    def __init__(self, place: str, conf: Mapping[str, Any] | None) -> None:
+        self._name = require_log_topic(place, conf)
         self._refused = 0
         self._why = ""
-        try:
-            require_topics(conf, [name], create=False, timeout=ANSWER_TIMEOUT)
-        except TopicMissingError as error:
-            raise TopicMissingError(
-                f"--audit-log {TOPIC}{name}: there is no such topic; create it first, with the "
-                "retention that the log is to have"
-            ) from error
-        self._producer = Producer({**producer_conf(conf), "linger.ms": 50, "log_level": 2})
+        self._producer = Producer({**producer_conf(conf or {}), "linger.ms": 50, "log_level": 2})
 
     @contextmanager
     def open(self) -> Iterator[ProcessedLog]:

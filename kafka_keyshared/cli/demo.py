@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from kafka_keyshared.cli.audit_log import TOPIC as TOPIC_PLACE
+from kafka_keyshared.audit.processed import TOPIC as TOPIC_PLACE
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings

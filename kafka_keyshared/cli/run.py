@@ -16,7 +16,6 @@ from kafka_keyshared.audit.processed import ProcessedLog
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
-from kafka_keyshared.cli.audit_log import untold
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
@@ -36,7 +35,7 @@ from kafka_keyshared.config import (
     starts_at_beginning,
 )
 from kafka_keyshared.core.lanes import NULL_KEY, lane_by
-from kafka_keyshared.demo.ledgers import on_dead_letter
+from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable
@@ -91,15 +90,9 @@ def run_verb(
 
 def write_down(app: KeyShared, handler: Callable[..., Any], ledger: ProcessedLog) -> None:
     """Have the app tell the ledger what becomes of each record."""
-    if silent := untold(app.options):
-        log.warning(
-            "records that %s settles leave no row in the audit log that says so: an audit will "
-            "call them lost",
-            ", ".join(silent),
-        )
     ledger.key_of = ordered_by(app)
     app.handler(audited(handler, ledger))
-    app.hooks = replace(app.hooks, dead_lettered=on_dead_letter(ledger))
+    app.hooks = replace(app.hooks, dead_lettered=on_dead_letter(ledger), dropped=on_dropped(ledger))
 
 
 def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:

@@ -90,6 +90,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """These are settled without their handler having said so; whoever keeps a log notes it.
+
+    By a policy, by order, or with a worker that was given up. It comes before whatever may run
+    because they are settled. Of a record that its handler has dropped it may tell as well.
+    """
+
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitEntry:
     """One partition of a commit: the position, and what is settled beyond it as text.
 
@@ -233,6 +244,7 @@ Command: TypeAlias = (
     | TimeOut
     | Lapse
     | Publish
+    | Dropped
     | Commit
     | ClientEvents
     | AssignAt

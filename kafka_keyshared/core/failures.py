@@ -61,7 +61,9 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     sub.counts.unstuck += was_stuck
     if worker.evicted:
         sub.commit_at_once = True
-        sub.counts.written_off += len(report.dropped) if worker.written_off else 0
+        if worker.written_off:
+            sub.counts.written_off += len(report.dropped)
+            sub.dropped += [leased.slice.records[index] for index in report.dropped]
     sub.book.strike(leased)
     sub.leased -= count
     sub.window.free(count - len(leased.unsettled))
@@ -187,6 +189,7 @@ def follow_up(sub: Subscription, closed: ClosedLane, failure: Failure, now: floa
     sub.counts.dropped += 1
     if closed.head is not None:
         sub.counts.processed.add(closed.head.topic(), Processed.DROPPED)
+        sub.dropped.append(closed.head)
     settle_head(sub, closed)
     return []
 
@@ -207,6 +210,7 @@ def undecodable(sub: Subscription, refused: Refused, at_ms: int, now: float) -> 
     if policy == "drop":
         sub.counts.dropped += 1
         sub.counts.processed.add(record.topic(), Processed.DROPPED)
+        sub.dropped.append(record)
         sub.window.free(1)
         return [*sub.bursts.undecodable.add(Line(f"{where} is dropped: {reason}", about), now)]
     closed = close_lane(sub, sub.keys.lane(record), record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_keyshared.core import admission, draining, hand_over, shedding, unmatched
-from kafka_keyshared.core.commands import Command
+from kafka_keyshared.core.commands import Command, Dropped
 from kafka_keyshared.core.diverted import next_letters, recognise
 from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.pressure import stop_lettered, weigh_closed, weigh_parked
@@ -42,7 +42,11 @@ def hand_out(
         commands += hand_over.ask(sub, sub.hand_overs)
     if sub.has_gaps:
         commands += unmatched.look(sub, now)
-    commands += [*shedding.shed(sub, now), *sub.flush()]
+    commands += shedding.shed(sub, now)
+    if sub.dropped:
+        commands.append(Dropped(sub.dropped))
+        sub.dropped = []
+    commands += sub.flush()
     if sub.diverted.due or sub.diverted.to_fence:
         commands += next_letters(sub, now, wall_offset)
     look = sub.look_ahead

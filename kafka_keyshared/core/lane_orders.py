@@ -151,6 +151,7 @@ def _drop(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) -> list
     del now, at_ms
     sub.counts.dropped += 1
     sub.counts.processed.add(closed.partition.topic, Processed.DROPPED)
+    _note_head(sub, closed)
     settle_head(sub, closed, LaneEvent.DROPPED)
     return []
 
@@ -162,6 +163,7 @@ def _dead_letter(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) 
     if closed.archived:  # it is there already
         sub.counts.dead_lettered += 1
         sub.counts.processed.add(closed.partition.topic, Processed.DEAD_LETTERED)
+        _note_head(sub, closed)
         settle_head(sub, closed)
         return []
     if closed.last is None:
@@ -169,6 +171,11 @@ def _dead_letter(sub: Subscription, closed: ClosedLane, now: float, at_ms: int) 
         closed.last = Failure(Disposition.DEAD_LETTER, "Ordered", text, "", at_ms)
     closed.first = closed.first or closed.last
     return [letter_of(sub, closed)]
+
+
+def _note_head(sub: Subscription, closed: ClosedLane) -> None:
+    if closed.head is not None:
+        sub.dropped.append(closed.head)
 
 
 _ACTIONS = {

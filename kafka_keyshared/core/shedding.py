@@ -65,6 +65,7 @@ def _note(sub: Subscription, worker: Worker, records: list[Record], now: float) 
     sub.window.free(len(records))
     worker.shed += len(records)
     sub.counts.dropped += len(records)
+    sub.dropped += records
     topics: Counter[str] = topics_of(records)
     for topic, times in topics.items():
         sub.counts.processed.add(topic, Processed.DROPPED, times)

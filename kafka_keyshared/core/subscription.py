@@ -63,6 +63,8 @@ class Subscription(Ownership, Holdings):
         self.leased = 0  # records, at all workers
         self.lending = None if settings.lends is None else Lending(settings.lends)
         self.reminder = Reminder(dlq=settings.dlq)
+        # Settled without their handler since the last time that this was told.
+        self.dropped: list[Record] = []
         self.diverted = Diversions()
         # Of records not settled, what the commit said with which their partition came.
         self.carried: dict[TopicPartition, dict[int, Tried]] = {}

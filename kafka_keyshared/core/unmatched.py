@@ -48,6 +48,7 @@ def _skip(sub: Subscription, row: Row) -> None:
                 records.append(closed.head)
                 settle_head(sub, closed)
         sub.counts.unmatched += len(records)
+        sub.dropped += records
         for topic, times in topics_of(records).items():
             sub.counts.processed.add(topic, Processed.UNMATCHED, times)
 

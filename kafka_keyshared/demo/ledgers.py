@@ -10,7 +10,7 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core import metadata
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, DeadLettered
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import Record, TopicPartition
 
 
 class AuditedClient(KafkaClient):
@@ -83,6 +83,16 @@ def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
         if answered.error is None and not answered.publish.copy:
             record = answered.publish.record
             ledger.dead_letter_acknowledged(record.topic(), record.partition(), record.offset())
+
+    return note
+
+
+def on_dropped(ledger: Ledger) -> Callable[[Sequence[Record]], None]:
+    """Return the hook that reports what was settled without its handler saying so."""
+
+    def note(records: Sequence[Record]) -> None:
+        for record in records:
+            ledger.dropped(record.topic(), record.partition(), record.offset())
 
     return note
 

@@ -70,6 +70,7 @@ class Loop(Actor):
         self.released_in_call: set[TopicPartition] = set()
         # Told of each answer to a commit, behind the core; by a stop, which reads its own.
         self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
+        self.on_dropped: Callable[[Sequence[Record]], None] | None = None
         self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
         self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
         self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
@@ -344,6 +345,11 @@ class Loop(Actor):
         """Hand a dead letter to the publisher; without one nobody is asked to write any."""
         if self.ports.publisher is not None:
             self.ports.publisher.publish(publish)
+
+    def dropped(self, records: Sequence[Record]) -> None:
+        """Tell whoever keeps a log."""
+        if self.on_dropped is not None:
+            self.on_dropped(records)
 
     def send(self, commit: cmd.Commit) -> None:
         """Send a commit; what the client answers at once is mail like any other answer."""

@@ -56,6 +56,7 @@ class Actor(ABC):
             cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
             cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another
             cmd.Publish: self.publish,
+            cmd.Dropped: lambda command: self.dropped(command.records),
             cmd.Commit: self.send,
             cmd.ClientEvents: lambda command: self.client_events(command.events),
             cmd.AssignAt: lambda command: self.assign_at(command.positions),
@@ -137,6 +138,10 @@ class Actor(ABC):
     @abstractmethod
     def publish(self, publish: cmd.Publish) -> None:
         """Send a dead letter; the answer is mail."""
+
+    def dropped(self, records: Sequence[Record]) -> None:
+        """Note that these are settled without their handler, where a log is kept."""
+        del records
 
     @abstractmethod
     def send(self, commit: cmd.Commit) -> None:

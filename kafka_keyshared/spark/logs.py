@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_keyshared.audit.processed import LINES_SUFFIX
+from kafka_keyshared.audit.processed import LINES_SUFFIX, TOPIC
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-TOPIC = "topic:"
-"""Stands before the name of a topic; anything else is a folder."""
 
 PARQUET_SUFFIX = ".parquet"
 

@@ -226,7 +226,7 @@ def handle(record):
 
 
 @pytest.mark.parametrize("place", ["folder", "topic"])
-def test_an_audit_log_has_a_row_for_each_call_and_each_dead_letter(
+def test_an_audit_log_has_a_row_for_each_call_and_each_record_that_was_given_up(
     embedded_cluster: Cluster, topic: str, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "app.py").write_text(AUDITED)
@@ -237,9 +237,10 @@ def test_an_audit_log_has_a_row_for_each_call_and_each_dead_letter(
         producer.produce(topic, b"v", b"key", headers=[("who", b"abc"[number % 3 :][:1])])
     assert producer.flush(30) == 0
     arguments = ("run", "app:handle", "--app-dir", tmp_path, "-b", embedded_cluster.bootstrap)
-    names = ("-t", topic, "-g", topic, "--from-beginning", "--dlq", "auto", "--attempts", "2")
+    names = ("-t", topic, "-g", topic, "--from-beginning", "--attempts", "2")
+    policy = ("--dlq", "auto") if place == "topic" else ("--poison", "drop")
     log = f"topic:{topic}.log" if place == "topic" else str(tmp_path / "log")
-    with Running(*arguments, *names, "--key", "header:who", "--audit-log", log) as run:
+    with Running(*arguments, *names, *policy, "--key", "header:who", "--audit-log", log) as run:
         run.wait_for("caught up")
         assert run.end(signal.SIGINT) == 0, run.err
     if place == "topic":
@@ -256,8 +257,9 @@ def test_an_audit_log_has_a_row_for_each_call_and_each_dead_letter(
     assert sorted(row.offset for row in handled if row.outcome == "ok") == [
         offset for offset in range(100) if offset % 10 != 3
     ]
-    letters = [row.offset for row in rows if row.event == "dead_lettered"]
-    assert sorted(letters) == list(range(3, 100, 10))
+    given_up = [row for row in rows if row.event not in ("handled", "produced")]
+    assert {row.event for row in given_up} == {"dead_lettered" if place == "topic" else "dropped"}
+    assert sorted(row.offset for row in given_up) == list(range(3, 100, 10))
     assert {row.worker for row in handled} <= {f"worker-{number}" for number in range(16)}
     assert {row.key for row in handled} == {b"a", b"b", b"c"}, "the key is that of --key"
 
