@@ -12,7 +12,7 @@ nothing is. What is left is told as positions and settled sets, as each pod woul
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.assignment import unreceived
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lane_notes import LaneNotes
 from kafka_keyshared.core.offsets import Snapshot
@@ -154,8 +155,9 @@ class Drive(Inline):
         self._letters: list[Letter] = []
         self._written = 0
         self._notices: list[str] = []
-        # Of partitions that went no further: the offsets that were not run.
+        # Of partitions that went no further: the offsets that were not run, and are not settled.
         self._left: dict[TopicPartition, list[int]] = {}
+        self._settled_before: Callable[[Record], bool] | None = None
         self._beat_at = float("-inf")
         pool.start(core.lanes)
         self._slots = slots_of(job.settings, worker) if job.state_to is not None else ()
@@ -224,17 +226,25 @@ class Drive(Inline):
             self.ahead.extend(records)
             return
         for record in records:
-            left = self._left.get(partition_of(record))
-            if left is None:
-                self.ahead.append(record)
+            if partition_of(record) in self._left:
+                self._leave(record)
             else:
-                left.append(record.offset())
+                self.ahead.append(record)
 
     def _give_up(self) -> None:
         """Leave partitions as they are that are held back for good: by blocked keys, or a limit."""
+        if not self._left:
+            [name] = self.core.subscriptions
+            self._settled_before = unreceived(self.core.partitions, name)
         for record in self.ahead:
-            self._left.setdefault(partition_of(record), []).append(record.offset())
+            self._left.setdefault(partition_of(record), [])
+            self._leave(record)
         self.ahead.clear()
+
+    def _leave(self, record: Record) -> None:
+        """Note a record that is not run; one that the group has settled stays so."""
+        if self._settled_before is None or not self._settled_before(record):
+            self._left[partition_of(record)].append(record.offset())
 
     def _beat(self) -> None:
         now = self._clock()
@@ -282,9 +292,14 @@ class Drive(Inline):
         )
 
     def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:
-        """Return what is settled, without what was not run."""
+        """Return what is settled, without what was not run; of that is known what was before."""
         [name] = self.core.subscriptions
         begin = self._job.shares[partition].begin
         runs = from_begin(begin, snapshot.position, snapshot.runs.get(name, ()))
+        notes = snapshot.notes.get(name, LaneNotes())
         left = self._left.get(partition, ())
-        return Settled(without(runs, left), snapshot.notes.get(name, LaneNotes()))
+        if left:
+            came = self.core.partitions[partition].notes.get(name, LaneNotes()).tried
+            tried = {offset: came[offset] for offset in left if offset in came}
+            notes = replace(notes, tried={**tried, **notes.tried})
+        return Settled(without(runs, left), notes)

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lane_notes import LaneNotes, Tried
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
@@ -148,6 +149,22 @@ def test_a_partition_that_blocked_keys_hold_back_is_left_where_it_stands() -> No
     assert ran == [(1, 0), (1, 1)]
     assert to_position(0, report.settled[P0].runs) == (0, ())
     assert to_position(0, report.settled[TopicPartition("t", 1)].runs) == (2, ())
+
+
+def test_what_was_settled_before_stays_so_in_a_partition_that_is_left_where_it_stands() -> None:
+    """Else it would run a second time; and what is known of a record that was tried is kept."""
+
+    def handle(each: Record) -> None:
+        if each.key() == b"bad":
+            raise ValueError("always")
+
+    noted = {"default": LaneNotes(tried={95: Tried(3, archived=True)})}
+    text = encode(0, {"default": ((80, 90), (96, 98))}, notes=noted).text
+    job = a_job(handle, {P0: share(0, 100, text)}, poison="block", window_records=20)
+    source = [[of(n, "bad") for n in range(100)]]
+    _, report = done(job, *source, clock=Clock(Timeless()))
+    assert to_position(0, report.settled[P0].runs) == (0, ((80, 90), (96, 98)))
+    assert report.settled[P0].notes.tried[95] == Tried(3, archived=True)
 
 
 def test_records_are_taken_as_the_window_has_room() -> None:
