@@ -87,11 +87,19 @@ def refuse_active(conf: Mapping[str, Any], timeout: float = ASK_TIMEOUT) -> None
 class SoleMember:
     """The group's only member; a context manager that leaves it.
 
-    ``conf`` is the consumer's. Its methods may be called from any one thread.
+    ``conf`` is the consumer's. Its methods may be called from any one thread. ``lost`` is called
+    once, in the thread that polls, when the membership fails: whatever runs then is not committed
+    any more, and others may be running its records.
     """
 
-    def __init__(self, conf: Mapping[str, Any], topics: Sequence[str]) -> None:
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        topics: Sequence[str],
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         self._conf = dict(conf)
+        self._lost = lost
         self._topics = list(topics)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._answers: dict[Commit, Future[CommitAnswered]] = {}
@@ -248,6 +256,14 @@ class SoleMember:
             while not self._idle.wait(_POLL) and time.monotonic() < deadline:
                 self._serve()
             self._serve()
+            if not self._idle.is_set():
+                self._fail(
+                    GroupLostError(
+                        f"somebody has joined the group, and the batch has not ended within "
+                        f"{REVOKE_SHARE * interval:.0f} s: who goes on runs its records again; "
+                        "take smaller batches (--batch-offsets), or raise max.poll.interval.ms"
+                    )
+                )
         self._gone(partitions)
 
     def _on_lost(self, partitions: list[TopicPartition]) -> None:
@@ -328,6 +344,15 @@ class SoleMember:
 
         def send() -> None:
             client = self._joined()
+            # The broker asks who commits, and not whose the partitions are: whoever has had them
+            # meanwhile would be set back.
+            if self._failure is not None or not self._assigned.issuperset(commit.entries):
+                gone = GroupLostError(
+                    "the positions of the batch were not committed: its partitions are others' by "
+                    "now; who goes on runs its records again"
+                )
+                answered.set_exception(self._failure or gone)
+                return
             self._answers[commit] = answered
             failed = client.commit(commit)
             if failed is not None:
@@ -351,5 +376,7 @@ class SoleMember:
             self._changed.clear()
 
     def _fail(self, error: KeySharedError) -> None:
-        self._failure = self._failure or error
+        first, self._failure = self._failure is None, self._failure or error
         self._changed.set()
+        if first:
+            self._lost()

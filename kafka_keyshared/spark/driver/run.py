@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import StartPoint
@@ -124,12 +125,19 @@ def run_batches(
     wanted.check()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
     began = time.monotonic()
-    with _state_store(spark, wanted) as store, SoleMember(wanted.conf, wanted.topics) as member:
+    with (
+        _state_store(spark, wanted) as store,
+        _jobs_of_a_run(spark) as cancel,
+        SoleMember(wanted.conf, wanted.topics, cancel) as member,
+    ):
         run = _Run(spark, wanted, member, watch, store, streams=over is not None)
         more = True
         while more and member.begin():
             try:
                 more = run.batch()
+            except Exception:
+                member.refuse_failed()  # why its jobs were cancelled
+                raise
             finally:
                 member.end()
             if over is not None:
@@ -141,6 +149,18 @@ def run_batches(
         done.ended = "member_joined" if more else "held_up"
     done.seconds = time.monotonic() - began
     return done
+
+
+@contextmanager
+def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
+    """Yield what cancels the jobs that this thread starts meanwhile, their handlers with them."""
+    context, name = spark.sparkContext, f"keyshared-{uuid4()}"
+    context.setJobGroup(name, "batches of a run", interruptOnCancel=True)
+    try:
+        yield lambda: context.cancelJobGroup(name)
+    finally:
+        for each in ("id", "description"):
+            context.setLocalProperty(f"spark.jobGroup.{each}", None)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -272,6 +292,7 @@ class _Run:
         frame = batch.placed(batch.read(self._spark, source, job), job)
         out = batch.run_tasks(frame, job)
         reports, letters = batch.reports_of(out, len(wanted.settings.workers))
+        self._member.refuse_failed()  # others run its records by now, and write their letters
         batch.write_letters(letters, source, sum(each.letters for each in reports))
         for notice in dict.fromkeys(text for each in reports for text in each.notices):
             log.warning("%s", notice)

@@ -1,0 +1,144 @@
+"""What the driver's member commits, and what it does not, where the group goes on without it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.core.commands import Commit, CommitEntry
+from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.spark.driver import group
+from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BOTH = [P0, P1]
+ENTRIES = {P0: CommitEntry(5, ""), P1: CommitEntry(7, "")}
+
+
+class Client:
+    """A client whose group does what the test says; callbacks run inside ``poll``, as theirs do."""
+
+    made: Client
+
+    def __init__(self, conf: Any, topics: Any, answer: Callable[[CommitAnswered], None]) -> None:
+        Client.made = self
+        self.consumer = None
+        self.committed_here: list[Commit] = []
+        self._answer = answer
+        self._due: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def check_topics(self, timeout: float) -> None: ...
+
+    def subscribe(self, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
+        self.on_assign, self.on_revoke, self.on_lost = on_assign, on_revoke, on_lost
+        self.happens(lambda: on_assign(BOTH))
+
+    def happens(self, *steps: Callable[[], None]) -> None:
+        for step in steps:
+            self._due.put(step)
+
+    def poll(self, timeout: float) -> None:
+        while not self._due.empty():
+            self._due.get()()
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None: ...
+
+    def pause(self, partitions: Any) -> None: ...
+
+    def released(self, partitions: Any) -> None: ...
+
+    def commit(self, commit: Commit) -> None:
+        self.committed_here.append(commit)
+        accepted = CommitAnswered(commit, CommitResult.ACCEPTED)
+        self.happens(lambda: self._answer(accepted))
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def joins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SoleMember]]:
+    monkeypatch.setattr(group, "KafkaClient", Client)
+    monkeypatch.setattr(group, "refuse_active", lambda conf: None)
+    monkeypatch.setattr(group, "partitions_of", lambda consumer, topics: BOTH)
+    monkeypatch.setattr(group, "_POLL", 0.001)
+    members: list[SoleMember] = []
+
+    def join(lost: Callable[[], None] = lambda: None, **conf: Any) -> SoleMember:
+        member = SoleMember({"group.id": "g", **conf}, ["t"], lost)
+        members.append(member.__enter__())
+        return member
+
+    yield join
+    for member in members:
+        member.close()
+
+
+def waited(event: threading.Event) -> None:
+    assert event.wait(30)
+
+
+def test_a_batch_is_committed_while_its_partitions_are_asked_back(
+    joins: Callable[..., SoleMember],
+) -> None:
+    member = joins()
+    assert member.begin()
+    client = Client.made
+    asked, revoked = threading.Event(), threading.Event()
+    client.happens(asked.set, lambda: client.on_revoke(BOTH), revoked.set)
+    waited(asked)
+    member.commit(ENTRIES)
+    waited(revoked)
+    assert [each.entries for each in client.committed_here] == [ENTRIES]
+    assert not member.begin(), "and no other batch begins"
+
+
+def test_a_batch_that_is_late_for_who_has_joined_is_given_up_and_not_committed(
+    joins: Callable[..., SoleMember],
+) -> None:
+    """Whoever has the partitions has gone on in them, and would be set back."""
+    lost, revoked = threading.Event(), threading.Event()
+    member = joins(lost.set, **{"max.poll.interval.ms": 10})
+    assert member.begin()
+    client = Client.made
+    client.happens(lambda: client.on_revoke(BOTH), revoked.set)
+    waited(lost)
+    waited(revoked)
+    with pytest.raises(GroupLostError, match=r"not ended within 0 s.*--batch-offsets"):
+        member.commit(ENTRIES)
+    with pytest.raises(GroupLostError):
+        member.refuse_failed()
+    assert client.committed_here == []
+
+
+def test_a_member_that_was_lost_and_has_joined_again_commits_nothing_of_before(
+    joins: Callable[..., SoleMember],
+) -> None:
+    """The batch ran under a session that is over; the new one would let it set others back."""
+    lost, again = threading.Event(), threading.Event()
+    member = joins(lost.set)
+    assert member.begin()
+    client = Client.made
+    client.happens(lambda: client.on_lost(BOTH))
+    client.happens(lambda: client.on_assign(BOTH), again.set)
+    waited(lost)
+    waited(again)
+    with pytest.raises(GroupLostError, match="to others"):
+        member.commit(ENTRIES)
+    assert client.committed_here == []
+
+
+def test_a_partition_that_is_anothers_is_not_committed(joins: Callable[..., SoleMember]) -> None:
+    """As where a group that assigns bit by bit has taken one of them between two batches."""
+    member = joins()
+    client = Client.made
+    revoked = threading.Event()
+    client.happens(lambda: client.on_revoke([P1]), revoked.set)
+    waited(revoked)
+    with pytest.raises(GroupLostError, match="are others' by now"):
+        member.commit(ENTRIES)
+    assert client.committed_here == []
