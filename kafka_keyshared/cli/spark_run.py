@@ -23,6 +23,8 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.program.signals import stop_signals
 from kafka_keyshared.program.whose import is_users
+from kafka_keyshared.spark.checks import require_pyspark
+from kafka_keyshared.spark.driver.ready import require_ready
 from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
@@ -88,10 +90,12 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
     except ConfigError as error:
         raise layers.told(error) from error
     options = on.options(f"keyshared {app.conf['group.id']}")
+    by_value(target)
+    require_ready(wanted, here=options.here)
     with handlers_of(arguments.app_dir, options) as sent, start(sent) as session:
         where = session.spark.sparkContext.master
         log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
-        bring_along(session, target, arguments.app_dir)
+        bring_along(session, arguments.app_dir)
         over = threading.Event() if on.streams else None
         with nullcontext() if over is None else stop_signals(over.set):
             done = _run(session, wanted, over)
@@ -132,11 +136,9 @@ def handlers_of(app_dir: Path, options: SparkOptions) -> Iterator[SparkOptions]:
         yield replace(options, py_files=(*options.py_files, file))
 
 
-def bring_along(session: Session, target: Any, app_dir: Path) -> None:
-    """Have the handler's module travel as it is: no executor has the file that it came from.
-
-    Other modules beside it are found where ``app_dir`` is the same path there.
-    """
+def by_value(target: Any) -> None:
+    """Have the handler's module travel as it is: no executor has the file that it came from."""
+    require_pyspark()
     from pyspark import cloudpickle
 
     handler = getattr(target, "_handler", target)
@@ -144,6 +146,10 @@ def bring_along(session: Session, target: Any, app_dir: Path) -> None:
     file = getattr(module, "__file__", None)
     if module is not None and file is not None and is_users(file):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def bring_along(session: Session, app_dir: Path) -> None:
+    """Have modules beside the handler's be found where ``app_dir`` is the same path there."""
     environment = session.spark.sparkContext.environment
     known = [environment.get("PYTHONPATH", ""), str(app_dir.resolve())]
     environment["PYTHONPATH"] = ":".join(filter(None, known))

@@ -20,8 +20,8 @@ from kafka_keyshared.config.properties import CONSUMER, PRODUCER
 CONFIG = f"{PREFIX}CONFIG"
 CLIENT = f"{PREFIX}KAFKA_"
 
-RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS")
-"""Of this project's own tests and tools: how many seeds, and where the broker's jars are."""
+RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS")
+"""Of this project's own tests and tools: how many seeds, where a broker's jars and Spark's are."""
 
 RESERVED_PREFIXES = (f"{PREFIX}TEST_",)
 

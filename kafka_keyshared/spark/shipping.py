@@ -22,8 +22,8 @@ ENVIRONMENT = "environment"
 """``--archives FILE#environment`` is an environment: executors run the Python in its ``bin``."""
 NEEDED = ("pyarrow", "pandas", "mmh3", "msgspec", "sortedcontainers", "kafka_keyshared.hashing")
 """What every executor has to be able to import."""
-PATIENCE = 60.0
-"""Seconds that executors have to take their first work."""
+PATIENCE = 180.0
+"""Seconds that executors have to take their first work: a cluster may have to start machines."""
 
 
 def package_zip(directory: Path) -> Path:

@@ -306,6 +306,13 @@ class SoleMember:
                     )
                 untold.add(each)
                 position = end if client.starts_at_end and not client.is_new(each) else start
+            elif position > end:
+                raise KeySharedError(
+                    f"{each}: the group stands at {position}, and the log ends at {end}: it was "
+                    "cut off, or its topic was made anew; start a pod (`keyshared run`), which "
+                    "reads on where that says, or set the group's position (kafka-consumer-groups "
+                    "--reset-offsets)"
+                )
             starts[each] = StartPoint(position, metadata, start, end, each not in untold)
         return starts, untold
 

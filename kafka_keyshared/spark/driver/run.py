@@ -39,6 +39,11 @@ log = log_of("kafka_keyshared.spark")
 
 DLQ_TIMEOUT = 10.0
 
+NO_STATE_FOLDER = (
+    "the handler has release() and adopt(), and its state is to go from batch to batch: give "
+    "--state a folder that the driver and every executor see under the same path"
+)
+
 LOOK_EVERY = 0.5
 """Seconds between two looks for more, where a run goes on with what comes."""
 
@@ -178,10 +183,7 @@ def _state_store(spark: SparkSession, wanted: Wanted) -> Iterator[StateStore | N
         with TemporaryDirectory(prefix="keyshared-state-") as folder:
             yield StateStore(Path(folder), group)
     else:
-        raise ConfigError(
-            "the handler has release() and adopt(), and its state is to go from batch to batch: "
-            "give --state a folder that the driver and every executor see under the same path"
-        )
+        raise ConfigError(NO_STATE_FOLDER)
 
 
 class _Run:

@@ -218,6 +218,7 @@ def test_variables_of_others_are_left_alone() -> None:
             "KEYSHARED_TEST_BOOTSTRAP": "x",
             "KEYSHARED_SEEDS": "3",
             "KEYSHARED_KAFKA_JARS": "/jars",
+            "KEYSHARED_SPARK_JARS": "/jars",
             "KEYSHARED_SERVICE_HOST": "10.0.0.1",
             "KEYSHARED_SERVICE_PORT": "8787",
             "KEYSHARED_SERVICE_PORT_HTTP": "8787",

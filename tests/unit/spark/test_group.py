@@ -11,6 +11,7 @@ import pytest
 
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
+from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
 from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
@@ -29,6 +30,9 @@ class Client:
         Client.made = self
         self.consumer = None
         self.committed_here: list[Commit] = []
+        self.stands: dict[TopicPartition, tuple[int | None, str | None, int]] = {}
+        self.bounds: dict[TopicPartition, tuple[int, int, int]] = {}
+        self.starts_at_end = self.halts_out_of_range = False
         self._answer = answer
         self._due: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
@@ -56,6 +60,12 @@ class Client:
         self.committed_here.append(commit)
         accepted = CommitAnswered(commit, CommitResult.ACCEPTED)
         self.happens(lambda: self._answer(accepted))
+
+    def committed(self, partitions: Any, timeout: float) -> Any:
+        return self.stands
+
+    def log_bounds(self, partitions: Any, timeout: float) -> Any:
+        return self.bounds
 
     def close(self) -> None: ...
 
@@ -142,3 +152,17 @@ def test_a_partition_that_is_anothers_is_not_committed(joins: Callable[..., Sole
     with pytest.raises(GroupLostError, match="are others' by now"):
         member.commit(ENTRIES)
     assert client.committed_here == []
+
+
+def test_a_log_that_ends_before_the_groups_position_is_refused(
+    joins: Callable[..., SoleMember],
+) -> None:
+    """There would seem to be nothing to do, and what a topic made anew has would be left out."""
+    member = joins()
+    Client.made.stands = {P0: (100, None, 1), P1: (3, None, 1)}
+    Client.made.bounds = {P0: (0, 40, 1), P1: (0, 40, 1)}
+    with pytest.raises(KeySharedError, match=r"t-0: the group stands at 100, .* ends at 40"):
+        member.starts()
+    Client.made.bounds[P0] = (0, 100, 1)
+    starts, untold = member.starts()
+    assert ({each: at.position for each, at in starts.items()}, untold) == ({P0: 100, P1: 3}, set())

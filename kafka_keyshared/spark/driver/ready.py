@@ -1,0 +1,44 @@
+"""What would end a run once Spark is up, looked at before it is started, which takes a while."""
+
+from __future__ import annotations
+
+from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.spark.driver.group import ASK_TIMEOUT, refuse_active
+from kafka_keyshared.spark.driver.run import NO_STATE_FOLDER, Wanted
+
+
+def require_ready(wanted: Wanted, *, here: bool) -> None:
+    """Refuse what cannot run; ``here`` says that Spark has all its processes on this machine.
+
+    Raises :class:`ConfigError` for a handler that cannot be sent to executors or whose state has no
+    folder, :class:`TopicMissingError` for a topic that is not there, and :class:`GroupActiveError`
+    while others are in the group.
+    """
+    if wanted.settings.hands_over and wanted.state is None and not here:
+        raise ConfigError(NO_STATE_FOLDER)
+    require_picklable(wanted)
+    _require_topics(wanted)
+    refuse_active(wanted.conf)
+
+
+def _require_topics(wanted: Wanted) -> None:
+    client = KafkaClient(wanted.conf, wanted.topics, lambda _: None)
+    try:
+        client.check_topics(ASK_TIMEOUT)
+    finally:
+        client.close()
+
+
+def require_picklable(wanted: Wanted) -> None:
+    """Raise :class:`ConfigError` for a handler, or a key function, that cannot be pickled."""
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps((wanted.settings, wanted.specs))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ConfigError(
+            f"the handler cannot be sent to executors: {type(error).__name__}: {error}; what it "
+            "holds (a lock, a connection, an open file) is better made in the __init__ of a "
+            "handler class, or where it is first used"
+        ) from error
