@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from kafka_keyshared.cli.away import AFTER_STOP, Away
 from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
 from kafka_keyshared.cli.dlq_progress import Known, Progress, loaded, others
-from kafka_keyshared.cli.letters import Where, hint, reading
+from kafka_keyshared.cli.letters import Where, absent, hint, reading
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
@@ -220,6 +220,8 @@ def _notes(
                     f"{name!r} has {partitions[name]} partitions now, and letters come from "
                     f"partition {highest}: there the key chooses the partition"
                 )
+    if (gone := absent(arguments.choice)) is not None:
+        notes.append(gone)
     if plan.refused.guarded:
         notes.append(
             f"{plan.refused.guarded:,} letters were replayed {arguments.max_replays} times or more "

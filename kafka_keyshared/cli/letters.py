@@ -26,6 +26,7 @@ from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.selection import Selection
 from kafka_keyshared.errors import ConfigError
 
 
@@ -41,6 +42,7 @@ class Wanted:
     until: str | None = None
     partition: int | None = None
     offset: int | None = None
+    selection: Path | None = None
 
     def choice(self) -> Choice:
         """Return what they mean; raise :class:`ConfigError` for what means nothing."""
@@ -57,6 +59,7 @@ class Wanted:
             until=typed_time("--until", self.until),
             partition=self.partition,
             offset=self.offset,
+            selection=None if self.selection is None else Selection(self.selection),
         )
 
 
@@ -122,6 +125,19 @@ class Where:
                 client=self.settings,
             )
         )
+
+
+def absent(choice: Choice) -> str | None:
+    """Say how many letters of a selection were not seen, once all was read; None where none is."""
+    selection = choice.selection
+    if selection is None or (choice.partition, choice.offset) != (None, None):
+        return None
+    if not (missing := len(selection) - selection.met):
+        return None
+    return (
+        f"{missing:,} of {len(selection):,} selected letters are not there: deleted since, or the "
+        "topic was made anew"
+    )
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from kafka_keyshared.dlq.letter import Letter, Told
+from kafka_keyshared.dlq.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,8 @@ class Choice:
 
     ``since`` and ``until`` are the times between which the letter was written, in milliseconds
     since 1970, the second exclusive. ``error`` is searched for in ``TYPE: MESSAGE``. ``partition``
-    and ``offset`` are those of the dead-letter topic. What is no letter of ours has neither
-    source nor error, and is not meant by a choice that asks for them.
+    and ``offset`` are those of the dead-letter topic; ``selection`` names places in it. What is no
+    letter of ours has neither source nor error, and is not meant by a choice that asks for them.
     """
 
     source_topic: str | None = None
@@ -26,6 +27,7 @@ class Choice:
     until: int | None = None
     partition: int | None = None
     offset: int | None = None
+    selection: Selection | None = None
 
     def takes(self, letter: Letter) -> bool:
         """Say whether a letter is meant."""
@@ -34,7 +36,8 @@ class Choice:
     def _takes_place(self, letter: Letter) -> bool:
         written = letter.written
         return (
-            (self.partition is None or letter.at.partition == self.partition)
+            (self.selection is None or self.selection.takes(letter))
+            and (self.partition is None or letter.at.partition == self.partition)
             and (self.offset is None or letter.at.offset == self.offset)
             and (self.key is None or letter.key == self.key)
             and (self.since is None or (written is not None and written >= self.since))

@@ -139,8 +139,8 @@ def letters(
 ) -> Iterator[Letter]:
     """Yield the letters that are meant, of what is there within ``bounds`` (None: now).
 
-    Raises :class:`ConfigError` for a partition that there is none of, and what :func:`bounds_of`
-    and :func:`messages` raise.
+    Raises :class:`ConfigError` for a partition that there is none of, for a selection of letters
+    in another topic, and what :func:`bounds_of` and :func:`messages` raise.
     """
     found = dict(bounds or bounds_of(consumer, topic))
     if choice.partition is not None:
@@ -149,6 +149,9 @@ def letters(
                 f"{topic!r} has no partition {choice.partition}: it has {len(found)}, from 0"
             )
         found = {choice.partition: found[choice.partition]}
+    if choice.selection is not None:
+        choice.selection.require(topic)
+        found = {each: choice.selection.within(each, *bound) for each, bound in found.items()}
     if choice.offset is not None:
         at = choice.offset
         found = {

@@ -137,6 +137,10 @@ def test_from_the_failure_to_the_replay(
     assert not plan["executed"]
     assert ends(any_cluster, topic) == RECORDS  # a plan sends nothing
     assert not verbs.state.exists()
+    names = verbs.state.with_name("customer-3.jsonl")
+    names.write_text(exported.out)
+    only = verbs.replay(any_cluster, topic, "--selection", names)
+    assert (json.loads(only.out)["to_replay"], json.loads(only.out)["lanes"]) == (len(lines), 1)
 
     mended.set()
     done = verbs.replay(any_cluster, topic, "--execute")

@@ -86,6 +86,12 @@ Partition = Annotated[
 Offset = Annotated[
     int | None, typer.Option(metavar="INT", min=0, help="Only at this offset of the DLQ.")
 ]
+SelectionFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH", help="Only letters that a file names: of spark dlq --select, or of export."
+    ),
+]
 
 
 @verbs.command("ls")
@@ -107,6 +113,7 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     until: Until = None,
     partition: Partition = None,
     offset: Offset = None,
+    selection: SelectionFile = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -117,7 +124,10 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.letters import Wanted, Where
 
-    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
+    wanted = Wanted(
+        *(source_topic, source_group, error, record_key, since, until, partition, offset),
+        selection,
+    )
     shown = Output.JSON if json else output
     where = Where(bootstrap_server, topic, dlq, config, x or []).told()
     known = Known(id_, state)
@@ -174,6 +184,7 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     until: Until = None,
     partition: Partition = None,
     offset: Offset = None,
+    selection: SelectionFile = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
 ) -> int:
@@ -182,7 +193,10 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.letters import Wanted, Where, make_decoder
 
-    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
+    wanted = Wanted(
+        *(source_topic, source_group, error, record_key, since, until, partition, offset),
+        selection,
+    )
     where = Where(bootstrap_server, topic, dlq, config, x or []).told()
     decoder = make_decoder(payload, schema)
     known = Known(id_, state) if outstanding else None
@@ -223,6 +237,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     until: Until = None,
     partition: Partition = None,
     offset: Offset = None,
+    selection: SelectionFile = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -236,7 +251,10 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.dlq_replay import ReplayArguments, replay_verb
     from kafka_keyshared.cli.letters import Wanted, Where
 
-    wanted = Wanted(source_topic, source_group, error, record_key, since, until, partition, offset)
+    wanted = Wanted(
+        *(source_topic, source_group, error, record_key, since, until, partition, offset),
+        selection,
+    )
     arguments = ReplayArguments(
         where=Where(bootstrap_server, topic, dlq, config, x or []).told(),
         choice=wanted.choice(),
