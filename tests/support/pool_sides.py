@@ -6,11 +6,13 @@ member that receives and settles. What happens at it, :class:`~.pool_rules.Rules
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
@@ -25,6 +27,7 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record, partition_of
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
+from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
@@ -478,6 +481,139 @@ class FakeLeases(Fake):
     """The same, playing leases, which end."""
 
     kind = "lease"
+
+
+class SteppedLoop:
+    """An event loop that turns where the test says so, in the test's own thread."""
+
+    def __init__(self) -> None:
+        self.alive = False
+        self.loop = asyncio.new_event_loop()
+
+    def start(self) -> None:
+        self.end()
+        self.loop = asyncio.new_event_loop()
+        self.alive = True
+
+    def end(self) -> None:
+        """End it, with all that is left on it."""
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.alive = True
+        self.turn()
+        self.alive = False
+        self.loop.close()
+
+    def tell(self, what: Callable[[], object]) -> None:
+        if self.alive:
+            self.loop.call_soon(what)
+
+    def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
+        del timeout
+        self.turn()
+        return event.is_set()
+
+    def standing(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """The test closes it."""
+
+    def turn(self, times: int = 12) -> None:
+        """Turn so often that nothing is left to be done but what waits for the test."""
+        for _ in range(times if self.alive else 0):
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+
+
+class Tasks(Side):
+    """A real event loop, on which a handler waits for the test.
+
+    Nothing starts but when the test says so: the worker's limit is how many may run.
+    """
+
+    serial = False
+    in_order = False
+    kind = "task"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stream: deque[Any] = deque()
+        self._endings: dict[int, asyncio.Future[Ending]] = {}
+        self.host = SteppedLoop()
+        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle))
+        mailbox: Any = SimpleNamespace(put=self._stream.append)
+        self.pool = TaskPool([spec], mailbox, Clock(), limit=0, host=self.host)
+        self.pool.start()
+
+    @property
+    def worker(self) -> Any:
+        """The worker."""
+        return self.pool.workers[self.whose]
+
+    async def handle(self, record: Any) -> None:
+        """Stand in for the user's handler."""
+        self._stream.append(_Started(record))
+        ending = self._endings[id(record)] = self.host.loop.create_future()
+        while True:
+            try:
+                verdict = await asyncio.shield(ending)
+                break
+            except asyncio.CancelledError:
+                if self.heeds:
+                    raise
+        if isinstance(verdict, Drop):
+            raise verdict
+        if verdict is not None:
+            raise HandlerError
+
+    def start(self) -> Any:
+        self.hear()
+        self.worker.limit = self.worker.busy + 1
+        self.host.tell(self.worker.wake)
+        self.host.turn()
+        self.worker.limit = 0
+        self.hear()
+        found = self._stream.popleft().record if self._stream else None
+        if found is not None:
+            self.rules.started(found)
+            self.hear()
+        self.rules.at_rest(self.progress())
+        return found
+
+    def end(self, ending: Ending = None, record: Record | None = None) -> None:
+        self._endings[id(self._note_end(ending, record))].set_result(ending)
+        self.hear()
+
+    def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
+        self.end(failure() if dies else ending, record)
+
+    def time_out(self, *records: Record) -> Fate:
+        before = records[0] in self._cancelled
+        return super().time_out(*(each for each in records if (each in self._cancelled) is before))
+
+    def answer(self) -> None:
+        self.host.turn()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        for record in self.rules.running():
+            self._note_end(failure(), record)
+        self.host.alive = False
+
+    def lost(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = self.pool.dead()
+        return found
+
+    def hear(self) -> None:
+        self.host.turn()
+        while self._stream and not isinstance(self._stream[0], _Started):
+            self.rules.heard(self._stream.popleft())
+
+    def close(self) -> None:
+        super().close()
+        self.heeds = True
+        self.host.end()
 
 
 class Members(Side):

@@ -112,7 +112,7 @@ class Walk:
         rules.met[fate.value] += 1
         new = [each for each in those if each.offset() in rules.at(At.FAILED)]
         self.unfenced += [e for e in new if e.key() is not None and e.offset() not in failed]
-        if not side.serial:
+        if isinstance(side, Members):
             self.over += [each for each in running if each not in rules.running()]
         self._start_if_idle()
 

@@ -1,0 +1,464 @@
+"""A worker of the pool of coroutines: which records may start, and the tasks that run them.
+
+All of it belongs to the loop's thread, but for ``given``, which the owner fills and copies, and
+what :meth:`TaskWorker.abandon` does when that thread has ended.
+
+A *runner* is a task that lives as long as there is work for it. Who wakes finds the next record,
+and wakes two more if there are others: so a thousand are awake within a few turns of the loop when
+handlers wait, and two or three when they do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from dataclasses import replace
+from typing import Any
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
+from kafka_keyshared.core.events import (
+    Ended,
+    Failed,
+    FencePassed,
+    Recalled,
+    Report,
+    SetAside,
+    Stuck,
+)
+from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.handling.verdicts import raise_verdict
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Ack, Drop, Record, TopicPartition
+from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.failed_lanes import FailedLanes
+from kafka_keyshared.pools.state import hand_over
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.program.whose import is_users, shown
+
+log = log_of("kafka_keyshared.pool")
+
+TURN = 32
+"""Records that a runner runs one after the other before the loop may turn: handlers that wait for
+nothing would keep it from all else."""
+
+HEED_TURNS = 4
+"""Turns of the loop that a task has to end in once it is cancelled, before that is answered."""
+
+
+class TimedOutError(Exception):
+    """A record ran past the ack timeout, and its handler was cancelled."""
+
+
+class LoopEndedError(Exception):
+    """The event loop ended while the record ran on it."""
+
+
+class Given:
+    """A record in the hands of a worker. ``gone`` is the owner's; the rest is the loop's."""
+
+    __slots__ = ("apart", "cancelled", "gone", "lane", "runner", "since", "slice", "started")
+
+    def __init__(self, slice_: Slice) -> None:
+        self.slice = slice_
+        self.lane: Lane | None = None
+        self.started = False
+        self.since = 0.0
+        self.runner: Runner | None = None
+        self.cancelled = False
+        # Whether it runs on although it was cancelled, and its worker has been told to go on.
+        self.apart = False
+        self.gone: frozenset[TopicPartition] = frozenset()
+
+
+class Runner:
+    """One task of a worker, and the record that it is in. For handlers it is their worker."""
+
+    __slots__ = ("current", "name", "task")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.current: Given | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class TaskWorker:
+    """Runs up to ``limit`` records at once, those of a lane one after the other.
+
+    ``made`` and ``closed`` are set when its handler has been made, and when it has been closed.
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, limit: int, post: Callable[[Report | Recalled], None], clock: Clock
+    ) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.limit = limit
+        self.given: dict[int, Given] = {}
+        # Records that it runs; and those that run on although they were cancelled, beside them.
+        self.busy = 0
+        self.apart = 0
+        self.failed = FailedLanes()
+        self.made = threading.Event()
+        self.closed = threading.Event()
+        self.broken: BaseException | None = None
+        self._post = post
+        self._clock = clock
+        self._handler = Made(_unmade)
+        # What may start, and what waits for a record of its lane; None where nothing does.
+        self._ready: deque[Given] = deque()
+        self._chains: dict[Lane, deque[Given] | None] = {}
+        self._runners: set[Runner] = set()
+        self._resting: list[asyncio.Future[None]] = []
+        # Orders about state, each with what it waits for.
+        self._orders: list[tuple[set[int], Release | Adopt]] = []
+        self._closing = False
+
+    # --- its life ---
+
+    def open(self) -> None:
+        """Make the handler."""
+        try:
+            made = self.spec.make()
+            self._handler = made._replace(handle=_awaitable(made.handle))
+        except BaseException as error:  # noqa: BLE001 - raised where the pool is started
+            self.broken = error
+        finally:
+            self.made.set()
+
+    def reopen(self) -> None:
+        """Go on, on another loop, behind what ran on one that has ended."""
+        waiting = self._waiting()
+        self._fail_running()
+        self._runners.clear()
+        self._resting.clear()
+        self.open()
+        self._line_up([each for each in waiting if each.slice.id in self.given])
+
+    def close(self) -> None:
+        """Start nothing any more; close the handler when nothing runs."""
+        self._closing = True
+        self._ready.clear()
+        self._chains.clear()
+        while self._resting:
+            self._resting.pop().set_result(None)
+        self._close_if_idle()
+
+    @property
+    def runs(self) -> bool:
+        """Say whether it runs anything."""
+        return bool(self.busy or self.apart)
+
+    def _close_if_idle(self) -> None:
+        if self.runs or self.closed.is_set() or not self._closing:
+            return
+        close, self._handler = self._handler.close, Made(_unmade)
+        if close is None:
+            self.closed.set()
+            return
+        asyncio.get_running_loop().create_task(self._close(close))
+
+    async def _close(self, close: Callable[[], object]) -> None:
+        try:
+            if inspect.isawaitable(result := close()):
+                await result
+        except BaseException:  # the worker is over, whatever it says
+            log.exception("%s: close() of the handler failed", self.name)
+        finally:
+            self.closed.set()
+
+    # --- what it is told ---
+
+    def accept(self, given: Given) -> None:
+        """Take a record: to run it, or to hand it back where its lane has failed."""
+        record = given.slice.records[0]
+        lane = self.failed.lane_of(record)
+        if is_keyless(lane):
+            self._ready.append(given)
+            return
+        if lane in self.failed.lanes:
+            self._set_aside(given)
+            return
+        given.lane = lane
+        if lane not in self._chains:
+            self._chains[lane] = None
+            self._ready.append(given)
+        elif (waiting := self._chains[lane]) is None:
+            self._chains[lane] = deque((given,))
+        else:
+            waiting.append(given)
+
+    def pass_fence(self, fence: Fence) -> None:
+        """Take records of these lanes again: everything behind the failed ones is handed back."""
+        self.failed.passed(fence.lanes)
+        self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
+
+    def recall(self, recall: Recall) -> None:
+        """Give back what has not started."""
+        back = self._take_back(recall.only)
+        self._answer(recall, back)
+
+    def time_out(self, past: TimeOut) -> None:
+        """Cancel what runs of these, and answer when it has had the time to heed that."""
+        stuck: list[Given] = []
+        for id_, _ in past.running:
+            given = self.given.get(id_)
+            if given is None or given.runner is None or given.runner.task is None:
+                continue
+            if given.cancelled:
+                stuck.append(given)
+            else:
+                given.cancelled = True
+                given.runner.task.cancel()
+        self._when_heeded(past, stuck, HEED_TURNS)
+
+    def _when_heeded(self, past: TimeOut, stuck: list[Given], turns: int) -> None:
+        if turns:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._when_heeded, past, stuck, turns - 1)
+            return
+        stuck = [each for each in stuck if each.runner is not None]
+        for each in stuck:
+            each.apart = True
+            self.busy -= 1
+            self.apart += 1
+        back = self._take_back(None) if stuck else []
+        said = [Stuck(each.slice.id, 0, goes_on=True) for each in stuck]
+        self._answer(past, back, said)
+        self.wake()
+
+    def _answer(
+        self, asked: Recall | TimeOut, back: list[Given], stuck: Iterable[Stuck] = ()
+    ) -> None:
+        slices = [(each.slice.id, range(1)) for each in back]
+        self._post(Recalled(asked.subscription, asked.worker, slices, tuple(stuck)))
+        for each in back:
+            self._end(each, 0.0)
+
+    def _take_back(self, only: Iterable[int] | None) -> list[Given]:
+        """Take what has not started out of the line; return it in the order of the leases."""
+        ids, waiting = self.given if only is None else set(only), self._waiting()
+        self._line_up([each for each in waiting if each.slice.id not in ids])
+        return [each for each in waiting if each.slice.id in ids]
+
+    def _waiting(self) -> list[Given]:
+        """Return what was accepted and has not started, in the order of the leases."""
+        accepted = {each.slice.id for each in self._ready}
+        for waiting in self._chains.values():
+            accepted.update(each.slice.id for each in waiting or ())
+        return [each for id_, each in self.given.copy().items() if id_ in accepted]
+
+    def _line_up(self, waiting: Iterable[Given]) -> None:
+        """Let these wait anew, behind what runs of their lanes."""
+        self._ready.clear()
+        self._chains = {
+            each.lane: None
+            for each in self.given.copy().values()
+            if each.started and each.lane is not None
+        }
+        for each in waiting:
+            self.accept(each)
+
+    def hand_over(self, order: Release | Adopt) -> None:
+        """Have the handler give up or take over state, behind everything that is here now."""
+        before = set(self.given) if isinstance(order, Release) else set()
+        self._orders.append((before, order))
+        self._see_to_orders()
+
+    def _see_to_orders(self) -> None:
+        while self._orders and not self._orders[0][0]:
+            _, order = self._orders.pop(0)
+            answer = hand_over(self.name, self._handler, order, _never)
+            if answer is not None:
+                self._post(answer)
+
+    # --- its runners ---
+
+    def wake(self) -> None:
+        """Have one more runner look for work, if there is some and one may run it."""
+        if not self._ready or self.busy >= self.limit or self._closing:
+            return
+        if self._resting:
+            self._resting.pop().set_result(None)
+        elif len(self._runners) < self.limit + self.apart:
+            runner = Runner(self.name)
+            self._runners.add(runner)
+            runner.task = asyncio.get_running_loop().create_task(self._live(runner))
+
+    async def _live(self, runner: Runner) -> None:
+        """Run records for as long as there are some, and the handlers leave the context as it was.
+
+        A variable that a handler has set must not reach the next record; a task cannot take it back
+        where it had no value before. So the next one runs in another task.
+        """
+        lease.WORKER.set(runner)
+        before = copy_context()
+        try:
+            while not self._closing and copy_context() == before:
+                if not self._ready or self.busy >= self.limit:
+                    if len(self._runners) > self.limit + self.apart:
+                        return
+                    await self._rest()
+                for _ in range(2):
+                    if len(self._ready) > 1:
+                        self.wake()
+                await self._run(runner)
+        finally:
+            self._runners.discard(runner)
+            self.wake()
+            self._close_if_idle()
+
+    async def _rest(self) -> None:
+        resting = asyncio.get_running_loop().create_future()
+        self._resting.append(resting)
+        await resting
+
+    async def _run(self, runner: Runner) -> None:
+        """Run what may start, one record after the other, until that is nothing."""
+        ready, now = self._ready, self._clock.monotonic
+        for turn in range(1, 1 << 62):
+            if not ready or self.busy >= self.limit:
+                return
+            given = ready.popleft()
+            given.runner, runner.current = runner, given
+            self.busy += 1
+            given.since = now()
+            given.started = True
+            before = copy_context()
+            try:
+                if (result := await self._handler.handle(given.slice.records[0])) is not None:
+                    raise_verdict(result)
+            except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
+                self._over(runner, given, error)
+            else:
+                self._over(runner, given, None)
+            if self._closing or copy_context() != before:
+                return
+            if turn % TURN == 0:
+                await asyncio.sleep(0)
+
+    def _over(self, runner: Runner, given: Given, error: BaseException | None) -> None:
+        """Report how a record has ended, and let what follows in its lane start or go back."""
+        task = runner.task
+        while task is not None and task.cancelling():
+            task.uncancel()  # the next record is another matter
+        runner.current = given.runner = None
+        if given.apart:
+            self.apart -= 1
+        else:
+            self.busy -= 1
+        seconds = self._clock.monotonic() - given.since
+        if error is None or isinstance(error, Ack):
+            self._end(given, seconds)
+        elif isinstance(error, Drop):
+            given.slice.came.restore(0)
+            self._end(given, seconds, (0,))
+        else:
+            self._failed(given, error)
+            self._end(given, seconds)
+            self._hand_back_behind(given)
+            return
+        self._let_next(given.lane)
+
+    def _let_next(self, lane: Lane | None) -> None:
+        if lane is None:
+            return
+        waiting = self._chains.get(lane)
+        if waiting:
+            self._ready.append(waiting.popleft())
+        else:
+            self._chains.pop(lane, None)
+
+    def _failed(self, given: Given, error: BaseException) -> None:
+        if given.cancelled and isinstance(error, CancelledError):
+            error = TimedOutError("it ran past the ack timeout, and was cancelled")
+        failure = describe(error, self._clock, self.spec.dead_letter_on)
+        if given.cancelled:
+            failure = replace(failure, timed_out=True)
+        if given.apart:
+            given.slice.came.restore(0)  # the core has closed its lane already
+        else:
+            self.failed.fail(given.slice, 0)
+        self._post(Failed(given.slice.id, 0, failure))
+
+    def _hand_back_behind(self, given: Given) -> None:
+        if given.lane is not None:
+            for each in self._chains.pop(given.lane, None) or ():
+                self._set_aside(each)
+
+    def _set_aside(self, given: Given) -> None:
+        self._post(SetAside(given.slice.id, 0))
+        self._end(given, 0.0)
+
+    def _end(self, given: Given, seconds: float, dropped: tuple[int, ...] = ()) -> None:
+        # In this order: a slice that is neither given nor reported would look unstarted.
+        self._post(Ended(given.slice.id, seconds, dropped))
+        del self.given[given.slice.id]
+        if self._orders:
+            for before, _ in self._orders:
+                before.discard(given.slice.id)
+            self._see_to_orders()
+
+    # --- when the loop has ended ---
+
+    def _fail_running(self) -> None:
+        for given in [each for each in self.given.copy().values() if each.started]:
+            runner = given.runner
+            if runner is not None:
+                error = LoopEndedError("the event loop ended while the record ran on it")
+                self._over(Runner(self.name), given, error)
+
+    def abandon(self, *, settle: bool) -> None:
+        """Report what ran as failed, and everything as ended; what had not started as dropped."""
+        self._closing = True
+        self._fail_running()
+        for given in list(self.given.values()):
+            self._end(given, 0.0, (0,) if settle and not given.started else ())
+        self._ready.clear()
+        self._chains.clear()
+        self.closed.set()
+
+    # --- where it is ---
+
+    def where(self, id_: int) -> str:
+        """Return where in the user's program the coroutine stands that runs the record."""
+        given = self.given.get(id_)
+        runner = None if given is None else given.runner
+        if runner is None or runner.task is None:
+            return ""
+        place = ""
+        awaited: Any = runner.task.get_coro()
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            if is_users(frame.f_code.co_filename):
+                place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+            awaited = awaited.cr_await
+        return place
+
+
+async def _unmade(record: Record) -> None:
+    raise RuntimeError(f"{record} came to a worker without a handler")
+
+
+def _never() -> bool:
+    """Say that this is no child of a fork."""
+    return False
+
+
+def _awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a handler that can be awaited: what wraps a coroutine function may not look so."""
+    if inspect.iscoroutinefunction(handle):
+        return handle
+
+    async def awaiting(record: Any) -> Any:
+        result = handle(record)
+        return await result if inspect.isawaitable(result) else result
+
+    return awaiting
