@@ -8,7 +8,7 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import counted
 
-WORKERS_ARE = {"thread": "thread", "pull": "member", "split": "member"}
+WORKERS_ARE = {"thread": "thread", "asyncio": "coroutine", "pull": "member", "split": "member"}
 
 
 ORDER = {"exclusive": "one order for everything", "unordered": "no order"}
@@ -26,9 +26,10 @@ def banner(
     commits = f"commit every {options.commit_interval:g} s"
     if not subscription.reliable:
         commits, failed = "nothing is committed", "what fails or finds its worker full is dropped"
+    workers = options.coroutines or len(subscription.workers)
     return (
         f"group {group} · topics {', '.join(topics)} · "
-        f"{counted(len(subscription.workers), WORKERS_ARE[options.pool])} · "
+        f"{counted(workers, WORKERS_ARE[options.pool])} · "
         f"{ORDER.get(options.routing, f'order per key and {options.order_scope}')} · "
         f"{commits} · {failed}"
     )

@@ -15,6 +15,7 @@ from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.app.pools import own_pool, pull_pool, specs_of
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
@@ -38,8 +39,6 @@ from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.mailbox import Mailbox
-from kafka_keyshared.pools.port import Pool
-from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program import garbage
@@ -136,7 +135,7 @@ class KeyShared(Orderable):
         self._serdes = (key_deserializer, value_deserializer)
         self.hooks = hooks
         self._handler: Callable[..., Any] | None = None
-        self._pull = None if self.options.pool == "thread" else self._pull_pool()
+        self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self._serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
         self._board = Board(CLOCK)
         self.http: HttpServer | None = None
@@ -190,25 +189,12 @@ class KeyShared(Orderable):
         Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
         and ``adopt`` where keys have no worker of their own.
         """
-        maker(handler)
+        maker(handler, self.options.pool)
         over, instances = hands_over(handler), inspect.isclass(handler)
         found = replace(self.subscription, hands_over=over, instances=instances)
         found.check()
         self.subscription, self._handler = found, handler
         return handler
-
-    def _pull_pool(self) -> PullPool:
-        if any(self._serdes):
-            raise ConfigError(
-                f"workers={self.options.workers!r}: members decode for themselves; leave out "
-                "key_deserializer and value_deserializer"
-            )
-        return PullPool(
-            Mailbox(),
-            CLOCK,
-            subscription=self.subscription.name,
-            ascending=self.options.pool == "split",
-        )
 
     def join(
         self,
@@ -233,7 +219,10 @@ class KeyShared(Orderable):
     def join_cell(self, name: str) -> Cell:
         """Add a member's cell: what :meth:`join` and ``split`` build upon."""
         if self._pull is None:
-            raise ConfigError(f"join({name!r}): the app has threads; make it with workers='pull'")
+            raise ConfigError(
+                f"join({name!r}): the app has workers={self.options.workers!r}, which a handler is "
+                "for; make it with workers='pull'"
+            )
         if self.instance is not None:
             raise ConfigError(f"join({name!r}): members join before the app runs")
         if not name or name in self._pull.names():
@@ -334,7 +323,9 @@ class KeyShared(Orderable):
             refuse_own(self.options, self.topics, topics)
             post = seen_by(self.hooks.dead_lettered, mailbox.put)
             letters = publisher(self.conf, self.options, topics, post, START_TIMEOUT)
-        pool: Pool = self._pull or self.hooks.pool(self.worker_specs(), mailbox, CLOCK)
+        pool = self._pull or own_pool(
+            self.options, self.worker_specs(), mailbox, CLOCK, self.hooks.pool
+        )
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
@@ -388,9 +379,6 @@ class KeyShared(Orderable):
 
     def worker_specs(self) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made."""
-        make = decoding(maker(self._handler), *self._serdes)
-        name_of_all, one_thread = self.subscription.name, inspect.isclass(self._handler)
-        return [
-            WorkerSpec(name_of_all, index, name, make, self._dead_letter_on, one_thread)
-            for index, name in enumerate(self.subscription.workers)
-        ]
+        handler, options = self._handler, self.options
+        make = decoding(maker(handler, options.pool), *self._serdes)
+        return specs_of(self.subscription, handler, make, self._dead_letter_on)

@@ -43,7 +43,8 @@ RunKey = Annotated[
     typer.Option(metavar="PLACE", help="Where the key is: record, header:NAME, json:/POINTER."),
 ]
 RunWorkers = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="How many workers: 16 or thread:16.")
+    str | None,
+    typer.Option(metavar="TEXT", help="How many workers: 16, thread:16 or asyncio:1000."),
 ]
 DeadLetters = Annotated[
     str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")

@@ -21,6 +21,7 @@ from kafka_keyshared.config.poison import (
 )
 from kafka_keyshared.config.pooled import (
     ACK_TIMEOUTS,
+    ASYNCIO,
     LENDS,
     PULL,
     WORKERS,
@@ -335,7 +336,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def pool(self) -> str:
-        """Return how workers run: ``thread``, or ``pull`` or ``split``: members ask for records.
+        """Return how workers run: ``thread`` or ``asyncio``; ``pull`` or ``split``: members ask.
 
         Raises :class:`ConfigError` for anything else.
         """
@@ -346,10 +347,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return for how many seconds a record may run; None: as long as it likes."""
         return self.ack_timeout or ACK_TIMEOUTS[self.pool]
 
+    @property
+    def coroutines(self) -> int | None:
+        """Return how many records may run at once on an event loop; None: they run elsewhere."""
+        return counted_workers(self.workers)[1] if self.pool == ASYNCIO else None
+
     def worker_names(self) -> tuple[str, ...]:
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
         if self.pool == PULL:
             return ()  # its workers are the members that join
+        if self.pool == ASYNCIO:
+            return worker_names(1)  # all of them are one, with a lane for each key
         return worker_names(counted_workers(self.workers)[1])
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
@@ -371,7 +379,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             dlq_limit=dlq_limit_of(self),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
-            leases_per_worker=self.leases_per_worker,
+            # So that whoever ends finds the next one there.
+            leases_per_worker=max(self.leases_per_worker, 2 * (self.coroutines or 0)),
             lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == PULL else None),
             individually=self.pool != "thread",

@@ -6,16 +6,17 @@ import re
 
 from kafka_keyshared.errors import ConfigError
 
-POOLS = ("thread", "split")
+ASYNCIO = "asyncio"
+POOLS = ("thread", ASYNCIO, "split")
 PULL = "pull"
-ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, "split": None, PULL: 30.0}
+ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, ASYNCIO: None, "split": None, PULL: 30.0}
 """By pool for how many seconds a record may run unless it is said: a loop that is split has as long
 as it had with one consumer."""
 
 WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 WORKERS_ALLOWED = (
-    "a number of threads such as 16 or 'thread:16', at least 1 worker, or 'pull' for members that "
-    "ask for records"
+    "a number of threads such as 16 or 'thread:16', at least 1 worker; 'asyncio:1000' for so many "
+    "coroutines at once; or 'pull' for members that ask for records"
 )
 
 LENDS = (
@@ -35,6 +36,7 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
         # In full, as the page of errors quotes it.
         raise ConfigError(
             f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
-            "worker, or 'pull' for members that ask for records"
+            "worker; 'asyncio:1000' for so many coroutines at once; or 'pull' for members that ask "
+            "for records"
         )
     return match[1] or POOLS[0], int(match[2])

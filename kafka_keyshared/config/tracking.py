@@ -35,7 +35,7 @@ def refuse_what_needs_tracking(options: msgspec.Struct, default: msgspec.Struct)
     """
     said = [*_changed(options, default)]
     pool = getattr(options, "pool")  # noqa: B009 - of Options, which imports this module
-    if pool != "thread":
+    if pool in ("pull", "split"):
         said.insert(0, f"workers={getattr(options, 'workers')!r} (members acknowledge)")  # noqa: B009
     if said:
         raise ConfigError(

@@ -22,10 +22,11 @@ class Made(NamedTuple):
     adopt: Callable[[Sequence[int], object], object] | None = None
 
 
-def maker(handler: Any) -> Callable[[], Made]:
+def maker(handler: Any, pool: str = "thread") -> Callable[[], Made]:
     """Return what makes a worker's handler; called once in each worker's own thread.
 
-    A function is shared by all workers. Of a class each worker gets its own instance, made without
+    ``pool`` is that of :class:`~kafka_keyshared.config.Options`. A function is shared by all
+    workers. Of a class each worker gets its own instance, made without
     arguments; its ``close()``, where there is one, is called when the worker ends.
 
     Raises :class:`ConfigError` for anything that cannot be called with one record.
@@ -37,7 +38,7 @@ def maker(handler: Any) -> Callable[[], Made]:
             raise ConfigError(f"handler class {name} has no method handle(record): add it")
         _check_call(handler, name, 0, "is made without arguments, one instance per worker")
         _check_call(method, f"{name}.handle", 2, "is called with one record")
-        _refuse_deferred(method, f"{name}.handle")
+        _refuse_unsuited(method, f"{name}.handle", pool)
         hands_over(handler)
 
         def make_instance() -> Made:
@@ -53,7 +54,7 @@ def maker(handler: Any) -> Callable[[], Made]:
     if not callable(handler):
         raise ConfigError(f"handler {name} is not callable: give a function or a class")
     _check_call(handler, name, 1, "is called with one record")
-    _refuse_deferred(handler, name)
+    _refuse_unsuited(handler, name, pool)
     return lambda: Made(handler)
 
 
@@ -127,15 +128,34 @@ def _called(target: Any) -> Any:
             target = type(target).__call__
 
 
+def _refuse_unsuited(target: Any, name: str, pool: str) -> None:
+    if pool != "asyncio":
+        _refuse_deferred(target, name)
+        return
+    called = _called(target)
+    _refuse_generator(called, name)
+    # A wrapper of a coroutine function may look like any other function.
+    wraps = hasattr(called, "__wrapped__") or getattr(called, "__closure__", None)
+    if inspect.isfunction(called) and not inspect.iscoroutinefunction(called) and not wraps:
+        raise ConfigError(
+            f"handler {name} is declared with 'def', and would keep the event loop from all other "
+            "records: declare it with 'async def', or give a number of threads, such as workers=16"
+        )
+
+
 def _refuse_deferred(target: Any, name: str) -> None:
     target = _called(target)
+    _refuse_generator(target, name)
+    if inspect.iscoroutinefunction(target):
+        raise ConfigError(
+            f"handler {name} is declared with 'async def', and the workers are threads: give "
+            "workers='asyncio:1000', or declare it with 'def'"
+        )
+
+
+def _refuse_generator(target: Any, name: str) -> None:
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise ConfigError(
             f"handler {name} contains 'yield', so calling it would run nothing of it: return None "
             "or a verdict instead"
-        )
-    if inspect.iscoroutinefunction(target):
-        raise ConfigError(
-            f"handler {name} is declared with 'async def', and the workers are threads: "
-            "declare it with 'def'"
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.program.importing import handling
@@ -47,7 +48,7 @@ class Host(Protocol):
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return a new event loop: uvloop's, where that is installed."""
     try:
-        import uvloop
+        uvloop: Any = importlib.import_module("uvloop")
     except ImportError:
         return asyncio.new_event_loop()
     found: asyncio.AbstractEventLoop = uvloop.new_event_loop()

@@ -14,8 +14,7 @@ import asyncio
 import inspect
 import threading
 from asyncio import CancelledError
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
@@ -31,14 +30,14 @@ from kafka_keyshared.core.events import (
     SetAside,
     Stuck,
 )
-from kafka_keyshared.core.lanes import Lane, is_keyless
-from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.core.lanes import is_keyless
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop, Record, TopicPartition
+from kafka_keyshared.model import Ack, Drop, Record
 from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.chains import Chains, Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
@@ -60,23 +59,6 @@ class TimedOutError(Exception):
 
 class LoopEndedError(Exception):
     """The event loop ended while the record ran on it."""
-
-
-class Given:
-    """A record in the hands of a worker. ``gone`` is the owner's; the rest is the loop's."""
-
-    __slots__ = ("apart", "cancelled", "gone", "lane", "runner", "since", "slice", "started")
-
-    def __init__(self, slice_: Slice) -> None:
-        self.slice = slice_
-        self.lane: Lane | None = None
-        self.started = False
-        self.since = 0.0
-        self.runner: Runner | None = None
-        self.cancelled = False
-        # Whether it runs on although it was cancelled, and its worker has been told to go on.
-        self.apart = False
-        self.gone: frozenset[TopicPartition] = frozenset()
 
 
 class Runner:
@@ -113,9 +95,12 @@ class TaskWorker:
         self._post = post
         self._clock = clock
         self._handler = Made(_unmade)
-        # What may start, and what waits for a record of its lane; None where nothing does.
-        self._ready: deque[Given] = deque()
-        self._chains: dict[Lane, deque[Given] | None] = {}
+        # In which each runner starts, whoever wakes it.
+        self._context = copy_context()
+        self._chains = Chains()
+        self._ready = self._chains.ready
+        # By the slices that they run.
+        self._running: dict[int, Runner] = {}
         self._runners: set[Runner] = set()
         self._resting: list[asyncio.Future[None]] = []
         # Orders about state, each with what it waits for.
@@ -136,17 +121,14 @@ class TaskWorker:
 
     def reopen(self) -> None:
         """Go on, on another loop, behind what ran on one that has ended."""
-        waiting = self._waiting()
         self._fail_running()
         self._runners.clear()
         self._resting.clear()
         self.open()
-        self._line_up([each for each in waiting if each.slice.id in self.given])
 
     def close(self) -> None:
         """Start nothing any more; close the handler when nothing runs."""
         self._closing = True
-        self._ready.clear()
         self._chains.clear()
         while self._resting:
             self._resting.pop().set_result(None)
@@ -179,22 +161,12 @@ class TaskWorker:
 
     def accept(self, given: Given) -> None:
         """Take a record: to run it, or to hand it back where its lane has failed."""
-        record = given.slice.records[0]
-        lane = self.failed.lane_of(record)
-        if is_keyless(lane):
-            self._ready.append(given)
-            return
+        lane = self.failed.lane_of(given.slice.records[0])
         if lane in self.failed.lanes:
             self._set_aside(given)
             return
-        given.lane = lane
-        if lane not in self._chains:
-            self._chains[lane] = None
-            self._ready.append(given)
-        elif (waiting := self._chains[lane]) is None:
-            self._chains[lane] = deque((given,))
-        else:
-            waiting.append(given)
+        given.lane = None if is_keyless(lane) else lane
+        self._chains.add(given)
 
     def pass_fence(self, fence: Fence) -> None:
         """Take records of these lanes again: everything behind the failed ones is handed back."""
@@ -210,14 +182,14 @@ class TaskWorker:
         """Cancel what runs of these, and answer when it has had the time to heed that."""
         stuck: list[Given] = []
         for id_, _ in past.running:
-            given = self.given.get(id_)
-            if given is None or given.runner is None or given.runner.task is None:
+            runner = self._running.get(id_)
+            if runner is None or runner.task is None or runner.current is None:
                 continue
-            if given.cancelled:
-                stuck.append(given)
+            if runner.current.cancelled:
+                stuck.append(runner.current)
             else:
-                given.cancelled = True
-                given.runner.task.cancel()
+                runner.current.cancelled = True
+                runner.task.cancel()
         self._when_heeded(past, stuck, HEED_TURNS)
 
     def _when_heeded(self, past: TimeOut, stuck: list[Given], turns: int) -> None:
@@ -225,7 +197,7 @@ class TaskWorker:
             loop = asyncio.get_running_loop()
             loop.call_soon(self._when_heeded, past, stuck, turns - 1)
             return
-        stuck = [each for each in stuck if each.runner is not None]
+        stuck = [each for each in stuck if each.slice.id in self._running]
         for each in stuck:
             each.apart = True
             self.busy -= 1
@@ -243,29 +215,8 @@ class TaskWorker:
         for each in back:
             self._end(each, 0.0)
 
-    def _take_back(self, only: Iterable[int] | None) -> list[Given]:
-        """Take what has not started out of the line; return it in the order of the leases."""
-        ids, waiting = self.given if only is None else set(only), self._waiting()
-        self._line_up([each for each in waiting if each.slice.id not in ids])
-        return [each for each in waiting if each.slice.id in ids]
-
-    def _waiting(self) -> list[Given]:
-        """Return what was accepted and has not started, in the order of the leases."""
-        accepted = {each.slice.id for each in self._ready}
-        for waiting in self._chains.values():
-            accepted.update(each.slice.id for each in waiting or ())
-        return [each for id_, each in self.given.copy().items() if id_ in accepted]
-
-    def _line_up(self, waiting: Iterable[Given]) -> None:
-        """Let these wait anew, behind what runs of their lanes."""
-        self._ready.clear()
-        self._chains = {
-            each.lane: None
-            for each in self.given.copy().values()
-            if each.started and each.lane is not None
-        }
-        for each in waiting:
-            self.accept(each)
+    def _take_back(self, only: Container[int] | None) -> list[Given]:
+        return self._chains.take_back(self.given.copy().values(), only)
 
     def hand_over(self, order: Release | Adopt) -> None:
         """Have the handler give up or take over state, behind everything that is here now."""
@@ -291,7 +242,8 @@ class TaskWorker:
         elif len(self._runners) < self.limit + self.apart:
             runner = Runner(self.name)
             self._runners.add(runner)
-            runner.task = asyncio.get_running_loop().create_task(self._live(runner))
+            loop, context = asyncio.get_running_loop(), self._context.copy()
+            runner.task = loop.create_task(self._live(runner), context=context)
 
     async def _live(self, runner: Runner) -> None:
         """Run records for as long as there are some, and the handlers leave the context as it was.
@@ -328,7 +280,8 @@ class TaskWorker:
             if not ready or self.busy >= self.limit:
                 return
             given = ready.popleft()
-            given.runner, runner.current = runner, given
+            runner.current = given
+            self._running[given.slice.id] = runner
             self.busy += 1
             given.since = now()
             given.started = True
@@ -350,7 +303,8 @@ class TaskWorker:
         task = runner.task
         while task is not None and task.cancelling():
             task.uncancel()  # the next record is another matter
-        runner.current = given.runner = None
+        runner.current = None
+        del self._running[given.slice.id]
         if given.apart:
             self.apart -= 1
         else:
@@ -364,18 +318,10 @@ class TaskWorker:
         else:
             self._failed(given, error)
             self._end(given, seconds)
-            self._hand_back_behind(given)
+            for each in self._chains.cut(given.lane):
+                self._set_aside(each)
             return
-        self._let_next(given.lane)
-
-    def _let_next(self, lane: Lane | None) -> None:
-        if lane is None:
-            return
-        waiting = self._chains.get(lane)
-        if waiting:
-            self._ready.append(waiting.popleft())
-        else:
-            self._chains.pop(lane, None)
+        self._chains.let_next(given.lane)
 
     def _failed(self, given: Given, error: BaseException) -> None:
         if given.cancelled and isinstance(error, CancelledError):
@@ -388,11 +334,6 @@ class TaskWorker:
         else:
             self.failed.fail(given.slice, 0)
         self._post(Failed(given.slice.id, 0, failure))
-
-    def _hand_back_behind(self, given: Given) -> None:
-        if given.lane is not None:
-            for each in self._chains.pop(given.lane, None) or ():
-                self._set_aside(each)
 
     def _set_aside(self, given: Given) -> None:
         self._post(SetAside(given.slice.id, 0))
@@ -410,11 +351,11 @@ class TaskWorker:
     # --- when the loop has ended ---
 
     def _fail_running(self) -> None:
-        for given in [each for each in self.given.copy().values() if each.started]:
-            runner = given.runner
-            if runner is not None:
+        for runner in list(self._running.values()):
+            if runner.current is not None:
+                runner.task = None
                 error = LoopEndedError("the event loop ended while the record ran on it")
-                self._over(Runner(self.name), given, error)
+                self._over(runner, runner.current, error)
 
     def abandon(self, *, settle: bool) -> None:
         """Report what ran as failed, and everything as ended; what had not started as dropped."""
@@ -422,7 +363,6 @@ class TaskWorker:
         self._fail_running()
         for given in list(self.given.values()):
             self._end(given, 0.0, (0,) if settle and not given.started else ())
-        self._ready.clear()
         self._chains.clear()
         self.closed.set()
 
@@ -430,8 +370,7 @@ class TaskWorker:
 
     def where(self, id_: int) -> str:
         """Return where in the user's program the coroutine stands that runs the record."""
-        given = self.given.get(id_)
-        runner = None if given is None else given.runner
+        runner = self._running.get(id_)
         if runner is None or runner.task is None:
             return ""
         place = ""

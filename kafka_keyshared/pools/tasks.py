@@ -10,7 +10,6 @@ in their order, so a recall, a fence and a time-out are answered when the loop g
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,9 +24,10 @@ from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
+from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import Host, OwnLoop
-from kafka_keyshared.pools.runners import Given, TaskWorker
+from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 log = log_of("kafka_keyshared.pool")
@@ -136,6 +136,16 @@ class TaskPool:
         )
         self._open(self._make(replace(of.spec, index=worker.worker, name=worker.name)))
 
+    def resize(self, limit: int) -> None:
+        """Have each worker run so many records at once from now on; from any thread.
+
+        What runs beyond that ends as ever, and nothing takes its place.
+        """
+        self._limit = limit
+        for worker in list(self.workers.values()):
+            worker.limit = limit
+        self._tell(_look)
+
     def dead(self) -> list[Whose]:
         """Return everybody when the loop's thread has ended, else nobody."""
         return [] if self._host.alive else list(self.workers)
@@ -232,3 +242,7 @@ class TaskPool:
             self._inbox.popleft()()
         for worker in self.workers.values():
             worker.wake()
+
+
+def _look() -> None:
+    """Nothing but that the workers look for what may start."""

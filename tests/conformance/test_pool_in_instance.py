@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -25,6 +26,7 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.pools.port import Pool
+from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.ports import FakeClient
@@ -49,6 +51,7 @@ class InstanceOf:
         mailbox: SimpleQueue[Any] | None = None,
         clock: Clock = Clock(),  # noqa: B008 - an immutable value
         ack_timeout: float | None = None,
+        individually: bool = False,
     ) -> None:
         self._hangs = ack_timeout is not None
         self._chance = random.Random(4)
@@ -61,6 +64,7 @@ class InstanceOf:
             retry=retry,
             window_records=400,
             ack_timeout=ack_timeout,
+            individually=individually,
         )
         core = Dispatcher([settings])
         mailbox = mailbox or SimpleQueue()
@@ -119,12 +123,24 @@ def thread_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
     return ThreadPool(specs, mailbox, Clock())
 
 
-@pytest.mark.parametrize("make_pool", [thread_pool])
+def task_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
+    async def awaiting(record: Any) -> Any:
+        await asyncio.sleep(0.001 * (record.offset() % 3))
+        return handler(record)
+
+    specs = [
+        WorkerSpec("default", index, f"worker-{index}", lambda: Made(awaiting))
+        for index in range(4)
+    ]
+    return TaskPool(specs, mailbox, Clock(), limit=50)
+
+
+@pytest.mark.parametrize("make_pool", [thread_pool, task_pool])
 def test_under_failures_and_revokes_each_record_settles_once_in_order(
     make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
 ) -> None:
     """Every revoke here is in time, so nothing at all may run twice."""
-    made = InstanceOf(make_pool)
+    made = InstanceOf(make_pool, individually=make_pool is task_pool)
     made.fill()
     made.client.callbacks["assign"]([P0, P1])
     deadline = time.monotonic() + 60

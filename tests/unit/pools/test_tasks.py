@@ -1,0 +1,493 @@
+"""The pool of coroutines on a loop of its own: contexts, cancelling, what handlers do to a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import decimal
+import functools
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+import pytest
+
+from kafka_keyshared import lease_of
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Adopt, Release, StartWorker, TimeOut
+from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.events import Ended, Failed, Recalled, Released
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
+from kafka_keyshared.pools import loop_host
+from kafka_keyshared.pools.loop_host import OwnLoop
+from kafka_keyshared.pools.tasks import TaskPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from tests.support.records import FakeRecord, record
+from tests.support.slices import slice_of
+
+WAIT = 30.0
+WORKER = ("default", 0)
+
+
+class Bench:
+    """A pool of one worker, and its mailbox."""
+
+    def __init__(self, handler: Any, limit: int = 10, clock: Clock = Clock()) -> None:  # noqa: B008
+        self.mailbox: SimpleQueue[Any] = SimpleQueue()
+        spec = WorkerSpec(*WORKER, "worker-0", maker(handler, "asyncio"))
+        self.pool = TaskPool([spec], self.mailbox, clock, limit=limit)
+
+    def submit(self, *records: FakeRecord) -> None:
+        for each in records:
+            self.pool.submit(slice_of(each))
+
+    def until(self, wanted: type[Any], count: int = 1) -> list[Any]:
+        """Return what is said up to so many of a kind."""
+        found: list[Any] = []
+        while sum(isinstance(each, wanted) for each in found) < count:
+            found.append(self.mailbox.get(timeout=WAIT))
+        return found
+
+    def run(self, *records: FakeRecord) -> list[Any]:
+        self.submit(*records)
+        return self.until(Ended, len(records))
+
+
+@pytest.fixture
+def bench() -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(*given: Any, **options: Any) -> Bench:
+        made.append(Bench(*given, **options))
+        made[-1].pool.start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        assert each.pool.stop(WAIT) == []
+
+
+def test_as_many_run_at_once_as_the_limit_says_and_each_key_in_order(
+    bench: Callable[..., Bench],
+) -> None:
+    together = threading.Semaphore(0)
+    go = threading.Event()
+    order: list[tuple[bytes, int]] = []
+
+    async def handle(item: Any) -> None:
+        together.release()
+        while not go.is_set():
+            await asyncio.sleep(0)
+        order.append((item.key(), item.offset()))
+
+    pool = bench(handle, limit=3)
+    pool.submit(*(record(offset, "abcd"[offset % 4]) for offset in range(12)))
+    for _ in range(3):
+        assert together.acquire(timeout=WAIT)
+    running = [each.running() for each in pool.pool.progress().values()]
+    assert sum(map(len, running)) == 3
+    go.set()
+    pool.until(Ended, 12)
+    for key in (b"a", b"b", b"c", b"d"):
+        mine = [offset for each, offset in order if each == key]
+        assert mine == sorted(mine) and len(mine) == 3
+
+
+def test_the_limit_may_be_raised_and_lowered_while_records_run(bench: Callable[..., Bench]) -> None:
+    running: set[int] = set()
+    most = [0]
+    started, go = threading.Semaphore(0), threading.Event()
+
+    async def handle(item: Any) -> None:
+        running.add(item.offset())
+        most[0] = max(most[0], len(running))
+        started.release()
+        while not go.is_set():
+            await asyncio.sleep(0)
+        running.discard(item.offset())
+
+    pool = bench(handle, limit=1)
+    pool.submit(*(record(offset, f"key-{offset}") for offset in range(20)))
+    assert started.acquire(timeout=WAIT)
+    pool.pool.resize(5)
+    for _ in range(4):
+        assert started.acquire(timeout=WAIT)
+    pool.pool.resize(2)
+    most[0] = 0
+    go.set()
+    pool.until(Ended, 20)
+    assert most[0] <= 2
+
+
+ANSWERS = {
+    "nothing": (None, None),
+    "Ack": (Ack(), None),
+    "Drop": (Drop(), "dropped"),
+    "Retry": (Retry(), Disposition.RETRY),
+    "DeadLetter": (DeadLetter("no"), Disposition.DEAD_LETTER),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("how", ["returned", "raised"])
+def test_a_verdict_means_what_it_means_on_threads(
+    bench: Callable[..., Bench], name: str, how: str
+) -> None:
+    verdict, meaning = ANSWERS[name]
+
+    async def handle(_record: Any) -> Any:
+        await asyncio.sleep(0)
+        if how == "raised" and verdict is not None:
+            raise verdict
+        return verdict
+
+    said = bench(handle).run(record(1, "a"))
+    failed = [each.failure.disposition for each in said if isinstance(each, Failed)]
+    assert failed == ([meaning] if isinstance(meaning, Disposition) else [])
+    assert list(said[-1].dropped) == ([0] if meaning == "dropped" else [])
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_whatever_a_handler_raises_is_a_failed_attempt_and_the_loop_goes_on(
+    bench: Callable[..., Bench], error: BaseException
+) -> None:
+    async def handle(item: Any) -> None:
+        if item.offset() == 1:
+            raise error
+
+    pool = bench(handle)
+    said = pool.run(record(1, "a"))
+    failed = [each.failure.error_type for each in said if isinstance(each, Failed)]
+    assert failed == [type(error).__name__]
+    assert [type(each) for each in pool.run(record(2, "b"))] == [Ended]
+
+
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
+
+
+def test_what_a_handler_sets_in_its_context_no_other_record_sees(
+    bench: Callable[..., Bench],
+) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    async def deeper() -> str:
+        await asyncio.sleep(0)
+        return NAME.get()
+
+    async def handle(item: Any) -> None:
+        before = NAME.get()
+        NAME.set(f"record {item.offset()}")
+        decimal.getcontext().prec = 5 + item.offset()
+        seen.append((before, await deeper(), await asyncio.create_task(deeper())))
+
+    pool = bench(handle, limit=1)
+    pool.run(*(record(offset, "a") for offset in range(4)))
+    assert seen == [("nobody", f"record {n}", f"record {n}") for n in range(4)]
+
+
+def test_a_handler_that_leaves_its_context_alone_needs_no_other_task(
+    bench: Callable[..., Bench],
+) -> None:
+    tasks: set[Any] = set()
+
+    async def handle(_record: Any) -> None:
+        tasks.add(asyncio.current_task())
+        token = NAME.set("me")
+        await asyncio.sleep(0)
+        NAME.reset(token)
+
+    bench(handle, limit=1).run(*(record(offset, "a") for offset in range(50)))
+    assert len(tasks) == 1
+
+
+def test_a_handler_may_ask_for_its_lease(bench: Callable[..., Bench]) -> None:
+    leases: list[Any] = []
+
+    async def handle(item: Any) -> None:
+        await asyncio.sleep(0)
+        leases.append((item.offset(), lease_of(item), await asyncio.to_thread(lease_of, item)))
+
+    bench(handle).run(record(1, "a"), record(2, "b"))
+    assert [each for each, *_ in leases] == [1, 2]
+    for _, mine, there in leases:
+        assert mine == there
+        assert mine.worker == "worker-0"
+
+
+def test_a_cancelled_handler_cleans_up_and_its_attempt_has_failed_by_time(
+    bench: Callable[..., Bench],
+) -> None:
+    started, cleaned = threading.Event(), threading.Event()
+
+    async def handle(item: Any) -> None:
+        if item.offset() == 2:
+            return
+        try:
+            started.set()
+            await asyncio.sleep(WAIT)
+        finally:
+            cleaned.set()
+
+    pool = bench(handle, limit=1)
+    slow = slice_of(record(1, "a"))
+    pool.pool.submit(slow)
+    assert started.wait(WAIT)
+    pool.pool.time_out(TimeOut(*WORKER, ((slow.id, 0),)))
+    said = pool.until(Recalled)
+    assert cleaned.is_set()
+    (failed,) = [each for each in said if isinstance(each, Failed)]
+    assert failed.failure.timed_out
+    assert "ack timeout" in failed.failure.message
+    assert not said[-1].stuck
+    assert [type(each) for each in pool.run(record(2, "b"))] == [Ended], "and the task is no more"
+
+
+def test_time_outs_inside_a_handler_are_its_own(bench: Callable[..., Bench]) -> None:
+    async def handle(item: Any) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.sleep(WAIT)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        assert item.offset() in (1, 2)
+
+    said = bench(handle, limit=1).run(record(1, "a"), record(2, "a"))
+    assert [type(each) for each in said] == [Ended, Ended]
+
+
+def test_what_stops_the_loop_stops_nothing(
+    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[Any] = []
+
+    async def ends() -> None:
+        sys.exit(4)
+
+    async def handle(item: Any) -> None:
+        if item.offset() == 1:
+            asyncio.get_running_loop().stop()
+        if item.offset() == 2:
+            kept.append(asyncio.create_task(ends()))
+        await asyncio.sleep(0)
+
+    pool = bench(handle, limit=1)
+    said = pool.run(*(record(offset, "a") for offset in range(5)))
+    assert [type(each) for each in said] == [Ended] * 5
+    assert pool.pool.dead() == []
+    assert "would have ended it" in caplog.text
+
+
+def test_a_handler_that_blocks_the_loop_is_named_once_and_so_is_its_end(
+    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafka_keyshared.pool")
+    inside, go = threading.Event(), threading.Event()
+    now = [100.0]
+
+    async def handle(_record: Any) -> None:
+        inside.set()
+        go.wait(WAIT)
+
+    pool = bench(handle, clock=Clock(lambda: now[0]))
+    pool.submit(record(1, "a"))
+    assert inside.wait(WAIT)
+    for seconds in (0.0, 0.5, 0.5, 0.5, 0.5):
+        now[0] += seconds
+        pool.pool.beat()
+    blocked = [each for each in caplog.messages if "has not turned for 1 s" in each]
+    assert len(blocked) == 1
+    assert "test_tasks.py" in blocked[0]
+    assert "asyncio.to_thread()" in blocked[0]
+    go.set()
+    pool.until(Ended)
+    pool.run(record(2, "b"))
+    assert any("turns again" in each for each in caplog.messages)
+    pool.pool.beat()
+    assert len([each for each in caplog.messages if "has not turned" in each]) == 1
+
+
+def test_where_a_coroutine_stands_is_told_through_what_it_awaits(
+    bench: Callable[..., Bench],
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    async def deep() -> None:
+        inside.set()
+        while not go.is_set():
+            await asyncio.sleep(0.001)
+
+    async def handle(_record: Any) -> None:
+        await deep()
+
+    pool = bench(handle)
+    slice_ = slice_of(record(1, "a"))
+    pool.pool.submit(slice_)
+    assert inside.wait(WAIT)
+    code = deep.__code__
+    places = {f"{line}" for _, _, line in code.co_lines()}
+    where = pool.pool.where(*WORKER, slice_.id)
+    go.set()
+    assert where.startswith("at ") and where.rsplit(":", 1)[1] in places
+    pool.until(Ended)
+    assert pool.pool.where(*WORKER, slice_.id) == ""
+
+
+class Keeper:
+    """Has state by slots, and closes as a coroutine."""
+
+    made: ClassVar[list[Keeper]] = []
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.on = threading.current_thread().name
+        self.adopted: list[Any] = []
+        self.ran: list[int] = []
+        Keeper.made.append(self)
+
+    async def handle(self, item: Any) -> None:
+        await asyncio.sleep(0)
+        self.ran.append(item.offset())
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self.closed = True
+
+    def release(self, slots: Any) -> Any:
+        return list(self.ran)
+
+    def adopt(self, slots: Any, state: Any) -> None:
+        self.adopted.append(state)
+
+
+def test_a_handler_class_is_made_on_the_loop_hands_over_behind_what_it_has_and_is_closed() -> None:
+    Keeper.made.clear()
+    pool = Bench(Keeper)
+    pool.pool.start()
+    pool.pool.add(StartWorker("default", 1, "worker-1"))
+    pool.submit(*(record(offset, "a") for offset in range(5)))
+    pool.pool.release(Release(*WORKER, 7, [3]))
+    (released,) = [each for each in pool.until(Released) if isinstance(each, Released)]
+    assert released.state == [0, 1, 2, 3, 4], "behind everything that it had"
+    pool.pool.adopt(Adopt("default", 1, [3], released.state))
+    assert pool.pool.stop(WAIT) == []
+    one, two = Keeper.made
+    assert one.on == two.on == "keyshared-asyncio"
+    assert two.adopted == [[0, 1, 2, 3, 4]]
+    assert one.closed and two.closed
+
+
+def test_a_handler_that_cannot_be_made_is_told_at_the_start() -> None:
+    class Broken:
+        def __init__(self) -> None:
+            raise OSError("no disk")
+
+        async def handle(self, _record: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="worker-0 could not be made: OSError: no disk"):
+        Bench(Broken).pool.start()
+
+
+def test_a_stop_names_who_runs_and_ends_the_thread_when_that_has_ended() -> None:
+    started, go = threading.Event(), threading.Event()
+
+    async def handle(_record: Any) -> None:
+        started.set()
+        while not go.is_set():
+            await asyncio.sleep(0.001)
+
+    pool = Bench(handle)
+    pool.pool.start()
+    (thread,) = [each for each in threading.enumerate() if each.name == "keyshared-asyncio"]
+    pool.submit(record(1, "a"), record(2, "a"))
+    assert started.wait(WAIT)
+    assert pool.pool.stop(0.0) == ["worker-0"]
+    go.set()
+    assert pool.pool.stop(WAIT) == []
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert not [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    assert pool.mailbox.empty(), "the second never started"
+
+
+def test_what_is_left_on_the_loop_is_cancelled_with_it() -> None:
+    ended = threading.Event()
+
+    async def lives_on() -> None:
+        try:
+            await asyncio.sleep(WAIT)
+        finally:
+            ended.set()
+
+    kept: list[Any] = []
+
+    async def handle(_record: Any) -> None:
+        kept.append(asyncio.create_task(lives_on()))
+        await asyncio.sleep(0)
+
+    pool = Bench(handle)
+    pool.pool.start()
+    pool.run(record(1, "a"))
+    assert pool.pool.stop(WAIT) == []
+    assert ended.wait(WAIT)
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(item: Any) -> Any:
+        return function(item)
+
+    return wrapper
+
+
+ran: list[int] = []
+
+
+async def plain(item: Any) -> None:
+    ran.append(item.offset())
+
+
+@pytest.mark.parametrize("handler", [plain, functools.partial(plain), wrapped(plain)])
+def test_what_wraps_a_coroutine_function_is_awaited(
+    bench: Callable[..., Bench], handler: Any
+) -> None:
+    ran.clear()
+    bench(handler).run(record(1, "a"))
+    assert ran == [1]
+
+
+def test_a_function_that_is_no_coroutine_is_refused_by_name() -> None:
+    def handle(item: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"handle is declared with 'def'.*workers=16"):
+        maker(handle, "asyncio")
+
+
+def test_uvloop_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+
+    class Found:
+        @staticmethod
+        def new_event_loop() -> Any:
+            return loop
+
+    monkeypatch.setitem(sys.modules, "uvloop", Found)
+    assert loop_host.new_loop() is loop
+    loop.close()
+
+
+def test_what_an_ended_loop_is_told_comes_to_nothing() -> None:
+    host = OwnLoop()
+    host.start()
+    host.close()
+    deadline = time.monotonic() + WAIT
+    while any(each.name == "keyshared-asyncio" for each in threading.enumerate()):
+        assert time.monotonic() < deadline
+    host.tell(lambda: pytest.fail("it was called"))
+    assert not host.alive
