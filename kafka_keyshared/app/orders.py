@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder, SetFilters
 from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
-from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.core.settings import worker_names
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.flush import Positions, flush
@@ -17,7 +18,6 @@ from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError, T
 from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set_filters
-from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 from kafka_keyshared.web.acting import RangeOrder
@@ -39,7 +39,6 @@ class Orderable:
 
     instance: Instance | None
     options: Options
-    subscription: SubscriptionSettings
 
     def lanes(self) -> list[LaneStatus]:
         """Return every closed lane, those first that wait for somebody."""
@@ -112,23 +111,13 @@ class Orderable:
         if workers < 1:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
         if self.options.coroutines is not None:
-            return self._run_at_once(workers)
+            order = limit_to(workers, subscription)
+            return self._running("scale").ask(f"scale({workers})", order, ANSWERED_WITHIN)
         if self.options.pool != "thread":
             raise ConfigError(f"scale({workers}): an app with members has those that join it")
         moving = Moving()
         order = bring_to(subscription, worker_names(workers), moving)
         return self._moved(f"scale({workers})", order, moving, timeout)
-
-    def _run_at_once(self, coroutines: int) -> tuple[str, ...]:
-        if coroutines > (most := self.subscription.leases_per_worker):
-            raise ConfigError(
-                f"scale({coroutines}): the worker holds {most} records at most; make the app with "
-                f"leases_per_worker={2 * coroutines}"
-            )
-        pool = self._running("scale").loop.pool
-        if isinstance(pool, TaskPool):
-            pool.resize(coroutines)
-        return self.subscription.workers
 
     def assign_range(
         self,

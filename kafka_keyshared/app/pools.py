@@ -1,9 +1,9 @@
-"""The pool of an app, by its option ``workers``."""
+"""The pool of an app, by its option ``workers``; and what that pool alone can be ordered."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kafka_keyshared.clock import Clock
@@ -11,6 +11,9 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.orders import OrderRefusedError, named
+from kafka_keyshared.owner.scaling import Ordered
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
@@ -59,3 +62,24 @@ def specs_of(
         WorkerSpec(subscription.name, index, name, make, dead_letter_on, one_thread=one_thread)
         for index, name in enumerate(subscription.workers)
     ]
+
+
+def limit_to(coroutines: int, subscription: str) -> Ordered[tuple[str, ...]]:
+    """Return what has so many coroutines run at once; its answer are the names of the workers.
+
+    Refused beyond what a worker is leased.
+    """
+
+    def work(loop: Loop) -> Generator[None, None, tuple[str, ...]]:
+        yield from ()
+        sub = named(loop.core.subscriptions, subscription)
+        if coroutines > (most := sub.settings.leases_per_worker):
+            raise OrderRefusedError(
+                f"a worker holds {most} records at most; make the app with "
+                f"leases_per_worker={2 * coroutines}"
+            )
+        if isinstance(loop.pool, TaskPool):
+            loop.pool.resize(coroutines)
+        return tuple(worker.name for worker in sub.workers.values())
+
+    return work

@@ -104,7 +104,8 @@ def _found(arguments: RunArguments) -> tuple[list[Fault], Mapping[str, Any]]:
         _caught(faults, layers.check)
         faults += missing(layers)
     if target is not None:
-        _caught(faults, lambda: maker(target), ("handler",))
+        pool = "thread" if layers is None else layers.pool
+        _caught(faults, lambda: maker(target, pool), ("handler",))
     if layers is None or faults:
         return faults, {} if layers is None else layers.conf
     app = _caught(faults, lambda: build(layers))

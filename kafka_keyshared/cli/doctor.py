@@ -206,7 +206,7 @@ class Doctor:
             self._app = self._target
             return conclude("handler", f"{spec}: an app")
         try:
-            maker(self._target)
+            maker(self._target, self._layers.pool)
         except ConfigError as error:
             return conclude("handler", spec, [_refused(Kind.HANDLER_UNUSABLE, error)])
         kind = "class" if isinstance(self._target, type) else "function"

@@ -77,6 +77,14 @@ class Layers:
     origins: dict[str, str]
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def pool(self) -> str:
+        """Return how workers run, as far as that is said; threads where it is not, or wrongly."""
+        try:
+            return make_options(self.options).pool
+        except ConfigError:
+            return Options().pool
+
     def check(self) -> None:
         """Raise :class:`SettingsError` with everything that cannot be used."""
         # Values that are wrong by themselves would only be told a second time.

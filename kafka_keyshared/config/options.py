@@ -13,20 +13,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from kafka_keyshared.config import pooled
 from kafka_keyshared.config.poison import (
     DLQ_MEANT,
     dlq_limit_of,
     dlq_topic_of,
     poison_of,
-)
-from kafka_keyshared.config.pooled import (
-    ACK_TIMEOUTS,
-    ASYNCIO,
-    LENDS,
-    PULL,
-    WORKERS,
-    WORKERS_ALLOWED,
-    counted_workers,
 )
 from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import key_of, routing_settings
@@ -48,12 +40,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Everything but the Kafka client's own configuration."""
 
     workers: Annotated[
-        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=WORKERS)],
+        Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=pooled.WORKERS)],
         Meta(
             description="How many workers run handlers, and in what pool.",
             extra={
                 "flag": "--workers",
-                "allowed": WORKERS_ALLOWED,
+                "allowed": pooled.WORKERS_ALLOWED,
             },
         ),
     ] = 16
@@ -287,7 +279,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="What a stuck record does: hold its lane, or end the instance."),
     ] = "hold"
     lend_after: Annotated[
-        Annotated[float, Meta(ge=0, le=WEEK)], Meta(description=LENDS, extra={"unit": "s"})
+        Annotated[float, Meta(ge=0, le=WEEK)], Meta(description=pooled.LENDS, extra={"unit": "s"})
     ] = 0.05
     on_evict: Annotated[
         OnEvict,
@@ -340,25 +332,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
         Raises :class:`ConfigError` for anything else.
         """
-        return PULL if self.workers == PULL else counted_workers(self.workers)[0]
+        return pooled.pool_of(self.workers)
 
     @property
     def time_limit(self) -> float | None:
         """Return for how many seconds a record may run; None: as long as it likes."""
-        return self.ack_timeout or ACK_TIMEOUTS[self.pool]
+        return self.ack_timeout or pooled.ACK_TIMEOUTS[self.pool]
 
     @property
     def coroutines(self) -> int | None:
         """Return how many records may run at once on an event loop; None: they run elsewhere."""
-        return counted_workers(self.workers)[1] if self.pool == ASYNCIO else None
+        return pooled.coroutines_of(self.workers)
 
     def worker_names(self) -> tuple[str, ...]:
         """Return ``worker-0`` to ``worker-(n-1)``; raise :class:`ConfigError` for no worker."""
-        if self.pool == PULL:
-            return ()  # its workers are the members that join
-        if self.pool == ASYNCIO:
-            return worker_names(1)  # all of them are one, with a lane for each key
-        return worker_names(counted_workers(self.workers)[1])
+        return worker_names(pooled.ring_workers(self.workers))
 
     def subscription(self, name: str = "default") -> SubscriptionSettings:
         """Return the core's settings of a subscription with these options."""
@@ -379,10 +367,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             dlq_limit=dlq_limit_of(self),
             window_records=self.window_records,
             window_bytes=self.window_bytes,
-            # So that whoever ends finds the next one there.
-            leases_per_worker=max(self.leases_per_worker, 2 * (self.coroutines or 0)),
+            leases_per_worker=pooled.leases_of(self.workers, self.leases_per_worker),
             lease_bytes_per_worker=self.lease_bytes_per_worker,
-            max_leases_per_key=self.max_leases_per_key or (1 if self.pool == PULL else None),
+            max_leases_per_key=self.max_leases_per_key or (1 if self.pool == pooled.PULL else None),
             individually=self.pool != "thread",
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",

@@ -40,3 +40,26 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
             "for records"
         )
     return match[1] or POOLS[0], int(match[2])
+
+
+def pool_of(workers: int | str) -> str:
+    """Return in what kind of pool they are."""
+    return PULL if workers == PULL else counted_workers(workers)[0]
+
+
+def coroutines_of(workers: int | str) -> int | None:
+    """Return how many records may run at once on an event loop; None: they run elsewhere."""
+    return counted_workers(workers)[1] if pool_of(workers) == ASYNCIO else None
+
+
+def leases_of(workers: int | str, least: int) -> int:
+    """Return how many records a worker is leased: who ends is to find the next one there."""
+    return max(least, 2 * (coroutines_of(workers) or 0))
+
+
+def ring_workers(workers: int | str) -> int:
+    """Return among how many workers keys are divided. Members are not counted before they join."""
+    if workers == PULL:
+        return 0
+    pool, count = counted_workers(workers)
+    return 1 if pool == ASYNCIO else count  # all coroutines are one, with a chain for each key

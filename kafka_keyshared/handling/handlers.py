@@ -26,8 +26,8 @@ def maker(handler: Any, pool: str = "thread") -> Callable[[], Made]:
     """Return what makes a worker's handler; called once in each worker's own thread.
 
     ``pool`` is that of :class:`~kafka_keyshared.config.Options`. A function is shared by all
-    workers. Of a class each worker gets its own instance, made without
-    arguments; its ``close()``, where there is one, is called when the worker ends.
+    workers. Of a class each worker gets its own instance, made without arguments; its ``close()``,
+    where there is one, is called when the worker ends.
 
     Raises :class:`ConfigError` for anything that cannot be called with one record.
     """

@@ -252,13 +252,14 @@ class TaskWorker:
         where it had no value before. So the next one runs in another task.
         """
         lease.WORKER.set(runner)
-        before = copy_context()
+        loop, before = asyncio.get_running_loop(), copy_context()
         try:
             while not self._closing and copy_context() == before:
                 if not self._ready or self.busy >= self.limit:
                     if len(self._runners) > self.limit + self.apart:
                         return
-                    await self._rest()
+                    self._resting.append(loop.create_future())
+                    await self._resting[-1]
                 for _ in range(2):
                     if len(self._ready) > 1:
                         self.wake()
@@ -267,11 +268,6 @@ class TaskWorker:
             self._runners.discard(runner)
             self.wake()
             self._close_if_idle()
-
-    async def _rest(self) -> None:
-        resting = asyncio.get_running_loop().create_future()
-        self._resting.append(resting)
-        await resting
 
     async def _run(self, runner: Runner) -> None:
         """Run what may start, one record after the other, until that is nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -135,6 +136,37 @@ def test_the_answer_is_exact_while_they_change_and_one_aircraft_hangs(
         demo.app.scale(3, WAIT)
 
     Scaled(orders).exact()
+
+
+def test_the_answer_is_exact_on_an_event_loop_while_2_then_8_then_3_run_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most, running = [0], [0]
+
+    def waiting(calls: Calls) -> type[Flights]:
+        class Waiting(Flights):
+            async def handle(self, record: Record) -> None:  # type: ignore[override]
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+                try:
+                    await asyncio.sleep(0)
+                    super().handle(record)
+                finally:
+                    running[0] -= 1
+
+        del calls
+        return Waiting
+
+    monkeypatch.setattr(run, "calling", waiting)
+    monkeypatch.setattr(run, "WORKERS", "asyncio:2")
+
+    def orders(demo: Scaled) -> None:
+        for at, coroutines in ((PART // 5, 8), (PART // 2, 3)):
+            demo.settled(at)
+            assert demo.app.scale(coroutines, WAIT) == ("worker-0",)
+
+    Scaled(orders).exact()
+    assert most[0] == 8
 
 
 def test_one_aircraft_that_hangs_costs_only_itself(two_workers: pytest.MonkeyPatch) -> None:
