@@ -257,11 +257,12 @@ class Rebalancer:
         loop = self._loop
         if self.closing:
             return
-        self._observe("lost", partitions)
         self._withdraw(partitions)
         held = loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
+        # First: nothing of them starts any more, however long a callback takes, or if it raises.
         loop.tell(ev.Revoking(mine))
+        self._observe("lost", partitions)
         self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",

@@ -875,6 +875,24 @@ def test_lost_partitions_are_told_first_and_not_committed(
     assert told == [("lost", True) if how == "lost" else ("revoked", False)]
 
 
+def test_nothing_of_lost_partitions_starts_while_a_callback_is_told_or_after_it_has_raised(
+    stage: Stage,
+) -> None:
+    """Another member may be running it by now, and a callback may take long."""
+    started: list[int] = []
+
+    def observe(what: str, partitions: Sequence[TopicPartition]) -> None:
+        del what, partitions
+        started.extend(stage.work())
+        raise ValueError("callback")
+
+    stage.rebalancer.observer = observe
+    stage.step()
+    assert [slice_ for worker in stage.pool.workers.values() for slice_ in worker.slices()]
+    stage.client.callbacks["lost"]([P0])
+    assert started + stage.work() == []
+
+
 def test_after_a_callback_that_failed_nothing_is_committed_any_more(stage: Stage) -> None:
     stage.accept()
     stage.step()
