@@ -16,8 +16,8 @@ from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.sim.asking import NOTHING, Asking
-from kafka_keyshared.sim.fetching import Fetcher, Part
-from kafka_keyshared.sim.history import Delivered, Joined, Misplaced, Reading
+from kafka_keyshared.sim.fetching import Fetcher
+from kafka_keyshared.sim.history import Delivered, Joined
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.membership import Callbacks, Membership
 from kafka_keyshared.sim.records import SimRecord, client_event
@@ -128,6 +128,7 @@ class SimClient:
                 self._process.wait(left, self._due)
         finally:
             self._polled = timeline.now
+            fetcher.used()
 
     def consume(self, count: int) -> list[Record]:
         """Take what has been fetched, at most ``count``, without waiting."""
@@ -143,9 +144,10 @@ class SimClient:
                 while len(found) < count and (told := membership.serve()) is not None:
                     found.append(told)
             delivered += self.fetcher.take(count - len(found), found)
+            return self._returned(found, delivered)
         finally:
             self._polled = self._timeline.now
-        return self._returned(found, delivered)
+            self.fetcher.used()
 
     def _returned(self, found: list[SimRecord], delivered: list[Delivered]) -> list[Record]:
         """Return what a call has taken, or raise, and then that is lost."""
@@ -154,7 +156,7 @@ class SimClient:
             if rate and self._chance.random() < rate:
                 self.raise_next()
             if self._raises:
-                self._tell(Misplaced(self.member, tuple(self.fetcher.parts)))
+                self.fetcher.loosen(self.fetcher.parts)
                 raise self._raises.pop(0)
             for each in delivered:
                 self._tell(each)
@@ -227,11 +229,11 @@ class SimClient:
         elif any(each in self.fetcher.parts for each in positions):
             raise KafkaException(KafkaError(KafkaError._CONFLICT))
         for part in self.fetcher.assign(positions.items()):
-            self._reads(part)
+            self.fetcher.told(part)
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
         """Take note that the partitions are no longer assigned."""
-        self.fetcher.unassign(partitions)
+        self.fetcher.unassign(partitions, lost=self.membership.lost)
 
     def seek(self, partition: TopicPartition, position: int | None) -> None:
         """Go on reading there; refused while it is not being fetched from."""
@@ -239,10 +241,10 @@ class SimClient:
         refused = self.asking.happens(self._cluster.faults.seek_refused)
         if part is None or part.misplaced or not part.active or refused:
             if part is not None:
-                self._tell(Misplaced(self.member, (partition,)))
+                self.fetcher.loosen([partition])
             raise KafkaException(KafkaError(KafkaError._STATE))
         self.fetcher.seek(part, position)
-        self._reads(part)
+        self.fetcher.told(part)
 
     def restart(
         self, places: Mapping[TopicPartition, int | None], moved: Collection[TopicPartition]
@@ -255,21 +257,14 @@ class SimClient:
         ]
         for part in again:
             self.fetcher.restart(part, places.get(part.partition))
-            self._reads(part)
+            self.fetcher.told(part)
         with self.asking.waiting():
             if self.asking.happens(self._cluster.faults.restart_late):
                 # Nobody knows whether it is done: what comes meanwhile is not used.
-                self._tell(Misplaced(self.member, tuple(part.partition for part in again)))
+                self.fetcher.loosen([part.partition for part in again])
                 self._process.wait(MOVE_TIMEOUT)
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._process.wait(self._cluster.latency())
-
-    def _reads(self, part: Part) -> None:
-        made = self._cluster.log(part.partition).made
-        if part.made != made:
-            # What is delivered under a number is of one log.
-            part.made, part.assignment = made, self._cluster.next_assignment()
-        self._tell(Reading(self.member, part.partition, part.place, part.assignment))
 
     def _first(self, partition: TopicPartition) -> int | None:
         """Return where a partition without a position starts; None where none may be chosen."""

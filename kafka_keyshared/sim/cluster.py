@@ -49,6 +49,8 @@ class Cluster:
         self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
+        # Where somebody may not know yet that the log is another one.
+        self._other_logs: dict[TopicPartition, None] = {}
         self._down_until = self._coordinator_until = 0.0
         self._delays = chance("delays")
         self._logs = chance("logs")
@@ -173,6 +175,7 @@ class Cluster:
         if gone:
             self.history.tell(Removed(partition, tuple(gone)))
         self.history.tell(CutOff(partition, log.end))
+        self._other_logs[partition] = None
         self._written(partition, ())
 
     def remake(self, topic: str) -> None:
@@ -181,9 +184,26 @@ class Cluster:
         for number, log in enumerate(self.topics[topic]):
             log.clear()
             self.history.tell(Remade(TopicPartition(topic, number)))
+            self._other_logs[TopicPartition(topic, number)] = None
         for log in self.topics[topic]:
             for reader in log.readers.values():
                 reader.wake()
+
+    def known(self, partition: TopicPartition) -> bool:
+        """Say whether all know by now that the log is another one, if it is.
+
+        That is who reads it, and what is stored of it or on its way to be. Until then nobody may
+        write there who wants nothing lost: once the new log has grown past the place that belongs
+        to the old one, no client and no member can tell.
+        """
+        if partition not in self._other_logs:
+            return True
+        if not all(client.fetcher.knows(partition) for client in self.clients):
+            return False
+        if self.commits.of_another_log(partition):
+            return False
+        del self._other_logs[partition]
+        return True
 
     def add_partition(self, topic: str) -> TopicPartition:
         """Add a partition; the members notice when they next look at the topics."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
@@ -16,6 +17,7 @@ from kafka_keyshared.client.port import CommittedOffset, classify_commit
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.commit_text import CommitTextError, read_commit, read_notes
 from kafka_keyshared.sim.group import NO_ERROR, Seat
 from kafka_keyshared.sim.history import CommitSent, CommitStored, CommitTold
 
@@ -63,6 +65,7 @@ class Sent:
         "entries",
         "fate",
         "generation",
+        "made",
         "number",
         "seat",
         "told",
@@ -76,6 +79,8 @@ class Sent:
         self.seat: Seat | None = client.membership.seat
         self.generation = client.membership.generation
         self.told = self.again = False
+        # Of which logs it is: of those that its member knows.
+        self.made = {each: client.fetcher.made(each) for each in commit.entries}
         # With the epochs that go along.
         self.entries = {
             partition: CommittedOffset(
@@ -96,7 +101,11 @@ class Commits:
         self._timeline = cluster.timeline
         self._chance = cluster.chance("commits")
         self._sent = 0
+        # Those that may still be stored.
+        self._on_their_way: dict[int, Sent] = {}
         self.stored: dict[TopicPartition, CommittedOffset] = {}
+        # Of which log that is.
+        self._made: dict[TopicPartition, int] = {}
         self.next_fates: deque[Fate] = deque()
         self.denied = False
 
@@ -109,6 +118,21 @@ class Commits:
         for partition in [each for each in self.stored if each.topic == topic]:
             del self.stored[partition]
 
+    def of_another_log(self, partition: TopicPartition) -> bool:
+        """Say whether what is stored of it is of another log than there is, or may be from now on.
+
+        As far as that has more than both: what is below is true of this one too.
+        """
+        log = self._cluster.log(partition)
+        entries = [
+            (each.entries[partition], each.made[partition])
+            for each in self._on_their_way.values()
+            if partition in each.entries and not each.client.link.dead
+        ]
+        if partition in self.stored:
+            entries.append((self.stored[partition], self._made.get(partition, log.made)))
+        return any(_reach(entry) > min(log.end, log.shared(made)) for entry, made in entries)
+
     def send(self, client: SimClient, commit: Commit) -> None:
         """Take a commit; the answer comes to a later poll of the client."""
         self._sent += 1
@@ -116,6 +140,8 @@ class Commits:
         entries = {each: (entry.position, entry.metadata) for each, entry in commit.entries.items()}
         self._cluster.history.tell(CommitSent(client.member, sent.number, entries))
         client.in_flight[sent.number] = sent
+        if sent.fate is not Fate.DROPPED:
+            self._on_their_way[sent.number] = sent
         if sent.fate is Fate.DROPPED:
             self._fail_later(sent)
         elif sent.fate is Fate.LATE:
@@ -188,6 +214,7 @@ class Commits:
 
     def _decide(self, sent: Sent) -> None:
         """Store it or refuse it, and answer."""
+        self._on_their_way.pop(sent.number, None)
         code = self._refusal(sent)
         if code == NO_ERROR:
             code = self._store(sent)
@@ -215,6 +242,8 @@ class Commits:
         refused = self._chance.randrange(len(sent.entries)) if sent.fate is Fate.PARTLY else -1
         kept = {}
         for at, (partition, entry) in enumerate(sent.entries.items()):
+            if sent.client.link.dead and sent.made[partition] != self._cluster.log(partition).made:
+                continue  # nobody could know any more when it is over
             # The binding adds a NUL.
             units = len((entry.metadata or "").encode("utf-16-le")) // 2 + 1
             if units > self._cluster.settings.metadata_max:
@@ -223,6 +252,7 @@ class Commits:
                 code = code or KafkaError.UNKNOWN_TOPIC_OR_PART
             else:
                 kept[partition] = entry
+                self._made[partition] = sent.made[partition]
         self.stored.update(kept)
         if kept:
             told = {
@@ -276,3 +306,14 @@ class Commits:
             client.membership.lose()
         elif code == KafkaError.ILLEGAL_GENERATION and sent.seat is client.membership.seat:
             client.membership.aged(unheard=sent.again)
+
+
+def _reach(entry: CommittedOffset) -> int:
+    """Return behind the last offset of which it says anything."""
+    position, text = entry.position or 0, entry.metadata or ""
+    try:
+        settled, notes = read_commit(text, position), read_notes(text, position)
+    except CommitTextError:
+        return position
+    offsets = [*chain(*settled.values()), *chain(*(each.tried for each in notes.values()))]
+    return max((position, *(each + 1 for each in offsets)))

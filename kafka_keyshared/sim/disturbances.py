@@ -210,13 +210,39 @@ def retention(world: World, chance: Random) -> bool:
 def transaction(world: World, chance: Random) -> bool:
     """Write in a transaction, which ends later."""
     cluster, partition = world.cluster, some_partition(world, chance)
-    if cluster.log(partition).has_open_transaction:
+    log = cluster.log(partition)
+    if log.has_open_transaction or not cluster.known(partition):
         return False
+    made = log.made
     keys = [world.key() for _ in range(chance.randint(1, 20))]
     cluster.append(partition, keys, in_transaction=True)
     commit = chance.random() < 0.6
     seconds = chance.expovariate(1 / 0.5)
-    world.timeline.after(seconds, lambda: cluster.end_transaction(partition, commit=commit))
+
+    def end() -> None:
+        if log.made == made:
+            cluster.end_transaction(partition, commit=commit)
+
+    world.timeline.after(seconds, end)
+    return True
+
+
+def remake(world: World, chance: Random) -> bool:
+    """Delete a topic and make it again: its offsets start over."""
+    topic = chance.choice(world.topics)
+    if not all(map(world.cluster.known, world.cluster.partitions([topic]))):
+        return False
+    world.cluster.remake(topic)
+    return True
+
+
+def cut_log_off(world: World, chance: Random) -> bool:
+    """Let a replica lead that lagged behind: the log ends before what somebody has read, or not."""
+    cluster, partition = world.cluster, some_partition(world, chance)
+    log = cluster.log(partition)
+    if log.start == log.end or not cluster.known(partition):
+        return False
+    cluster.cut_off(partition, max(log.start, log.end - chance.choice((1, 5, 50))))
     return True
 
 
@@ -270,6 +296,8 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "keys could not be read": Disturbance(2.0, lose_registry),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
+    "a topic was made anew": Disturbance(5.0, remake),
+    "a log was cut off": Disturbance(2.0, cut_log_off),
     "a transaction was written": Disturbance(1.0, transaction),
     "a partition was added": Disturbance(10.0, add_partition),
 }

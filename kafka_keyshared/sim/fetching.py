@@ -7,101 +7,27 @@ is fetched once more, from behind what the owner has taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.sim.history import Delivered, Misplaced
+from kafka_keyshared.sim.history import Delivered, Misplaced, Reading, ReadsOn
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.logs import Written
+from kafka_keyshared.sim.parts import Batch, Part
 from kafka_keyshared.sim.records import SimRecord, client_event
 from kafka_keyshared.sim.timeline import Action, nothing
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.cluster import Cluster
 
+REMEMBERED = 300.0
+"""Seconds for which a member remembers what it has lost, as long as that stays with no other."""
+
 RESUMED_AFTER = 0.9
 """Most seconds from a resume to the next fetch."""
-
-
-class Part:
-    """A partition that is assigned. ``next`` is where it is fetched from, None: as is the policy.
-
-    ``position`` is behind what the owner has taken, None until it has taken anything since the
-    partition was assigned or sought.
-    """
-
-    __slots__ = (
-        "active",
-        "assignment",
-        "checked",
-        "eof_at",
-        "epoch",
-        "made",
-        "misplaced",
-        "next",
-        "not_before",
-        "partition",
-        "place",
-        "position",
-        "version",
-    )
-
-    def __init__(self, partition: TopicPartition, place: int | None, assignment: int) -> None:
-        self.partition = partition
-        self.assignment = assignment
-        # Which log of that name it reads.
-        self.made = -1
-        self.version = 0
-        # Of the last record that was taken, and up to which the log is known not to have been cut.
-        self.epoch = -1
-        self.checked = -1
-        self.not_before = 0.0
-        self.active = False
-        self.misplaced = False
-        self.move(place)
-
-    def move(self, place: int | None) -> None:
-        """Read on there; what was fetched before is worth nothing."""
-        self.version += 1
-        self.place = self.next = place
-        self.position: int | None = None
-        self.eof_at = -1
-
-    def discard(self) -> None:
-        """Fetch again what was fetched and not taken."""
-        self.version += 1
-        self.next = self.place if self.position is None else self.position
-        self.eof_at = -1
-
-
-class Batch:
-    """What one fetch brought of a partition.
-
-    ``behind`` is where the position goes when all of it is taken and the markers after it are
-    passed, ``told`` a message that follows.
-    """
-
-    __slots__ = ("at", "behind", "part", "records", "tells_place", "told", "version")
-
-    def __init__(self, part: Part, records: list[SimRecord]) -> None:
-        self.part = part
-        self.version = part.version
-        self.records = records
-        self.at = 0
-        self.behind: int | None = None
-        self.tells_place = False
-        self.told: SimRecord | None = None
-
-    def counts(self) -> bool:
-        """Say whether it is still to be taken: a lost place is told whatever has come between."""
-        return self.version == self.part.version or (self.tells_place and self.part.misplaced)
-
-    def more(self) -> bool:
-        """Say whether anything follows its records."""
-        return self.behind is not None or self.told is not None
 
 
 class Fetcher:
@@ -135,7 +61,10 @@ class Fetcher:
         # Kept while a partition is not assigned, as the client does.
         self.paused: dict[TopicPartition, None] = {}
         self._held = False
-        self._asking = False
+        self._asking = self._moved = False
+        self._lost: list[Part] = []
+        # Of partitions that were lost: which logs those were, and until when that is remembered.
+        self._left: dict[TopicPartition, tuple[int, float]] = {}
         self.wake_owner: Action = nothing
         """Called when something has come into the queue."""
 
@@ -147,6 +76,7 @@ class Fetcher:
         for partition, place in positions:
             part = Part(partition, place, self._cluster.next_assignment())
             part.made = self._cluster.log(partition).made
+            self._left.pop(partition, None)
             self.parts[partition] = part
             self._cluster.log(partition).readers[self._member] = self
             self._activate_soon(part)
@@ -166,11 +96,13 @@ class Fetcher:
         self._purge()
         self._activate_soon(part)
 
-    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more."""
+    def unassign(self, partitions: Iterable[TopicPartition], *, lost: bool = False) -> None:
+        """Read these no more; of what is ``lost`` the owner remembers for a while what it was."""
         for partition in partitions:
             part = self.parts.pop(partition, None)
             if part is not None:
+                if lost:
+                    self._left[partition] = part.made, self._timeline.now + REMEMBERED
                 part.version += 1
                 part.misplaced = False
                 self._cluster.log(partition).readers.pop(self._member, None)
@@ -211,6 +143,7 @@ class Fetcher:
         while queue and count > 0:
             batch = queue[0]
             part = batch.part
+            self._moved = True
             if batch.at < len(batch.records):
                 some = batch.records[batch.at : batch.at + count]
                 batch.at += len(some)
@@ -226,11 +159,59 @@ class Fetcher:
                 part.position, batch.behind = batch.behind, None
             if batch.told is not None:
                 found.append(batch.told)
+                if batch.tells_place:
+                    self._lost.append(part)
                 count -= 1
             queue.popleft()
         if delivered:
             self.wake()
         return delivered
+
+    def told(self, part: Part) -> None:
+        """Tell where its owner has it read from, and as which assignment.
+
+        What is delivered under a number is of one log, and its owner begins another one anew.
+        """
+        log, part.loose = self._cluster.log(part.partition), False
+        if part.made != log.made and (part.place or 0) > log.end:
+            return  # there is nothing to read: it is out of range again, and its owner in the old
+        if part.reached > log.end or (part.made != log.made and not self.read_on(part)):
+            part.made, part.assignment = log.made, self._cluster.next_assignment()
+            part.reached = part.place or 0
+        self._cluster.history.tell(
+            Reading(self._member, part.partition, part.place, part.assignment)
+        )
+
+    def made(self, partition: TopicPartition) -> int:
+        """Return which log of that name is read, as far as its owner knows."""
+        part = self.parts.get(partition)
+        return self._cluster.log(partition).made if part is None else part.made
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Say whether nothing here is of another log than there is of that name."""
+        made, now = self._cluster.log(partition).made, self._timeline.now
+        part, left = self.parts.get(partition), self._left.get(partition)
+        return (part is None or part.made == made) and not (
+            left is not None and left[0] != made and now <= left[1]
+        )
+
+    def loosen(self, partitions: Collection[TopicPartition]) -> None:
+        """Note of these that what was taken of them last, or will be, is read again."""
+        for partition in partitions:
+            self.parts[partition].loose = True
+        self._cluster.history.tell(Misplaced(self._member, tuple(partitions)))
+
+    def used(self) -> None:
+        """Note that what the last call took counts, but for what the one before has told of."""
+        if not self._moved:
+            return
+        self._moved = False
+        for part in self.parts.values():
+            if not part.loose and part.position is not None:
+                part.reached = max(part.reached, part.position)
+        for part in self._lost:
+            part.loose = True
+        self._lost.clear()
 
     # --- what happens meanwhile ---
 
@@ -314,6 +295,8 @@ class Fetcher:
         wrongly = faults.out_of_range and self._chance.random() < faults.out_of_range
         if wrongly or not log.start <= part.next <= log.end:
             return self._misplace(part, "Broker: Offset out of range")
+        if part.made != log.made:
+            self.read_on(part)
         ends[part.partition] = log.end
         most = min(room, self.most)
         fetched = log.fetch(part.next, self._chance.randint(1, most))
@@ -328,6 +311,18 @@ class Fetcher:
                 KafkaError._PARTITION_EOF, "end of partition", part.partition, part.next
             )
         return batch if batch.records or batch.more() else None
+
+    def read_on(self, part: Part) -> bool:
+        """Go on in the log that there is now; say whether its owner may, and need not know.
+
+        It may where it has come no further than both logs are the same.
+        """
+        log = self._cluster.log(part.partition)
+        if part.reached > log.shared(part.made):
+            return False
+        part.made = log.made
+        self._cluster.history.tell(ReadsOn(self._member, part.partition, part.assignment))
+        return True
 
     def _records(
         self, part: Part, offsets: Sequence[int], written: Sequence[Written]

@@ -42,6 +42,17 @@ class Remade(NamedTuple):
     partition: TopicPartition
 
 
+class ReadsOn(NamedTuple):
+    """A client goes on, unknowing, in the log that was made of another one.
+
+    Its member has come no further than that which both have.
+    """
+
+    member: int
+    partition: TopicPartition
+    assignment: int
+
+
 class CutOff(NamedTuple):
     """A leader that lagged behind was elected: the log ends there now, under a higher epoch.
 

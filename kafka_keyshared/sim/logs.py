@@ -37,12 +37,15 @@ class Log:
     def __init__(self) -> None:
         self.readers: dict[int, Reader] = {}
         self.made = 0
-        """How many logs of that name there have been."""
+        """How many logs of that name there have been; what is left of one that is cut off is one
+        more."""
         self.clear()
 
     def clear(self) -> None:
         """Be the log of a topic that was just made."""
         self.made += 1
+        # Which of them were made anew, or cut off, and up to where they are as the one before.
+        self._shared = {self.made: 0}
         self.start = 0
         self.end = 0
         self.epoch = 0
@@ -141,6 +144,12 @@ class Log:
         """Say whether what is before that position is of another log since that epoch (KIP-320)."""
         return any(began > epoch and end < position for began, end in self._cuts)
 
+    def shared(self, made: int) -> int:
+        """Return up to where it is as that log of its name was."""
+        if made < min(self._shared):
+            return 0
+        return min((end for since, end in self._shared.items() if since > made), default=self.end)
+
     def cut_off(self, end: int) -> list[int]:
         """Let a leader that lagged behind take over; return the offsets of what is gone."""
         self.epoch += 1
@@ -148,6 +157,8 @@ class Log:
         self._open_from = None
         self.end = max(self.start, min(end, self.end))
         self._cuts.append((self.epoch, self.end))
+        self.made += 1
+        self._shared[self.made] = self.end
         at = bisect_left(self._offsets, self.end)
         gone = self._offsets[at:]
         del self._offsets[at:], self._written[at:]

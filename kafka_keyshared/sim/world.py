@@ -166,7 +166,8 @@ class World:
                 chance.choice(self.topics), chance.randrange(plan.partitions)
             )
             keys = [self.key() for _ in range(1 if plenty else chance.randint(1, plan.burst))]
-            self.cluster.append(partition, keys)
+            if self.cluster.known(partition):
+                self.cluster.append(partition, keys)
         self.timeline.after(chance.expovariate(1 / every), self._write)
 
     def key(self) -> bytes | None:

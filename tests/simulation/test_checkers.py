@@ -8,7 +8,7 @@ from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import every_checker
 from kafka_keyshared.sim.checkers.checker import Violation
-from kafka_keyshared.sim.checkers.group import HistoryError
+from kafka_keyshared.sim.checkers.logs import HistoryError
 from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 from tests.tidy.layers import imports

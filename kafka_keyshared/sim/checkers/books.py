@@ -19,8 +19,9 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.carried import tried
-from kafka_keyshared.sim.checkers.group import HistoryError, sections_of
+from kafka_keyshared.sim.checkers.group import sections_of
 from kafka_keyshared.sim.checkers.letters import AFTER_THE_LAST, Letters
+from kafka_keyshared.sim.checkers.logs import HistoryError
 from kafka_keyshared.sim.checkers.records import (
     DROPPED,
     REFUSED,

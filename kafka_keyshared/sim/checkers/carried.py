@@ -32,12 +32,14 @@ def tried(assignment: Assignment, sub: str, each: Delivery) -> None:
         counts.add(times)
         copied.add(archived)
     before = assignment.remembered
-    while before is not None and each.offset not in before.deliveries[sub]:
-        before = before.remembered
-    if before is not None:
-        known = before.deliveries[sub][each.offset]
+    while before is not None:
+        known = before.deliveries[sub].get(each.offset)
+        if known is None or known.fate is not each.fate:
+            before = before.remembered
+            continue
         counts.add(known.tries_most)
         copied.add(known.archived or known.fate.copied)
+        break
     each.tries, each.tries_most = min(counts), max(counts)
     each.archived = copied == {True}
 

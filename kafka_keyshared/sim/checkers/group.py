@@ -10,13 +10,11 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import carried
-from kafka_keyshared.sim.checkers.declared import Declared
+from kafka_keyshared.sim.checkers.logs import HistoryError, Logs
 from kafka_keyshared.sim.checkers.records import (
     Assignment,
     Delivery,
     End,
-    Fate,
-    Lane,
     Log,
     Member,
     Stage,
@@ -24,7 +22,6 @@ from kafka_keyshared.sim.checkers.records import (
 )
 from kafka_keyshared.sim.commit_text import CommitTextError, read_commit
 from kafka_keyshared.sim.history import History
-from kafka_keyshared.sim.keys import DerivedKey
 
 ENDS = {"stopped": End.STOPPED, "killed": End.KILLED, "halted": End.HALTED}
 
@@ -36,37 +33,22 @@ CHANGES: tuple[type[Any], ...] = (
 """What may change why a record does not run."""
 
 
-class HistoryError(Exception):
-    """The history tells of what cannot be, whatever an instance does: the simulation is wrong."""
-
-
-class Group:
-    """Every log, every member, every assignment.
+class Group(Logs):
+    """Every member, every assignment, over the logs.
 
     What the happening of this moment is about: ``ended`` (assignments that are over by it), ``cut``
     (what ran in a process that is gone by it).
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
+        super().__init__(history, settings)
         self.timeline = history.timeline
-        self.settings = {each.name: each for each in settings}
-        self.declared = {each.name: Declared(each) for each in settings}
-        for each in settings:
-            if not isinstance(each.key_of, DerivedKey | None):
-                raise HistoryError(f"{each.name!r} has keys that checkers cannot work out")
-        self.logs: dict[TopicPartition, Log] = {}
         self.members: dict[int, Member] = {}
         # Those of them that are not gone.
         self.present: dict[int, Member] = {}
         self.assignments: dict[int, Assignment] = {}
         # Who began to read a partition last, over or not.
         self.readers: dict[TopicPartition, Assignment] = {}
-        # What the broker has.
-        self.stored: dict[TopicPartition, tuple[int, str]] = {}
-        # How many records of living logs are owed, by subscription.
-        self.unfinished = dict.fromkeys(self.settings, 0)
-        self.tracked = [name for name, each in self.settings.items() if each.reliable]
-        self._lanes: dict[str, dict[object, Lane]] = {name: {} for name in self.settings}
         self.ended: list[Assignment] = []
         self.cut: list[Delivery] = []
         # Whoever looks at what was so up to now, before any of it is changed.
@@ -74,9 +56,7 @@ class Group:
         for kind in CHANGES:
             history.listen(kind, self._before)
         listeners: dict[type[Any], Any] = {
-            happened.Appended: self._appended,
-            happened.Removed: self._removed,
-            happened.Remade: self._remade,
+            happened.ReadsOn: self._reads_on,
             happened.Joined: self._joined,
             happened.Owned: self._owned,
             happened.Reading: self._reading,
@@ -101,63 +81,6 @@ class Group:
     def now(self) -> float:
         """Return the time."""
         return self.timeline.now
-
-    # --- logs ---
-
-    def _log(self, partition: TopicPartition) -> Log:
-        log = self.logs.get(partition)
-        if log is None:
-            log = self.logs[partition] = Log(partition, iter(self.settings))
-        return log
-
-    def _appended(self, told: happened.Appended) -> None:
-        log = self._log(told.partition)
-        if log.offsets and told.offset <= log.offsets[-1]:
-            raise HistoryError(f"{told}: the log is at {log.offsets[-1]} already")
-        log.offsets.append(told.offset)
-        log.sizes[told.offset] = told.size
-        for sub in self.settings:
-            log.fates[sub][told.offset] = Fate(log, sub, told.offset, self._lane(sub, told))
-            self.unfinished[sub] += 1
-
-    def _lane(self, sub: str, told: happened.Appended) -> Lane:
-        """Return the lane of a record: what the settings call the unit of order."""
-        settings = self.settings[sub]
-        declared = self.declared[sub]
-        own, refused = declared.read(told.key)
-        if refused or declared.alone(own):
-            return Lane(own, None, refused=refused)
-        key = declared.key(own)
-        topic, partition = told.partition
-        scope = {
-            "topic": (topic, -1, key),
-            "partition": (topic, partition, key),
-            "subscription": ("", -1, key),
-        }["subscription" if settings.routing.mode == "exclusive" else settings.order_scope]
-        lane = self._lanes[sub].get(scope)
-        if lane is None:
-            hash_ = carried.hash_of(scope[0], scope[1], key)
-            lane = self._lanes[sub][scope] = Lane(key, declared.slot(key), hash_)
-        return lane
-
-    def _hashes(self, sub: str, key: bytes | None, partition: TopicPartition) -> list[bytes]:
-        """Return what stands for the lane of a key's records in a partition."""
-        scope = self.settings[sub].order_scope
-        topic = "" if scope == "subscription" else partition.topic
-        return [carried.hash_of(topic, partition.partition if scope == "partition" else -1, key)]
-
-    def _removed(self, told: happened.Removed) -> None:
-        for fates in self._log(told.partition).fates.values():
-            for offset in told.offsets:
-                fates[offset].removed = True
-
-    def _remade(self, told: happened.Remade) -> None:
-        old = self.logs.pop(told.partition, None)
-        self.stored.pop(told.partition, None)
-        if old is not None:
-            old.dead = True
-            for sub, fates in old.fates.items():
-                self.unfinished[sub] -= sum(not fate.finished for fate in fates.values())
 
     # --- the group ---
 
@@ -227,10 +150,12 @@ class Group:
         found.stolen = given is not None and given.stolen
         found.previous = self.readers.get(told.partition)
         had = member.had.get(told.partition)
-        while had is not None and (had.start is None or had.log is not log):
+        while had is not None and (had.start is None or not log.follows(had.log)):
             had = had.remembered  # it never began: there is nothing of it to remember
         found.remembered = had
         member.had[told.partition] = found
+        if before is not None:
+            before.anew = found
         found.left_to_begin = told.position is None
         self.assignments[told.assignment] = member.live[told.partition] = found
         if not found.stolen:
@@ -292,6 +217,18 @@ class Group:
         assignment.open[sub] -= 1
         assignment.member.open[sub] -= 1
 
+    def _reads_on(self, told: happened.ReadsOn) -> None:
+        assignment = self.assignments[told.assignment]
+        log = self._log(told.partition)
+        for sub, deliveries in assignment.deliveries.items():
+            gone = [each for at, each in deliveries.items() if log.fates[sub].get(at) != each.fate]
+            for each in gone:
+                if each not in assignment.loose or each.worker is not None:
+                    raise HistoryError(f"{told}: that log has not everything that it has read")
+                self._not_used(assignment, sub, each)
+        assignment.log = log
+        assignment.end = min(assignment.end, max(assignment.start or 0, log.last + 1))
+
     def _revoking(self, told: happened.Revoking) -> None:
         member = self.member(told.member)
         if not member.revoking:
@@ -318,6 +255,7 @@ class Group:
     def _over(self, assignment: Assignment, end: End) -> None:
         assignment.over = End.LOST if assignment.stolen and end is End.REVOKED else end
         assignment.over_at = self.now
+        assignment.outlived = assignment.log.dead
         for sub, count in assignment.open.items():
             assignment.member.open[sub] -= count
         self.ended.append(assignment)
@@ -366,13 +304,17 @@ class Group:
     def _commit_stored(self, told: happened.CommitStored) -> None:
         for partition, entry in told.entries.items():
             self.stored[partition] = entry
-            for member in self.present.values():
-                start = member.pending.get(partition)
-                reader = member.live.get(partition)
-                if start is None and reader is not None and reader.start is None:
-                    start = reader.begins
-                if start is not None:
-                    start.entries.append(entry)
+            self._may_begin_with(partition, entry)
+
+    def _may_begin_with(self, partition: TopicPartition, entry: tuple[int, str]) -> None:
+        """Note of whoever does not know yet where to begin that it may be told this."""
+        for member in self.present.values():
+            start = member.pending.get(partition)
+            reader = member.live.get(partition)
+            if start is None and reader is not None and reader.start is None:
+                start = reader.begins
+            if start is not None:
+                start.entries.append(entry)
 
 
 @lru_cache(maxsize=1_000)

@@ -40,9 +40,11 @@ class NoRepeats(Checker):
 
     That is: its process was killed or has halted, its partition was lost, it ended when the
     deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
-    not stored, the broker has refused sets, or a callback had raised, after which a process that
-    cannot trust its own state commits nothing. Never what the commit covers with which an
-    assignment began: so no more is repeated than had settled since the commit that the broker has.
+    not stored, the log was cut off when that was to be sent, the broker has refused sets, or a
+    callback had raised, after which a process that cannot trust its own state commits nothing. Who
+    begins a log anew that was cut off knows what it had settled of what is left. Never what the
+    commit covers with which an assignment began: so no more is repeated than had settled since the
+    commit that the broker has.
     Who has not heard that its partition is another's knows nothing of what settles there; nor has a
     worker heard that its partition has gone which has not answered yet what it gives back.
     After a clean stop it has all that settled. A partition that was lost and comes back to its
@@ -82,6 +84,7 @@ class NoRepeats(Checker):
             happened.Ended: self._ended,
             happened.WorkerDied: self._died,
             happened.Released: self._released,
+            happened.Reading: self._reading,
             CallbackRaised: self._callback_raised,
             happened.Gone: self._gone,
         }
@@ -130,6 +133,9 @@ class NoRepeats(Checker):
     def _released(self, told: happened.Released) -> None:
         self._note_unclear(told.member, lost=told.lost)
 
+    def _reading(self, told: happened.Reading) -> None:
+        self._note_unclear(told.member, lost=True)  # of what it has begun anew, if anything
+
     def _callback_raised(self, told: CallbackRaised) -> None:
         self._raised.setdefault(told.member, self.books.now)
 
@@ -145,10 +151,14 @@ class NoRepeats(Checker):
             if worker[0] == member and (lost or worker in self._dead)
         ]
         for each in self.books.ended:
-            self._unclear[each.number] = [fate for fate in mine if fate.log is each.log]
+            self._unclear[each.number] = [fate for fate in mine if each.log.has(fate)]
 
     def _excuse(self, fate: Fate, before: Assignment, now: Assignment) -> str:
         """Return why nobody could know that the record had settled; '' where somebody could."""
+        unclear = self._is_unclear(fate, before)
+        while before.anew not in (None, now):
+            before = before.anew  # its member knows on what it knew
+            unclear = unclear or self._is_unclear(fate, before)
         beside = before.over is None or before.number > now.number
         if now.stolen and beside:
             return UNHEARD[End.LOST]
@@ -163,9 +173,12 @@ class NoRepeats(Checker):
             covered = fate.offset in before.sure.get(fate.sub, ())
         else:
             covered = sent.covers(fate.sub, fate.offset)
+        remade = end is End.REMADE
         excuses = {
-            "its commit was not stored, or written over": covered,
-            "its worker had not gone on": self._is_unclear(fate, before),
+            # Who begins a log anew that was cut off knows what has settled of what is left.
+            "its commit was not stored, or written over": covered and not remade,
+            "its log was cut off, and no commit could be": before.outlived and not remade,
+            "its worker had not gone on": unclear,
             "it ended too late": not fate.in_time or self._late(fate, before),
             "its set was refused": before.bare,
             "a callback had raised": self._had_raised(before),
@@ -210,7 +223,7 @@ class NoRepeats(Checker):
             self._note_unclear(told.member, lost=False)
             return
         for assignment in self.books.ended:
-            if assignment.bare or assignment.stolen:
+            if assignment.bare or assignment.stolen or assignment.outlived:
                 continue
             position, text = self.books.stored.get(assignment.partition, (0, ""))
             sections = sections_of(text, position) or {}

@@ -122,10 +122,11 @@ class Fate:
 class Log:
     """A partition from its making to its end, and every record that was ever in it.
 
-    ``covered`` is the last offset beyond all of them that a commit has called settled.
+    ``covered`` is the last offset beyond all of them that a commit has called settled;
+    ``left_of`` the log of which it is what was left when that was cut off.
     """
 
-    __slots__ = ("covered", "dead", "fates", "offsets", "partition", "sizes")
+    __slots__ = ("covered", "dead", "fates", "left_of", "offsets", "partition", "sizes")
 
     def __init__(self, partition: TopicPartition, subs: Iterator[str]) -> None:
         self.partition = partition
@@ -133,7 +134,16 @@ class Log:
         self.sizes: dict[int, int] = {}
         self.fates: dict[str, dict[int, Fate]] = {sub: {} for sub in subs}
         self.dead = False
+        self.left_of: Log | None = None
         self.covered = -1
+
+    def has(self, fate: Fate) -> bool:
+        """Say whether it is of a record that is, or was, in this log."""
+        return self.fates[fate.sub].get(fate.offset) is fate
+
+    def follows(self, log: Log) -> bool:
+        """Say whether it is that log, or what is left of it."""
+        return self is log or (self.left_of is not None and self.left_of.follows(log))
 
     def last_to_read(self) -> int | None:
         """Return the last offset at which there still is a record, None where there is none."""
@@ -231,7 +241,8 @@ class Assignment:
     that yet uses none of it. ``clean`` says that its process ended so; ``bare`` that the broker has
     refused a set of it. ``diverted`` has for each subscription the hashes of the lanes that are so
     there, ``perhaps_diverted`` of those that may be; ``notes`` are what it may have begun with.
-    ``unused`` is what its client may have lost, and what is gone from the log.
+    ``unused`` is what its client may have lost, and what is gone from the log; ``outlived`` says
+    that the log was another one when it ended.
     """
 
     def __init__(
@@ -244,6 +255,8 @@ class Assignment:
         self.begins = start
         # Who read the partition before.
         self.previous: Assignment | None = None
+        # The one that its member has begun anew in its place.
+        self.anew: Assignment | None = None
         # The member's own time at it before, whoever has read it since.
         self.remembered: Assignment | None = None
         self.start: int | None = None
@@ -279,6 +292,7 @@ class Assignment:
         self.early: list[tuple[float, Sequence[int]]] = []
         self.over: End | None = None
         self.over_at = 0.0
+        self.outlived = False
         self.clean = False
         self.sent: Sent | None = None
         self.bare = False
