@@ -192,12 +192,12 @@ def start(options: SparkOptions) -> Session:
             if not options.here:
                 probe(context)
         except Exception as refused:
+            why = cause(refused)  # as long as there is a Java that can say it
             if context is not None:
                 context.stop()
             _end(gateway)
             raise ConfigError(
-                f"Spark did not start with master {options.where}: {cause(refused)}; look into "
-                f"{log}"
+                f"Spark did not start with master {options.where}: {why}; look into {log}"
             ) from refused
         return Session(SparkSession(context), gateway, log, stack.pop_all())
 
@@ -305,8 +305,7 @@ def cause(error: BaseException) -> str:
 
     Where Python raised it in a task, it is what Python said last.
     """
-    java = getattr(error, "java_exception", None)
-    text = str(error) if java is None else _innermost(java)
+    text = _innermost(error)
     if "Traceback (most recent call last)" in text:
         raised = re.findall(r"^ *([A-Za-z_][\w.]*: \S.*)$", text, re.MULTILINE)
         text = raised[-1] if raised else text
@@ -314,10 +313,16 @@ def cause(error: BaseException) -> str:
     return line or type(error).__name__
 
 
-def _innermost(java: Any) -> str:
-    while java.getCause() is not None:
-        java = java.getCause()
-    return str(java.getMessage() or java.toString())
+def _innermost(error: BaseException) -> str:
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error)
+    try:
+        while java.getCause() is not None:
+            java = java.getCause()
+        return str(java.getMessage() or java.toString())
+    except Exception as gone:  # noqa: BLE001 - nothing more is to be had of it, whatever it raises
+        return f"Spark's Java has ended ({type(gone).__name__})"
 
 
 def last_words(log: Path) -> str:

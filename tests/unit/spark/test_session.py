@@ -25,6 +25,13 @@ class JavaError:
         return "java.lang.Error"
 
 
+class EndedError(JavaError):
+    """Whose Java is not there any more: each question connects anew."""
+
+    def getCause(self) -> JavaError | None:  # noqa: N802
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
 class RaisedError(Exception):
     def __init__(self, java: JavaError | None, text: str = "") -> None:
         super().__init__(text)
@@ -47,6 +54,7 @@ Driver stacktrace:
     [
         (RaisedError(JavaError("outer", JavaError("no room\n\tat a.b.C"))), "no room"),
         (RaisedError(JavaError(None)), "java.lang.Error"),
+        (RaisedError(EndedError("outer")), "Spark's Java has ended (ConnectionRefusedError)"),
         (RaisedError(JavaError(WORKER)), "ModuleNotFoundError: No module named 'billing'"),
         (ValueError("plain"), "plain"),
         (ValueError(), "ValueError"),
