@@ -13,7 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.audit.processed import TOPIC
+from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
+from kafka_keyshared.cli.audit_log import require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
 from kafka_keyshared.cli.run import build, layer, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, load_object
@@ -29,6 +32,7 @@ from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
 from kafka_keyshared.spark.shipping import modules_below, modules_zip
+from kafka_keyshared.spark.task_log import TaskLedger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,25 +72,37 @@ class OnSpark:
         )
 
 
-def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
+def spark_run_verb(
+    arguments: RunArguments, on: OnSpark, output: Output, audit_log: str | None = None
+) -> int:
     """Run batches until everything is done that was there, or as long as more comes; print it.
 
-    The status is 1 where something stays behind: keys that block, or a pod that has joined.
+    ``audit_log`` is where rows of what became of each record go. The status is 1 where something
+    stays behind: keys that block, or a pod that has joined.
     """
     start_logging()
+    if arguments.http_port is not None:
+        raise ConfigError(
+            "--http-port: a run on Spark has no server of its own; its progress is in the log, and "
+            "in Spark's pages"
+        )
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments)
+        refuse_flags_beside_app(arguments, audit_log)
         app = target
     else:
         layers = layer(arguments)
         app = build(layers)
-        app.handler(target)
-    wanted = wanted_of(app, on.most, on.state)
+        app.handler(target if audit_log is None else audited(target, TaskLedger()))
+    if app.options.http_port is not None:
+        log.warning("http_port: a run on Spark has no server of its own; its pages are Spark's")
+    wanted = replace(wanted_of(app, on.most, on.state), audit_log=_opened(audit_log))
     try:
         wanted.check()
         require_broker(app.conf)
+        if audit_log is not None and audit_log.startswith(TOPIC):
+            require_log_topic(audit_log, app.conf)
     except ConfigError as error:
         raise layers.told(error) from error
     options = on.options(f"keyshared {app.conf['group.id']}")
@@ -101,6 +117,18 @@ def spark_run_verb(arguments: RunArguments, on: OnSpark, output: Output) -> int:
             done = _run(session, wanted, over)
     write_result(_shown(done, output), output, "spark run")
     return 0 if done.ended in ("caught_up", "stopped") else 1
+
+
+def _opened(place: str | None) -> str | None:
+    """Return where a processed log goes, a folder by its whole path, which is there then.
+
+    Raises :class:`ConfigError` for one that cannot be written.
+    """
+    if place is None or place.startswith(TOPIC):
+        return place
+    folder = Path(place).resolve()
+    require_folder(folder)
+    return str(folder)
 
 
 def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:

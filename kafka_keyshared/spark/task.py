@@ -34,6 +34,7 @@ from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.places import alone, derived_key
 from kafka_keyshared.spark.settled import from_begin, without
 from kafka_keyshared.spark.state import Kept, adopt, release, slots_of
+from kafka_keyshared.spark.task_log import LogRow, TaskLog, ordered_by
 
 BEAT = 0.5
 """Seconds between two heartbeats, as in a pod."""
@@ -65,7 +66,7 @@ class Job:
     ``letter_topics`` names the dead-letter topic of each topic, ``letter_form`` how the letters are
     written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
     ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
-    closed for good.
+    closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``.
     """
 
     settings: SubscriptionSettings
@@ -77,6 +78,7 @@ class Job:
     kept: Sequence[Kept] = ()
     state_to: Path | None = None
     last: bool = True
+    audit_log: str | None = None
 
 
 class Letter(NamedTuple):
@@ -106,6 +108,7 @@ class Report:
     letters: int = 0
     notices: Sequence[str] = ()
     state: Kept | None = None
+    rows: int = 0
 
 
 class MadeKeys:
@@ -154,11 +157,16 @@ class Drive(Inline):
             self._pack = avro.pack
         self._letters: list[Letter] = []
         self._written = 0
+        self._rows = 0
         self._notices: list[str] = []
         # Of partitions that went no further: the offsets that were not run, and are not settled.
         self._left: dict[TopicPartition, list[int]] = {}
         self._settled_before: Callable[[Record], bool] | None = None
         self._beat_at = float("-inf")
+        self._log: TaskLog | None = None
+        if job.audit_log is not None:
+            keys = ordered_by(core.subscriptions[settings.name].keys.key)
+            self._log = TaskLog(job.audit_log, spec.name, keys)
         pool.start(core.lanes)
         self._slots = slots_of(job.settings, worker) if job.state_to is not None else ()
         if job.kept:
@@ -169,8 +177,10 @@ class Drive(Inline):
 
     # --- the whole task ---
 
-    def run_all(self, source: Iterable[Sequence[Record]]) -> Iterator[Letter | Report]:
+    def run_all(self, source: Iterable[Sequence[Record]]) -> Iterator[Letter | LogRow | Report]:
         """Run the records of a source, which come in batches; yield letters, then the report.
+
+        Between them come the rows of a processed log that are not the task's to write.
 
         Raises :class:`KeySharedError` where a pod would stop.
         """
@@ -188,6 +198,7 @@ class Drive(Inline):
             self.refuse_if_halted()
             self._beat()
             yield from self._take_letters()
+            yield from self._take_rows()
             due = self.core.next_due()
             if due is not None and (not moved or due <= self._clock()):
                 self._wait(due)
@@ -201,6 +212,8 @@ class Drive(Inline):
         self.tell(ev.Fetched([], {each: share.end for each, share in shares.items()}))
         report = replace(self._report(), state=self._release())
         self.workers.close()
+        if self._log is not None:
+            self._log.close()
         yield report
 
     def _release(self) -> Kept | None:
@@ -260,7 +273,17 @@ class Drive(Inline):
         value, headers = self._pack(publish, self._job.group)
         topic = self._job.letter_topics[record.topic()]
         self._letters.append(Letter(topic, record.key(), value, headers))
+        if self._log is not None and not publish.copy:
+            # As of now: what comes behind it in its lane starts as soon as it is handed out.
+            place = record.topic(), record.partition(), record.offset()
+            self._log.ledger.dead_letter_acknowledged(*place)
         self.answer(ev.DeadLettered(publish))
+
+    def dropped(self, records: Sequence[Record]) -> None:
+        """Write them down, if anything is."""
+        if self._log is not None:
+            for each in records:
+                self._log.ledger.dropped(each.topic(), each.partition(), each.offset())
 
     def notice(self, notice: cmd.Notice) -> None:
         """Log it, and tell the driver of what is loud."""
@@ -272,6 +295,11 @@ class Drive(Inline):
         letters, self._letters = self._letters, []
         self._written += len(letters)
         return letters
+
+    def _take_rows(self) -> list[LogRow]:
+        rows = [] if self._log is None else self._log.take()
+        self._rows += len(rows)
+        return rows
 
     def _report(self) -> Report:
         progress = self.progress()
@@ -289,6 +317,7 @@ class Drive(Inline):
             counts.skipped,
             self._written,
             tuple(self._notices),
+            rows=self._rows,
         )
 
     def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_keyshared.audit.wrap import audited
+from kafka_keyshared.cli.audit_log import audit_log
+from kafka_keyshared.cli.run import write_down
+from kafka_keyshared.cli.spark_tools import spans_of
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError
 from kafka_keyshared.spark.driver.run import Outcome, run_batches
+from kafka_keyshared.spark.logs import processed_log, source_records
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.spark.task_log import TaskLedger
 from tests.support.batches import (
     PARTITIONS,
     Eventually,
@@ -231,9 +240,20 @@ def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
 def test_pods_then_spark_then_pods_with_failures_at_each_change(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Each record is run to its end once, and each key in order, whoever had it."""
+    """Each record is run to its end once, and each key in order, whoever had it.
+
+    And an audit of what all three have written says so.
+    """
     real_cluster.create_topic(topic, PARTITIONS)
     options = {"retry": {"attempts": 2, "backoff": 0.01}}
+    log = str(tmp_path / "log")
+
+    def pod(handler: Any, until: Callable[[], bool]) -> None:
+        app = an_app(real_cluster, topic, handler, **options)
+        with audit_log(log) as rows:
+            write_down(app, handler, rows)
+            assert run_pod(app, until, eventually) == 0
+
     places = [tmp_path / each for each in ("first", "spark", "last")]
     for place in places:
         place.mkdir()
@@ -244,19 +264,25 @@ def test_pods_then_spark_then_pods_with_failures_at_each_change(
 
     produce(real_cluster, topic, range(200))
     one, two = blocked(3, 7), blocked(7, 11)
-    app = an_app(real_cluster, topic, noting(first, one.__contains__), **options)
     done = set(range(200)) - one
-    assert run_pod(app, lambda: len(noted(first)) >= len(done), eventually) == 0
+    pod(noting(first, one.__contains__), lambda: len(noted(first)) >= len(done))
     produce(real_cluster, topic, range(200, 400))
-    app = an_app(real_cluster, topic, noting(spark, two.__contains__), **options)
-    assert run_batches(session.spark, wanted(app)).ended == "held_up"
+    handler = audited(noting(spark, two.__contains__), TaskLedger())
+    app = an_app(real_cluster, topic, handler, **options)
+    logged = replace(wanted(app), audit_log=log)
+    assert run_batches(session.spark, logged).ended == "held_up"
     assert {each[1] for each in noted(first)} == done
     assert {each[1] for each in noted(spark)} == set(range(400)) - done - two
     produce(real_cluster, topic, range(400, 600))
-    app = an_app(real_cluster, topic, noting(last), **options)
     rest = 600 - len(noted(first)) - len(noted(spark))
-    assert run_pod(app, lambda: len(noted(last)) >= rest, eventually) == 0
+    pod(noting(last), lambda: len(noted(last)) >= rest)
     everything = sorted(each[1] for place in places for each in noted(place))
     assert everything == list(range(600)), "each once"
     for place in places:
         assert all(numbers == sorted(numbers) for numbers in by_key(place).values())
+    spans = spans_of(app.conf, [topic], None)
+    rows = processed_log(session.spark, log, {})
+    found = audit(rows, source_records(session.spark, app.conf, spans))
+    assert found.clean, found.findings
+    assert (found.totals["produced"], found.totals["ok"]) == (600, 600)
+    assert found.totals["incarnations"] == 2 + 4, "two pods, and a task for each worker"

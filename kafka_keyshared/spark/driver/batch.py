@@ -16,14 +16,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_keyshared.audit.processed import TOPIC, incarnation_name
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.model import Retry
 from kafka_keyshared.spark.places import Places, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
 from kafka_keyshared.spark.task import Drive, Job, Letter, Report
+from kafka_keyshared.spark.task_log import LogRow, write_whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,7 +36,7 @@ OUTPUT = (
     "kind string, attempt bigint, topic string, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>"
 )
-LETTER, REPORT = "letter", "report"
+LETTER, ROW, REPORT = "letter", "row", "report"
 
 ROWS = 1_000
 """Rows of a batch of Arrow's, in and out of a task."""
@@ -195,7 +198,7 @@ def _records(
         yield records
 
 
-def _out(rows: Iterable[Letter | Report], attempt: int) -> pyarrow.RecordBatch:
+def _out(rows: Iterable[Letter | LogRow | Report], attempt: int) -> pyarrow.RecordBatch:
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -209,19 +212,18 @@ def _out(rows: Iterable[Letter | Report], attempt: int) -> pyarrow.RecordBatch:
             ("headers", headers),
         ]
     )
-    told = [
-        {"kind": REPORT, "value": pickle.dumps(row)}
-        if isinstance(row, Report)
-        else {
-            "kind": LETTER,
-            "topic": row.topic,
-            "key": row.key,
-            "value": row.value,
-            "headers": [{"key": name, "value": _bytes(value)} for name, value in row.headers],
-        }
-        for row in rows
-    ]
-    return pa.RecordBatch.from_pylist([{**each, "attempt": attempt} for each in told], schema)
+    told = [{**_cells(row), "attempt": attempt} for row in rows]
+    return pa.RecordBatch.from_pylist(told, schema)
+
+
+def _cells(row: Letter | LogRow | Report) -> dict[str, Any]:
+    if isinstance(row, Report):
+        return {"kind": REPORT, "value": pickle.dumps(row)}
+    if isinstance(row, LogRow):
+        return {"kind": ROW, "key": row.key, "value": row.line}
+    headers = [{"key": name, "value": _bytes(value)} for name, value in row.headers]
+    kept = {"topic": row.topic, "key": row.key, "value": row.value, "headers": headers}
+    return {"kind": LETTER, **kept}
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
@@ -229,7 +231,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
-    """Return the reports of all tasks, and the letters of the attempts that made them.
+    """Return the reports of all tasks, and what else the attempts handed out that made them.
 
     Raises :class:`InvariantError` unless each worker has told one.
     """
@@ -241,16 +243,17 @@ def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
             "batch is committed"
         )
     counted = out.attempt.isin([row.attempt for row in rows])
-    return reports, out.filter((out.kind == LETTER) & counted)
+    return reports, out.filter((out.kind != REPORT) & counted)
 
 
-def write_letters(letters: DataFrame, source: Source, expected: int) -> None:
+def write_letters(told: DataFrame, source: Source, expected: int) -> None:
     """Write the dead letters, and return once the brokers have them all.
 
     Raises :class:`InvariantError` when they are not as many as the tasks have told.
     """
     if not expected:
         return
+    letters = told.filter(told.kind == LETTER)
     found = letters.count()
     if found != expected:
         raise InvariantError(
@@ -266,3 +269,28 @@ def write_letters(letters: DataFrame, source: Source, expected: int) -> None:
         .option("kafka.acks", "all")
         .save()
     )
+
+
+def write_rows(told: DataFrame, source: Source, place: str, expected: int) -> None:
+    """Write the rows of a processed log that tasks have handed out, once the letters are there.
+
+    In a folder a file of them is there whole or not at all, also where Spark runs a task again.
+    """
+    if not expected:
+        return
+    rows = told.filter(told.kind == ROW)
+    if place.startswith(TOPIC):
+        target = rows.selectExpr("key", "value").write.format("kafka").options(**source.connection)
+        target.option("topic", place.removeprefix(TOPIC)).option("kafka.acks", "all").save()
+        return
+    folder, name = Path(place), incarnation_name()
+
+    def write(lines: Iterable[Any]) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise InvariantError("a task of Spark runs in a task of Spark")
+        write_whole(folder, f"{name}-{context.partitionId()}", (each.value for each in lines))
+
+    rows.select("value").foreachPartition(write)

@@ -54,7 +54,8 @@ class Wanted:
 
     ``dlq_topic`` names the dead-letter topic of a topic; ``most`` is how many offsets of a
     partition a batch may have. ``state`` is where the state of a handler class is kept that hands
-    it over; the driver and all executors see it under this path.
+    it over; the driver and all executors see it under this path. ``audit_log`` is where a processed
+    log goes of what a wrapped handler does: such a folder, or ``topic:NAME``.
     """
 
     conf: Mapping[str, Any]
@@ -66,6 +67,7 @@ class Wanted:
     letter_form: str = "headers"
     most: int = BATCH_OFFSETS
     state: Path | None = None
+    audit_log: str | None = None
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for settings that Spark cannot run."""
@@ -288,14 +290,18 @@ class _Run:
             kept,
             folder,
             _is_last(made) and not self._streams,
+            wanted.audit_log,
         )
         isolation = str(wanted.conf.get("isolation.level", "read_committed"))
         source = batch.Source(java_conf(wanted.conf), isolation)
         frame = batch.placed(batch.read(self._spark, source, job), job)
         out = batch.run_tasks(frame, job)
-        reports, letters = batch.reports_of(out, len(wanted.settings.workers))
+        reports, told = batch.reports_of(out, len(wanted.settings.workers))
         self._member.refuse_failed()  # others run its records by now, and write their letters
-        batch.write_letters(letters, source, sum(each.letters for each in reports))
+        batch.write_letters(told, source, sum(each.letters for each in reports))
+        if wanted.audit_log is not None:
+            rows = sum(each.rows for each in reports)
+            batch.write_rows(told, source, wanted.audit_log, rows)
         for notice in dict.fromkeys(text for each in reports for text in each.notices):
             log.warning("%s", notice)
         return reports
