@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """Where Spark runs, as it was typed."""
+    """Where Spark runs, as it was typed; ``memory`` is the driver's."""
 
     master: str = "local[*]"
     memory: str = "2g"
     settings: Sequence[str] = field(default_factory=list)
+    executor_memory: str = "2g"
 
     def options(self) -> SparkOptions:
         """Return how Spark is started; raise :class:`ConfigError` for a setting that is none."""
@@ -40,7 +41,10 @@ class OnSpark:
             **client_settings(self.settings, "--spark-conf"),
         }
         return SparkOptions(
-            self.master, driver_memory=self.memory, executor_memory=self.memory, conf=conf
+            self.master,
+            driver_memory=self.memory,
+            executor_memory=self.executor_memory,
+            conf=conf,
         )
 
 

@@ -16,10 +16,13 @@ from kafka_keyshared.cli.options import (
     Topics,
 )
 from kafka_keyshared.cli.output import Output
-from kafka_keyshared.cli.verbs.spark import Master, SparkSettings
+from kafka_keyshared.cli.verbs.spark import ExecutorMemory, Master, SparkSettings
 
 Memory = Annotated[
-    str, typer.Option(metavar="SIZE", help="Of the driver and of each executor, such as 2g.")
+    str,
+    typer.Option(
+        "--driver-memory", metavar="SIZE", help="Memory of the driver; with local[*] of all: 2g."
+    ),
 ]
 Behind = Annotated[
     str | None,
@@ -57,6 +60,7 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
     out: Report = None,
     master: Master = "local[*]",
     memory: Memory = "2g",
+    executor_memory: ExecutorMemory = "2g",
     spark_conf: SparkSettings = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
@@ -80,7 +84,7 @@ def spark_audit(  # noqa: PLR0917 - each is an option of the command line
         scope=order_scope,
         tolerance=clock_tolerance,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or []),
+        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
     )
     return audit_verb(arguments, Output.JSON if json else output)
 
@@ -109,6 +113,7 @@ def spark_skew(  # noqa: PLR0917 - each is an option of the command line
     out: Report = None,
     master: Master = "local[*]",
     memory: Memory = "2g",
+    executor_memory: ExecutorMemory = "2g",
     spark_conf: SparkSettings = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
@@ -130,6 +135,6 @@ def spark_skew(  # noqa: PLR0917 - each is an option of the command line
         by=by,
         weights_file=weights_file,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or []),
+        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
     )
     return skew_verb(arguments, Output.JSON if json else output)
