@@ -10,7 +10,7 @@ import typer
 
 from kafka_keyshared.cli.output import write_error
 from kafka_keyshared.cli.verbs import advise as advising
-from kafka_keyshared.cli.verbs import bench, demo, dlq, ring, spark, spark_tools
+from kafka_keyshared.cli.verbs import bench, demo, dlq, ring, spark, spark_dlq, spark_tools
 from kafka_keyshared.cli.verbs import config as configuring
 from kafka_keyshared.cli.verbs import read as reading
 from kafka_keyshared.cli.verbs import run as running
@@ -61,6 +61,7 @@ app.add_typer(dlq.verbs, name="dlq")
 app.add_typer(spark.verbs, name="spark")
 spark.verbs.command("audit")(spark_tools.spark_audit)
 spark.verbs.command("skew")(spark_tools.spark_skew)
+spark.verbs.command("dlq")(spark_dlq.spark_dlq)
 
 INTERRUPTED = 130
 """What typer makes of Ctrl-C. To us it is a failure like any other: the work was not done."""

@@ -16,15 +16,14 @@ from kafka_keyshared.cli.letters import (
     moment,
     printable,
     reading,
-    when,
-    whole,
     words,
 )
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.letter import Kind, Letter
-from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.dlq.letter import Kind
+from kafka_keyshared.dlq.payload import Decoder
+from kafka_keyshared.dlq.shown import in_a_line, when, whole
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
 from kafka_keyshared.errors import ConfigError, KeySharedError
 
@@ -101,23 +100,9 @@ def _summary(topic: str, summary: Summary, *, known: bool) -> dict[str, Any]:
             for (source, group, error), count in ordered
         ],
         "newest": [
-            {**_line(letter), "replayed": replayed if known else None}
+            {**in_a_line(letter), "replayed": replayed if known else None}
             for letter, replayed in summary.newest()
         ],
-    }
-
-
-def _line(letter: Letter) -> dict[str, Any]:
-    told = letter.told
-    return {
-        "at": str(letter.at),
-        "written": when(letter.written),
-        "source": str(told.source) if told else None,
-        "group": told.group if told else None,
-        "key": Decoder(Payload.AUTO).plain(letter.key),
-        "error": told.error if told else letter.problem,
-        "attempts": told.attempts if told else None,
-        "replays": told.replays if told else None,
     }
 
 

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +23,6 @@ from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.poison import AUTO
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
-from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.selection import Selection
 from kafka_keyshared.errors import ConfigError
@@ -174,48 +172,6 @@ def make_decoder(payload: str, schema: Path | None) -> Decoder:
     if payload not in list(Payload):
         raise ConfigError(f"--payload {payload}: give {', '.join(Payload)}")
     return Decoder(Payload(payload), schema)
-
-
-def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
-    """Return everything in a letter, for JSON."""
-    told = letter.told
-    result: dict[str, Any] = {
-        "at": str(letter.at),
-        "written": when(letter.written),
-        "form": letter.kind.value,
-    }
-    if told is None:
-        result["problem"] = letter.problem
-    else:
-        result |= {
-            "source": told.source._asdict(),
-            "source_timestamp": when(told.timestamp),
-            "source_group": told.group,
-            "attempts": told.attempts,
-            "replays": told.replays,
-            "error_type": told.error_type,
-            "error_message": told.error_message,
-            "error_stack": told.error_stack,
-            "first_failure": when(told.first_failure),
-            "last_failure": when(told.last_failure),
-        }
-    result["key"] = decoder.plain(letter.key)
-    result["value"] = decoder.value(letter.value)
-    result["headers"] = [
-        {"name": name, "value": decoder.plain(value)} for name, value in letter.headers
-    ]
-    return result
-
-
-def when(milliseconds: int | None) -> str | None:
-    """Return a time in UTC as text; a number where it is beyond the calendar."""
-    if milliseconds is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def cut(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 from kafka_keyshared.app.given_bounds import moment_of, single_of
 from kafka_keyshared.app.reader import Reader
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.letters import cut, moment, printable, when, words
+from kafka_keyshared.cli.letters import cut, moment, printable, words
 from kafka_keyshared.cli.output import Output, standard_output, write_note
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.cli.settings import file_here, typed_time
@@ -21,6 +21,7 @@ from kafka_keyshared.client.groupless import address_of
 from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.dlq.payload import Decoder
+from kafka_keyshared.dlq.shown import when
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS
 from kafka_keyshared.headers import HeadersError, read_headers

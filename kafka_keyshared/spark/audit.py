@@ -27,12 +27,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.spark.steps import by_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 EXAMPLES = 5
-BUCKETS = 60
 
 RULES = ("lost", "duplicates", "order", "overlaps")
 
@@ -353,17 +353,15 @@ def _timeline(handled: DataFrame, workers: Sequence[Mapping[str, Any]]) -> list[
         return []
     low = min(each["from"] for each in workers)
     high = max(each["until"] for each in workers)
-    step = max(1, -(-(high - low + 1) // BUCKETS))
-    bucket = f.floor((f.col("ended") - low) / step).alias("bucket")
+    calls = f.count("*").alias("calls")
     failed = f.count_if(f.col("outcome") == "failed").alias("failed")
-    found = handled.groupBy(bucket).agg(f.count("*").alias("calls"), failed).collect()
-    by_bucket = {each["bucket"]: each for each in found}
+    step, found = by_time(handled, "ended", low, high, [calls, failed])
     return [
         {
-            "from": (low + number * step) // 1_000_000,
+            "from": begin // 1_000_000,
             "seconds": step / 1e9,
-            "calls": by_bucket[number]["calls"] if number in by_bucket else 0,
-            "failed": by_bucket[number]["failed"] if number in by_bucket else 0,
+            "calls": row["calls"] if row else 0,
+            "failed": row["failed"] if row else 0,
         }
-        for number in range(max(by_bucket) + 1)
+        for begin, row in found
     ]

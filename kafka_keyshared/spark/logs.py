@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_keyshared.audit.processed import LINES_SUFFIX, TOPIC
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.spark.rows import SPARK_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,8 +118,17 @@ def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def whole_records(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
+    """Return the records of these spans with all that is in them, by :data:`.rows.COLUMNS`."""
+    found = _kafka(spark, conf, spans)
+    return found.selectExpr(*(f"{made} AS {name}" for name, made in SPARK_COLUMNS.items()))
+
+
 def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
-    """Return the records of these spans; what was deleted meanwhile is left out."""
+    """Return the records of these spans; what was deleted meanwhile is left out.
+
+    As pods have it, what was rolled back is never seen.
+    """
     bounds: dict[str, dict[str, dict[str, int]]] = {"begin": {}, "end": {}, "assign": {}}
     assigned: dict[str, list[int]] = {}
     for span in spans:
@@ -131,7 +141,9 @@ def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) 
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(bounds["begin"]))
         .option("endingOffsets", json.dumps(bounds["end"]))
+        .option("includeHeaders", "true")
         .option("failOnDataLoss", "false")
+        .option("kafka.isolation.level", str(conf.get("isolation.level", "read_committed")))
         .load()
     )
 

@@ -1,0 +1,66 @@
+"""A letter as JSON has it, whole or in a line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from kafka_keyshared.dlq.letter import Letter
+from kafka_keyshared.dlq.payload import Decoder, Payload
+
+
+def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
+    """Return everything in a letter, for JSON."""
+    told = letter.told
+    result: dict[str, Any] = {
+        "at": str(letter.at),
+        "written": when(letter.written),
+        "form": letter.kind.value,
+    }
+    if told is None:
+        result["problem"] = letter.problem
+    else:
+        result |= {
+            "source": told.source._asdict(),
+            "source_timestamp": when(told.timestamp),
+            "source_group": told.group,
+            "attempts": told.attempts,
+            "replays": told.replays,
+            "error_type": told.error_type,
+            "error_message": told.error_message,
+            "error_stack": told.error_stack,
+            "first_failure": when(told.first_failure),
+            "last_failure": when(told.last_failure),
+        }
+    result["key"] = decoder.plain(letter.key)
+    result["value"] = decoder.value(letter.value)
+    result["headers"] = [
+        {"name": name, "value": decoder.plain(value)} for name, value in letter.headers
+    ]
+    return result
+
+
+def when(milliseconds: int | None) -> str | None:
+    """Return a time in UTC as text; a number where it is beyond the calendar."""
+    if milliseconds is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def in_a_line(letter: Letter) -> dict[str, Any]:
+    """Return what a list has room for: no value and no headers."""
+    told = letter.told
+    return {
+        "at": str(letter.at),
+        "written": when(letter.written),
+        "source": str(told.source) if told else None,
+        "group": told.group if told else None,
+        "key": Decoder(Payload.AUTO).plain(letter.key),
+        "error": told.error if told else letter.problem,
+        "attempts": told.attempts if told else None,
+        "replays": told.replays if told else None,
+    }
