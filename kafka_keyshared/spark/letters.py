@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.envelope import LONG_MAX
@@ -54,8 +54,7 @@ def letters_of(records: DataFrame, choice: Choice, schema: str, fields: Fields) 
     from pyspark.sql.types import StructType
 
     # Only the driver can read what a schema says in words.
-    made = StructType.fromDDL(schema)
-    assert isinstance(made, StructType)
+    made = cast("StructType", StructType.fromDDL(schema))
     return records.mapInArrow(_reading(choice, to_arrow_schema(made), fields), made)
 
 
