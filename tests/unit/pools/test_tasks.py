@@ -180,14 +180,20 @@ def test_what_a_handler_sets_in_its_context_no_other_record_sees(
         await asyncio.sleep(0)
         return NAME.get()
 
+    there = threading.Event()
+
     async def handle(item: Any) -> None:
+        while not there.is_set():
+            await asyncio.sleep(0)
         before = NAME.get()
         NAME.set(f"record {item.offset()}")
         decimal.getcontext().prec = 5 + item.offset()
         seen.append((before, await deeper(), await asyncio.create_task(deeper())))
 
     pool = bench(handle, limit=1)
-    pool.run(*(record(offset, "a") for offset in range(4)))
+    pool.submit(*(record(offset, "a") for offset in range(4)))
+    there.set()
+    pool.until(Ended, 4)
     assert seen == [("nobody", f"record {n}", f"record {n}") for n in range(4)]
 
 
@@ -250,6 +256,7 @@ def test_a_cancelled_handler_cleans_up_and_its_attempt_has_failed_by_time(
 
 def test_time_outs_inside_a_handler_are_its_own(bench: Callable[..., Bench]) -> None:
     async def handle(item: Any) -> None:
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await asyncio.sleep(WAIT)
