@@ -176,7 +176,7 @@ def test_what_cannot_be_done_is_told_in_a_line(
     real_cluster.create_topic(topic, 1)
     for arguments, status, said in (
         ((), 2, "no dead-letter topic is named"),
-        (("-t", topic), 1, f"there is no topic '{topic}.dlq'"),
+        (("-t", topic), 2, f"there is no topic '{topic}.dlq'"),
         (("--dlq", topic), 1, "has not one record"),
         (("--dlq", topic, "--format", "csv"), 2, "--format csv: give json or parquet"),
         (("--dlq", topic, "--export", there), 2, "name one that is not there"),

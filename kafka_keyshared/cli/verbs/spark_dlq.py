@@ -19,7 +19,7 @@ from kafka_keyshared.cli.verbs.dlq import (
     SourceTopic,
     Until,
 )
-from kafka_keyshared.cli.verbs.spark import Master, SparkSettings
+from kafka_keyshared.cli.verbs.spark import ExecutorMemory, Master, SparkSettings
 from kafka_keyshared.cli.verbs.spark_tools import Memory, Report
 
 
@@ -55,6 +55,7 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
     out: Report = None,
     master: Master = "local[*]",
     memory: Memory = "2g",
+    executor_memory: ExecutorMemory = "2g",
     spark_conf: SparkSettings = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
@@ -79,6 +80,6 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
         export=export,
         form=format_,
         out=out,
-        spark=OnSpark(master, memory, spark_conf or []),
+        spark=OnSpark(master, memory, spark_conf or [], executor_memory),
     )
     return dlq_verb(arguments, Output.JSON if json else output)
