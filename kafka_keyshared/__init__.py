@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_keyshared.app.split import split
     from kafka_keyshared.client.consumer import Consumer
     from kafka_keyshared.errors import ConfigError, InvariantError, KeySharedError, LeaseOverError
-    from kafka_keyshared.model import Ack, DeadLetter, Drop, Record, Retry, Verdict
+    from kafka_keyshared.model import Ack, DeadLetter, Drop, Output, Record, Retry, Verdict
     from kafka_keyshared.pools.lease import Lease, lease_of
 
 __version__ = "0.1.0"
@@ -30,6 +30,7 @@ _HOMES = {
     "KeySharedError": "errors",
     "Lease": "pools.lease",
     "LeaseOverError": "errors",
+    "Output": "model",
     "Reader": "app.reader",
     "Record": "model",
     "Retry": "model",
@@ -49,6 +50,7 @@ __all__ = [
     "KeySharedError",
     "Lease",
     "LeaseOverError",
+    "Output",
     "Reader",
     "Record",
     "Retry",

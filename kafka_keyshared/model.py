@@ -5,7 +5,8 @@ Nothing here knows Kafka's client, threads or time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -170,6 +171,35 @@ class DeadLetter(Verdict):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record that a handler hands out: it returns one, or a list of them.
+
+    ``value`` and ``key`` are bytes, text (which becomes UTF-8) or None; ``headers`` are pairs of a
+    name and such a value. Where outputs go is said to ``keyshared run`` and ``keyshared spark run``
+    by ``--outputs``. Raises :class:`TypeError` for anything else.
+    """
+
+    value: bytes | str | None
+    key: bytes | str | None = None
+    headers: Sequence[tuple[str, bytes | str | None]] = ()
+
+    def __post_init__(self) -> None:
+        """Turn texts into bytes here, so that what cannot be written is the handler's failure."""
+        made = [(name.encode().decode(), _as_bytes(value)) for name, value in self.headers]
+        object.__setattr__(self, "value", _as_bytes(self.value))
+        object.__setattr__(self, "key", _as_bytes(self.key))
+        object.__setattr__(self, "headers", tuple(made))
+
+
+def _as_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    raise TypeError(f"an Output takes bytes, text or None, and {_shown(value)} is neither")
 
 
 def _shown(value: object) -> str:

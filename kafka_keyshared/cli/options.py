@@ -117,6 +117,13 @@ AuditLog = Annotated[
         help="Write down what becomes of each record: a folder, or topic:NAME.",
     ),
 ]
+Outputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE",
+        help="Where the outputs of handlers go: topic:NAME, or a folder; on Spark parquet:FOLDER.",
+    ),
+]
 Watch = Annotated[
     float | None,
     typer.Option(

@@ -18,6 +18,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
+from kafka_keyshared.cli.outputs import checked_place, outputs_to
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.cli.weights import read_weights
@@ -37,6 +38,7 @@ from kafka_keyshared.config import (
 from kafka_keyshared.core.lanes import NULL_KEY, lane_by
 from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.handling.outputs import outputs_taken
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable
 
@@ -52,14 +54,18 @@ def run_verb(
     log_level: str = "info",
     log_format: str = "text",
     audit_log: str | None = None,
+    outputs: str | None = None,
 ) -> int:
-    """Build the app and run it in this thread; ``audit_log`` is where its rows go."""
+    """Build the app and run it in this thread.
+
+    ``audit_log`` is where the rows of its log go, ``outputs`` where what handlers hand out goes.
+    """
     start_logging(log_level, log_format)
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     live, shown = live_on_terminal()
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments, audit_log)
+        refuse_flags_beside_app(arguments, audit_log, outputs)
         app = target
         if variables := ours(os.environ):
             log.warning(
@@ -78,6 +84,11 @@ def run_verb(
         raise layers.told(error) from error
     try:
         with ExitStack() as stack:
+            if outputs is not None:
+                place = checked_place(outputs, app.conf, app.topics)
+                # Inside of what the log calls done: an output that is not written is a failure.
+                target = outputs_taken(target, stack.enter_context(outputs_to(place, app.conf)))
+                app.handler(target)
             if audit_log is not None:
                 write_down(app, target, stack.enter_context(opened_log(audit_log, app.conf)))
             stack.enter_context(shown)
@@ -110,7 +121,9 @@ def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:
     return key
 
 
-def refuse_flags_beside_app(arguments: RunArguments, audit_log: str | None = None) -> None:
+def refuse_flags_beside_app(
+    arguments: RunArguments, audit_log: str | None = None, outputs: str | None = None
+) -> None:
     """Raise :class:`ConfigError` for flags that an app with its own settings would not heed."""
     flags = {
         "-b": arguments.bootstrap,
@@ -132,6 +145,7 @@ def refuse_flags_beside_app(arguments: RunArguments, audit_log: str | None = Non
         "-X": arguments.client,
         "--http-port": _said(arguments.http_port),
         "--audit-log": audit_log,
+        "--outputs": outputs,
     }
     if given := [name for name, value in flags.items() if value]:
         raise ConfigError(

@@ -18,6 +18,7 @@ from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
+from kafka_keyshared.cli.outputs import checked_place, whole_place
 from kafka_keyshared.cli.run import build, layer, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.client.reach import require_broker
@@ -73,12 +74,17 @@ class OnSpark:
 
 
 def spark_run_verb(
-    arguments: RunArguments, on: OnSpark, output: Output, audit_log: str | None = None
+    arguments: RunArguments,
+    on: OnSpark,
+    output: Output,
+    audit_log: str | None = None,
+    outputs: str | None = None,
 ) -> int:
     """Run batches until everything is done that was there, or as long as more comes; print it.
 
-    ``audit_log`` is where rows of what became of each record go. The status is 1 where something
-    stays behind: keys that block, or a pod that has joined.
+    ``audit_log`` is where rows of what became of each record go, ``outputs`` where what handlers
+    hand out goes. The status is 1 where something stays behind: keys that block, or a pod that has
+    joined.
     """
     start_logging()
     if arguments.http_port is not None:
@@ -89,7 +95,7 @@ def spark_run_verb(
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments, audit_log)
+        refuse_flags_beside_app(arguments, audit_log, outputs)
         app = target
     else:
         layers = layer(arguments)
@@ -103,6 +109,10 @@ def spark_run_verb(
         require_broker(app.conf)
         if audit_log is not None and audit_log.startswith(TOPIC):
             require_log_topic(audit_log, app.conf)
+        if outputs is not None:
+            wanted = replace(
+                wanted, outputs=whole_place(checked_place(outputs, app.conf, app.topics))
+            )
     except ConfigError as error:
         raise layers.told(error) from error
     options = on.options(f"keyshared {app.conf['group.id']}")

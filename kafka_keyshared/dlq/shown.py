@@ -1,12 +1,14 @@
-"""A letter as JSON has it, whole or in a line."""
+"""A letter as JSON has it, whole or in a line, and an output of a handler."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
+from kafka_keyshared.model import Output
 
 
 def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
@@ -64,3 +66,15 @@ def in_a_line(letter: Letter) -> dict[str, Any]:
         "attempts": told.attempts if told else None,
         "replays": told.replays if told else None,
     }
+
+
+def output_line(identity: str, output: Output) -> str:
+    """Return an output of a handler as a line of JSON, with the name by which it is known."""
+    decoder = Decoder(Payload.AUTO)
+    headers = [{"name": name, "value": decoder.plain(value)} for name, value in output.headers]
+    shown = {"key": decoder.plain(output.key), "value": decoder.value(_bytes(output.value))}
+    return json.dumps({"output": identity, **shown, "headers": headers})
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

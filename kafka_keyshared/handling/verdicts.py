@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.handling.handlers import deferred_work
+from kafka_keyshared.handling.outputs import outputs_in
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Verdict
 
@@ -28,6 +29,10 @@ def raise_verdict(result: Any) -> None:
         raise TypeError(
             f"the handler returned {deferred}: what it stands for has not been done. "
             "Do the work, or wait for it, before the handler returns"
+        )
+    if outputs_in(result):
+        raise TypeError(
+            "the handler returned an Output, and nothing says where it is to go: give --outputs"
         )
     if type(result) not in _warned_results:
         _warned_results.add(type(result))

@@ -11,6 +11,7 @@ nothing is. What is left is told as positions and settled sets, as each pod woul
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,10 @@ from kafka_keyshared.core.offsets import Snapshot
 from kafka_keyshared.core.runs import Runs
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq import envelope
-from kafka_keyshared.model import Record, TopicPartition, Undecodable, partition_of
+from kafka_keyshared.dlq.shown import output_line
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.handling.outputs import HEADER, JSON, Place, handing_out, identity
+from kafka_keyshared.model import Output, Record, TopicPartition, Undecodable, partition_of
 from kafka_keyshared.pools.inline import CHUNK, Inline, InlinePool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.places import alone, derived_key
@@ -66,7 +70,8 @@ class Job:
     ``letter_topics`` names the dead-letter topic of each topic, ``letter_form`` how the letters are
     written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
     ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
-    closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``.
+    closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``,
+    ``outputs`` where what handlers hand out goes.
     """
 
     settings: SubscriptionSettings
@@ -79,12 +84,35 @@ class Job:
     state_to: Path | None = None
     last: bool = True
     audit_log: str | None = None
+    outputs: Place | None = None
+
+
+def name_of_batch(job: Job) -> str:
+    """Return a name that a batch has which begins where this one does, and no other.
+
+    Once a batch is committed the group stands elsewhere, or has more settled; only one that was not
+    is begun again at the same place.
+    """
+    at = [
+        (*each, share.begin, share.start.metadata or "")
+        for each, share in sorted(job.shares.items())
+    ]
+    return hashlib.blake2b(repr((job.group, at)).encode(), digest_size=8).hexdigest()
 
 
 class Letter(NamedTuple):
     """A dead letter, to be written before anything is committed."""
 
     topic: str
+    key: Any
+    value: Any
+    headers: envelope.Headers
+
+
+class HandedOut(NamedTuple):
+    """An output of a handler, with the name by which it is known; for JSON it is a line."""
+
+    identity: str
     key: Any
     value: Any
     headers: envelope.Headers
@@ -109,6 +137,7 @@ class Report:
     notices: Sequence[str] = ()
     state: Kept | None = None
     rows: int = 0
+    outputs: int = 0
 
 
 class MadeKeys:
@@ -142,9 +171,9 @@ class Drive(Inline):
         mailbox: SimpleQueue[Any] = SimpleQueue()
         spec = job.specs[worker]
         # By itself the worker is the first of its core.
-        own = WorkerSpec(
-            spec.subscription, 0, spec.name, spec.make, spec.dead_letter_on, spec.one_thread
-        )
+        own = replace(spec, index=0)
+        if job.outputs is not None:
+            own = replace(own, make=lambda: self._handing_out(spec.make()))
         pool = InlinePool([own], mailbox, self._now)
         core = Dispatcher([settings])
         super().__init__(core, pool, mailbox, self._now, self._pass)
@@ -156,6 +185,8 @@ class Drive(Inline):
 
             self._pack = avro.pack
         self._letters: list[Letter] = []
+        self._outputs: list[HandedOut] = []
+        self._handed_out = 0
         self._written = 0
         self._rows = 0
         self._notices: list[str] = []
@@ -177,10 +208,12 @@ class Drive(Inline):
 
     # --- the whole task ---
 
-    def run_all(self, source: Iterable[Sequence[Record]]) -> Iterator[Letter | LogRow | Report]:
+    def run_all(
+        self, source: Iterable[Sequence[Record]]
+    ) -> Iterator[Letter | HandedOut | LogRow | Report]:
         """Run the records of a source, which come in batches; yield letters, then the report.
 
-        Between them come the rows of a processed log that are not the task's to write.
+        Between them come outputs, and the rows of a processed log that are not the task's to write.
 
         Raises :class:`KeySharedError` where a pod would stop.
         """
@@ -198,6 +231,7 @@ class Drive(Inline):
             self.refuse_if_halted()
             self._beat()
             yield from self._take_letters()
+            yield from self._take_outputs()
             yield from self._take_rows()
             due = self.core.next_due()
             if due is not None and (not moved or due <= self._clock()):
@@ -285,6 +319,20 @@ class Drive(Inline):
             for each in records:
                 self._log.ledger.dropped(each.topic(), each.partition(), each.offset())
 
+    def _handing_out(self, made: Made) -> Made:
+        return made._replace(handle=handing_out(made.handle, self._hand_out))
+
+    def _hand_out(self, record: Record, outputs: Sequence[Output]) -> None:
+        """Hand outputs out; they are written before anything is committed, as letters are."""
+        is_line = self._job.outputs is not None and self._job.outputs.kind == JSON
+        for number, output in enumerate(outputs):
+            name = identity(record, number)
+            if is_line:
+                self._outputs.append(HandedOut(name, None, output_line(name, output).encode(), []))
+                continue
+            headers = [*output.headers, (HEADER, name)]
+            self._outputs.append(HandedOut(name, output.key, output.value, headers))
+
     def notice(self, notice: cmd.Notice) -> None:
         """Log it, and tell the driver of what is loud."""
         super().notice(notice)
@@ -300,6 +348,11 @@ class Drive(Inline):
         rows = [] if self._log is None else self._log.take()
         self._rows += len(rows)
         return rows
+
+    def _take_outputs(self) -> list[HandedOut]:
+        outputs, self._outputs = self._outputs, []
+        self._handed_out += len(outputs)
+        return outputs
 
     def _report(self) -> Report:
         progress = self.progress()
@@ -318,6 +371,7 @@ class Drive(Inline):
             self._written,
             tuple(self._notices),
             rows=self._rows,
+            outputs=self._handed_out,
         )
 
     def _settled(self, partition: TopicPartition, snapshot: Snapshot) -> Settled:

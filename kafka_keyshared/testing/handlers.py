@@ -23,7 +23,8 @@ from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.handling.outputs import handing_out
+from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.inline import Inline, InlinePool
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
@@ -41,7 +42,8 @@ class Result:
     ``attempts`` says how many attempts it had, ``called_at`` when, in seconds of made-up time since
     the first record; ``failures`` how those attempts ended that failed, and ``error`` what was
     raised last. A record whose key cannot be read has no attempt. ``dead_letter`` is what would
-    have been written, and where to, with its headers.
+    have been written, and where to, with its headers; ``outputs`` is what the handler has handed
+    out.
     """
 
     record: ReceivedRecord
@@ -51,6 +53,7 @@ class Result:
     failures: tuple[Failure, ...] = ()
     error: BaseException | None = field(default=None, compare=False)
     dead_letter: ReceivedRecord | None = None
+    outputs: tuple[Output, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -71,6 +74,7 @@ class _Life:
     error: BaseException | None = None
     dropped: bool = False
     dead_letter: ReceivedRecord | None = None
+    outputs: tuple[Output, ...] = ()
 
 
 class _Lives:
@@ -232,6 +236,9 @@ class HandlerTest:
     def _watched(self, make: Callable[[], Made]) -> Callable[[], Made]:
         """Return what makes the same handler, of which each call is noted."""
 
+        def hand_out(given: Record, outputs: Sequence[Output]) -> None:
+            self._lives.of(given).outputs = tuple(outputs)
+
         def make_watched() -> Made:
             made = make()
             handle = made.handle
@@ -249,7 +256,7 @@ class HandlerTest:
                         self._lives.interrupt = error
                     raise
 
-            return made._replace(handle=watched)
+            return made._replace(handle=handing_out(watched, hand_out))
 
         return make_watched
 
@@ -273,6 +280,7 @@ class HandlerTest:
             tuple(life.failures),
             life.error,
             life.dead_letter,
+            life.outputs,
         )
 
     def _blocked_by(self, given: ReceivedRecord) -> ClosedLane | None:

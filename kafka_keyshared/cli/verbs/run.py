@@ -12,6 +12,7 @@ from kafka_keyshared.cli.options import (
     LogLevel,
     OptionalHandler,
     OutputFlag,
+    Outputs,
     SparkFlag,
     StatusUrl,
     Watch,
@@ -23,13 +24,14 @@ from kafka_keyshared.cli.output import Output
 def run_command(
     arguments: RunArguments,
     audit_log: AuditLog = None,
+    outputs: Outputs = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> int:
     """Run a handler until SIGTERM or Ctrl-C, then drain, commit and leave."""
     from kafka_keyshared.cli.run import run_verb
 
-    return run_verb(arguments, log_level, log_format, audit_log)
+    return run_verb(arguments, log_level, log_format, audit_log, outputs)
 
 
 @takes_settings(OptionalHandler)

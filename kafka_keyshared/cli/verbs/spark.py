@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kafka_keyshared.cli.arguments import RunArguments, takes_settings
-from kafka_keyshared.cli.options import AuditLog, Handler, JsonFlag, OutputFlag
+from kafka_keyshared.cli.options import AuditLog, Handler, JsonFlag, OutputFlag, Outputs
 from kafka_keyshared.cli.output import Output
 
 Fetch = Annotated[bool, typer.Option("--fetch", help="Have Maven fetch those that are missing.")]
@@ -85,6 +85,7 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     batch_offsets: BatchOffsets = 1_000_000,
     state: StateFolder = None,
     audit_log: AuditLog = None,
+    outputs: Outputs = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
@@ -99,7 +100,7 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
         *(master, driver_memory, executor_memory, tuple(spark_conf or ()), spark_log),
         *(batch_offsets, state, mode == "stream", tuple(archives or ()), submit_args),
     )
-    return spark_run_verb(arguments, on, Output.JSON if json else output, audit_log)
+    return spark_run_verb(arguments, on, Output.JSON if json else output, audit_log, outputs)
 
 
 @verbs.command("jars")

@@ -17,26 +17,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_keyshared.audit.processed import TOPIC, incarnation_name
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
+from kafka_keyshared.handling import outputs as handed
 from kafka_keyshared.model import Retry
 from kafka_keyshared.spark.places import Places, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
-from kafka_keyshared.spark.task import Drive, Job, Letter, Report
+from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report
 from kafka_keyshared.spark.task_log import LogRow, write_whole
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-OUTPUT = (
+TOLD = (
     "kind string, attempt bigint, topic string, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>"
 )
-LETTER, ROW, REPORT = "letter", "row", "report"
+LETTER, OUTPUT, ROW, REPORT = "letter", "output", "row", "report"
+
+Told: TypeAlias = Letter | HandedOut | LogRow | Report
 
 ROWS = 1_000
 """Rows of a batch of Arrow's, in and out of a task."""
@@ -158,7 +161,7 @@ def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
 
     workers = len(job.settings.workers)
     mine = frame.repartition(workers, "place").sortWithinPartitions("topic", "partition", "offset")
-    out = mine.mapInArrow(_task(job), OUTPUT)
+    out = mine.mapInArrow(_task(job), TOLD)
     return out.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
@@ -198,7 +201,7 @@ def _records(
         yield records
 
 
-def _out(rows: Iterable[Letter | LogRow | Report], attempt: int) -> pyarrow.RecordBatch:
+def _out(rows: Iterable[Told], attempt: int) -> pyarrow.RecordBatch:
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -216,14 +219,16 @@ def _out(rows: Iterable[Letter | LogRow | Report], attempt: int) -> pyarrow.Reco
     return pa.RecordBatch.from_pylist(told, schema)
 
 
-def _cells(row: Letter | LogRow | Report) -> dict[str, Any]:
+def _cells(row: Told) -> dict[str, Any]:
     if isinstance(row, Report):
         return {"kind": REPORT, "value": pickle.dumps(row)}
     if isinstance(row, LogRow):
         return {"kind": ROW, "key": row.key, "value": row.line}
     headers = [{"key": name, "value": _bytes(value)} for name, value in row.headers]
-    kept = {"topic": row.topic, "key": row.key, "value": row.value, "headers": headers}
-    return {"kind": LETTER, **kept}
+    kept = {"key": row.key, "value": row.value, "headers": headers}
+    if isinstance(row, Letter):
+        return {"kind": LETTER, "topic": row.topic, **kept}
+    return {"kind": OUTPUT, "topic": row.identity, **kept}
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
@@ -254,15 +259,46 @@ def write_letters(told: DataFrame, source: Source, expected: int) -> None:
     if not expected:
         return
     letters = told.filter(told.kind == LETTER)
-    found = letters.count()
+    _require(letters, expected, "dead letters")
+    _to_kafka(letters.select("topic", "key", "value", "headers"), source)
+
+
+def write_outputs(
+    told: DataFrame, source: Source, place: handed.Place, name: str, expected: int
+) -> None:
+    """Write what handlers have handed out, and return once it is there.
+
+    In a folder a batch has a folder of its own, ``batch=NAME``: one that was not committed is
+    written over when it is run again. Raises :class:`InvariantError` as :func:`write_letters` does.
+    """
+    if not expected:
+        return
+    outputs = told.filter(told.kind == OUTPUT)
+    _require(outputs, expected, "outputs")
+    if place.kind == handed.TOPIC:
+        named = outputs.selectExpr(f"'{place.name}' AS topic", "key", "value", "headers")
+        _to_kafka(named, source)
+        return
+    folder = f"{place.name.rstrip('/')}/batch={name}"
+    if place.kind == handed.JSON:
+        outputs.selectExpr("CAST(value AS string)").write.mode("overwrite").text(folder)
+    else:
+        columns = outputs.selectExpr("topic AS output", "key", "value", "headers")
+        columns.write.mode("overwrite").parquet(folder)
+
+
+def _require(rows: DataFrame, expected: int, what: str) -> None:
+    found = rows.count()
     if found != expected:
         raise InvariantError(
-            f"{found} dead letters are there of {expected} that the tasks have made: nothing of "
-            "the batch is committed"
+            f"{found} {what} are there of {expected} that the tasks have made: nothing of the "
+            "batch is committed"
         )
+
+
+def _to_kafka(rows: DataFrame, source: Source) -> None:
     (
-        letters.select("topic", "key", "value", "headers")
-        .write.format("kafka")
+        rows.write.format("kafka")
         .options(**source.connection)
         # A dead letter may be as large as a record; the broker says what is too large.
         .option("kafka.max.request.size", str(64 << 20))

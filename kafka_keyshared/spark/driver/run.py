@@ -21,6 +21,7 @@ from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.outputs import Place
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
@@ -30,7 +31,7 @@ from kafka_keyshared.spark.driver.java import java_conf
 from kafka_keyshared.spark.places import Places
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
 from kafka_keyshared.spark.state import Kept, Positions, StateStore
-from kafka_keyshared.spark.task import Job, Report
+from kafka_keyshared.spark.task import Job, Report, name_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,8 @@ class Wanted:
     ``dlq_topic`` names the dead-letter topic of a topic; ``most`` is how many offsets of a
     partition a batch may have. ``state`` is where the state of a handler class is kept that hands
     it over; the driver and all executors see it under this path. ``audit_log`` is where a processed
-    log goes of what a wrapped handler does: such a folder, or ``topic:NAME``.
+    log goes of what a wrapped handler does: such a folder, or ``topic:NAME``. ``outputs`` is where
+    what handlers hand out goes.
     """
 
     conf: Mapping[str, Any]
@@ -68,6 +70,7 @@ class Wanted:
     most: int = BATCH_OFFSETS
     state: Path | None = None
     audit_log: str | None = None
+    outputs: Place | None = None
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for settings that Spark cannot run."""
@@ -90,6 +93,7 @@ class Outcome:
     handled: int = 0
     dead_lettered: int = 0
     dropped: int = 0
+    outputs: int = 0
     retries: int = 0
     batches: int = 0
     seconds: float = 0.0
@@ -103,6 +107,7 @@ class Outcome:
         self.handled += sum(each.handled for each in reports)
         self.dead_lettered += sum(each.dead_lettered for each in reports)
         self.dropped += sum(each.dropped for each in reports)
+        self.outputs += sum(each.outputs for each in reports)
         self.retries += sum(each.retries for each in reports)
         self.records = self.handled + self.dead_lettered + self.dropped
 
@@ -291,6 +296,7 @@ class _Run:
             folder,
             _is_last(made) and not self._streams,
             wanted.audit_log,
+            wanted.outputs,
         )
         isolation = str(wanted.conf.get("isolation.level", "read_committed"))
         source = batch.Source(java_conf(wanted.conf), isolation)
@@ -299,6 +305,9 @@ class _Run:
         reports, told = batch.reports_of(out, len(wanted.settings.workers))
         self._member.refuse_failed()  # others run its records by now, and write their letters
         batch.write_letters(told, source, sum(each.letters for each in reports))
+        if wanted.outputs is not None:
+            count = sum(each.outputs for each in reports)
+            batch.write_outputs(told, source, wanted.outputs, name_of_batch(job), count)
         if wanted.audit_log is not None:
             rows = sum(each.rows for each in reports)
             batch.write_rows(told, source, wanted.audit_log, rows)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +16,11 @@ from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.handling.handlers import maker
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.handling.outputs import Place
+from kafka_keyshared.model import Output, Record, TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.settled import common, to_position
-from kafka_keyshared.spark.task import Drive, Job, Letter, Report, Share
+from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share, name_of_batch
 from kafka_keyshared.testing import record
 
 P0 = TopicPartition("t", 0)
@@ -204,3 +207,43 @@ def test_nothing_is_left_by_a_policy_that_gives_records_up(poison: str) -> None:
     letters, report = done(job, [of(n) for n in range(5)])
     assert to_position(0, report.settled[P0].runs) == (5, ())
     assert len(letters) == (5 if poison == "dead_letter" else 0)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_outputs_are_handed_out_once_by_the_attempt_that_has_not_failed(kind: str) -> None:
+    calls: list[int] = []
+
+    def handle(each: Record) -> Any:
+        calls.append(each.offset())
+        if each.offset() == 1 and calls.count(1) == 1:
+            raise ValueError("once")
+        return [Output(f"{each.offset()}.{n}", each.key(), [("h", "x")]) for n in range(2)]
+
+    job = replace(a_job(handle, {P0: share(0, 3)}), outputs=Place(kind, "there"))
+    *told, report = Drive(job, 0).run_all([[of(0), of(1), of(2)]])
+    outputs = [each for each in told if isinstance(each, HandedOut)]
+    assert calls == [0, 1, 1, 2]
+    names = [f"t-0@{offset}/{n}" for offset in range(3) for n in range(2)]
+    assert [each.identity for each in outputs] == names
+    assert isinstance(report, Report)
+    assert (report.handled, report.outputs) == (3, 6)
+    if kind == "json":
+        assert [json.loads(each.value)["output"] for each in outputs] == names
+    else:
+        assert (outputs[0].key, outputs[0].value) == (b"k", b"0.0")
+        assert outputs[0].headers == [("h", b"x"), ("keyshared.output", names[0])]
+
+
+def test_a_batch_is_named_by_where_it_begins() -> None:
+    """So one that was not committed is written over, and no other."""
+    job = a_job(lambda _: None, {P0: share(0, 3)})
+    again = a_job(lambda _: None, {P0: share(0, 9)})
+    others = [
+        a_job(lambda _: None, {P0: share(1, 3)}),
+        a_job(lambda _: None, {P0: share(0, 3, "more settled")}),
+        a_job(lambda _: None, {TopicPartition("u", 0): share(0, 3)}),
+        replace(job, group="other"),
+    ]
+    names = [name_of_batch(each) for each in (job, *others)]
+    assert name_of_batch(again) == names[0]
+    assert len(set(names)) == len(names)

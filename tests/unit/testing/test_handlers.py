@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka.serialization import StringDeserializer
 
-from kafka_keyshared import Ack, ConfigError, DeadLetter, Drop, KeyShared, Record, Retry
+from kafka_keyshared import Ack, ConfigError, DeadLetter, Drop, KeyShared, Output, Record, Retry
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.testing import HandlerTest, Result, record, run_handler
 
@@ -355,3 +355,17 @@ def test_what_is_set_in_a_decoded_record_is_read_back_and_does_not_reach_the_rec
     )
     assert result.reason == "ValueError: no"
     assert (result.record.key(), result.record.value()) == (b"a", b'{"paid": 1}')
+
+
+def test_what_a_handler_hands_out_is_told_of_the_attempt_that_did() -> None:
+    fail = fails(1)
+
+    def handle(given: Record) -> Output | None:
+        if given.value() == b"none":
+            return None
+        fail(given)
+        return Output(given.value(), given.key())
+
+    one, none = run_handler(handle, [("k", "v"), ("l", "none")], retry={"attempts": 2})
+    assert (one.outcome, one.attempts, one.outputs) == ("done", 2, (Output("v", "k"),))
+    assert (none.outcome, none.outputs) == ("done", ())

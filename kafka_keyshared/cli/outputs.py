@@ -1,0 +1,160 @@
+"""``--outputs``: where what handlers hand out goes from a pod, a topic or a folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafka_keyshared.audit.ledger import LineFile
+from kafka_keyshared.audit.processed import LINES_SUFFIX, incarnation_name
+from kafka_keyshared.dlq.publish import producer_conf
+from kafka_keyshared.dlq.shown import output_line
+from kafka_keyshared.dlq.topics import require_topics
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.handling.outputs import HEADER, PARQUET, TOPIC, Place, Take, identity, place_of
+from kafka_keyshared.model import Output, Record
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds in which brokers say whether the topic is there."""
+
+DELIVERY_TIMEOUT = 40.0
+"""Seconds after which an output counts as not written; the client has given it up before that."""
+
+
+def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> Place:
+    """Return where outputs go, once it is known that they can.
+
+    Raises :class:`ConfigError` for what names nothing or is read by the handler itself, and
+    :class:`TopicMissingError`.
+    """
+    place = place_of(text)
+    if place.kind != TOPIC:
+        return place
+    if place.name in topics:
+        raise ConfigError(f"--outputs {text}: the handler reads that topic; name another one")
+    try:
+        require_topics(conf, [place.name], create=False, timeout=ANSWER_TIMEOUT)
+    except TopicMissingError as error:
+        raise TopicMissingError(
+            f"--outputs {text}: there is no such topic; create it first"
+        ) from error
+    return place
+
+
+def whole_place(place: Place) -> Place:
+    """Return a place by its whole path: executors may be in another folder than the driver."""
+    if place.kind == TOPIC or "://" in place.name:
+        return place
+    return place._replace(name=str(Path(place.name).resolve()))
+
+
+@contextmanager
+def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
+    """Yield what writes the outputs of a record, and returns when they are there.
+
+    Raises :class:`ConfigError` for a place that cannot be written.
+    """
+    if place.kind == PARQUET:
+        raise ConfigError(
+            "--outputs parquet: a file of Parquet is there when it is closed, and a record is to "
+            "be done before; pods write topic:NAME, or JSON lines into a folder"
+        )
+    if place.kind == TOPIC:
+        with _Topic(place.name, conf).open() as take:
+            yield take
+        return
+    try:
+        Path(place.name).mkdir(parents=True, exist_ok=True)
+        file = LineFile(Path(place.name) / f"{incarnation_name()}{LINES_SUFFIX}")
+    except OSError as error:
+        raise ConfigError(
+            f"--outputs {place.name}: {error.strerror}; give a folder that can be written, or "
+            "topic:NAME"
+        ) from error
+
+    def write(record: Record, outputs: Sequence[Output]) -> None:
+        for number, output in enumerate(outputs):
+            file.write(output_line(identity(record, number), output).encode("ascii"))
+
+    try:
+        yield write
+    finally:
+        file.close()
+
+
+class _Topic:
+    """Writes outputs to a topic and waits for the brokers, a record at a time and worker."""
+
+    def __init__(self, name: str, conf: Mapping[str, Any]) -> None:
+        self._name = name
+        self._conf = {
+            **producer_conf(conf),
+            "linger.ms": 1,
+            # The partition of a key is the one that Java's clients choose, and so Spark.
+            "partitioner": "murmur2_random",
+            "log_level": 2,
+        }
+        self._producer = Producer(self._conf)
+        self._changing = threading.Lock()
+        self._over = threading.Event()
+
+    @contextmanager
+    def open(self) -> Iterator[Take]:
+        thread = threading.Thread(target=self._serve, name="keyshared-outputs", daemon=True)
+        thread.start()
+        try:
+            yield self._take
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            self._producer.poll(0.1)
+
+    def _take(self, record: Record, outputs: Sequence[Output]) -> None:
+        answers: SimpleQueue[KafkaError | None] = SimpleQueue()
+
+        def answered(error: KafkaError | None, _: Message) -> None:
+            answers.put(error)
+
+        producer, error = self._producer, None
+        try:
+            for number, output in enumerate(outputs):
+                mark = (HEADER, identity(record, number).encode())
+                self._send(producer, output, [*output.headers, mark], answered)
+            # A list, so that no answer is left behind which somebody would still give.
+            told = [answers.get(timeout=DELIVERY_TIMEOUT) for _ in outputs]
+            error = next((each for each in told if each is not None), None)
+        except KafkaException as refused:
+            error = refused.args[0]
+        except Empty:
+            raise KeySharedError(
+                f"an output was not written to {self._name!r}: no answer in {DELIVERY_TIMEOUT:g} s"
+            ) from None
+        if error is not None:
+            self._replace(producer, error)
+            raise KeySharedError(f"an output was not written to {self._name!r}: {error.str()}")
+
+    def _send(self, producer: Producer, output: Output, headers: Any, answered: Any) -> None:
+        while True:
+            try:
+                producer.produce(
+                    self._name, output.value, output.key, headers=headers, on_delivery=answered
+                )
+            except BufferError:
+                self._over.wait(0.02)
+            else:
+                return
+
+    def _replace(self, producer: Producer, error: KafkaError) -> None:
+        """Make another producer once this one refuses everything."""
+        with self._changing:
+            if error.fatal() and producer is self._producer:
+                self._producer = Producer(self._conf)

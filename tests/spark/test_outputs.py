@@ -1,0 +1,132 @@
+"""What handlers hand out, by pods and by Spark, with the batch and by names that say of what."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafka_keyshared import Output
+from kafka_keyshared.cli.outputs import checked_place, outputs_to
+from kafka_keyshared.errors import KeySharedError, TopicMissingError
+from kafka_keyshared.handling.outputs import Place, outputs_taken
+from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.model import Record
+from kafka_keyshared.spark.driver import batch
+from kafka_keyshared.spark.driver.run import run_batches
+from kafka_keyshared.spark.session import Session
+from tests.support.batches import (
+    PARTITIONS,
+    Eventually,
+    an_app,
+    produce,
+    read_all,
+    run_pod,
+    wanted,
+)
+
+NO_RETRY = {"dlq": True, "dlq_create": True, "retry": {"attempts": 1}}
+
+
+def answering() -> Callable[[Record], Any]:
+    """A handler that hands out what it reads, and gives up one record of ten."""
+
+    def handle(record: Record) -> Any:
+        if int(record.value()) % 10 == 3:
+            raise ValueError("no answer")
+        return [Output(record.value(), record.key(), [("n", str(record.offset()))])]
+
+    return handle
+
+
+def answers(numbers: range) -> list[int]:
+    return [number for number in numbers if number % 10 != 3]
+
+
+@pytest.mark.timeout(600)
+def test_pods_and_spark_write_the_same_topic_each_key_in_order(
+    session: Session, real_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    real_cluster.create_topic(topic, PARTITIONS)
+    out = f"{topic}.out"
+    app = an_app(real_cluster, topic, answering(), **NO_RETRY)
+    with pytest.raises(TopicMissingError, match=r"--outputs topic:.* create it first"):
+        checked_place(f"topic:{out}", app.conf, [topic])
+    real_cluster.create_topic(out, PARTITIONS)
+    place = checked_place(f"topic:{out}", app.conf, [topic])
+    produce(real_cluster, topic, range(100))
+    with outputs_to(place, app.conf) as take:
+        taken: list[Record] = []
+
+        def noting(record: Record, outputs: Sequence[Output]) -> None:
+            take(record, outputs)
+            taken.append(record)
+
+        app.handler(outputs_taken(answering(), noting))
+        assert run_pod(app, lambda: len(taken) >= 90, eventually) == 0
+    produce(real_cluster, topic, range(100, 300))
+    app = an_app(real_cluster, topic, answering(), **NO_RETRY)
+    done_here = run_batches(session.spark, replace(wanted(app), outputs=place))
+    assert done_here.outputs == 180
+    found = read_all(real_cluster, out)
+    assert sorted(int(each.value()) for each in found) == answers(range(300))
+    by_key = defaultdict(list)
+    partitions = defaultdict(set)
+    for each in sorted(found, key=lambda each: each.offset()):
+        headers = dict(each.headers())
+        name = headers["keyshared.output"].decode()
+        assert name.rpartition("@")[2] == f"{headers['n'].decode()}/0"
+        if each.key() is not None:
+            by_key[each.key()].append(int(each.value()))
+            partitions[each.key()].add(each.partition())
+    assert len({dict(each.headers())["keyshared.output"] for each in found}) == len(found)
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+    assert {len(each) for each in partitions.values()} == {1}, "pods and Spark agree whose a key is"
+
+
+@pytest.mark.timeout(600)
+def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, range(100))
+    app = an_app(real_cluster, topic, answering(), **NO_RETRY)
+    lines = replace(wanted(app), outputs=Place("json", str(tmp_path / "lines")))
+    written = batch.write_outputs
+
+    def write_and_fail(*given: Any) -> None:
+        written(*given)
+        raise KeySharedError("the cluster is gone")
+
+    with monkeypatch.context() as patched, pytest.raises(KeySharedError, match="cluster is gone"):
+        patched.setattr(batch, "write_outputs", write_and_fail)
+        run_batches(session.spark, lines)
+    produce(real_cluster, topic, range(100, 150))
+    assert run_batches(session.spark, lines).outputs == 135
+    told = [
+        json.loads(line)
+        for file in (tmp_path / "lines").glob("batch=*/*.txt")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(int(each["value"]["text"]) for each in told) == answers(range(150))
+    assert len({each["output"] for each in told}) == 135
+
+    produce(real_cluster, topic, range(150, 200))
+    columns = replace(lines, outputs=Place("parquet", str(tmp_path / "columns")))
+    assert run_batches(session.spark, columns).outputs == 45
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(tmp_path / "columns")
+    assert sorted(map(int, table["value"].to_pylist())) == answers(range(150, 200))
+    assert table["output"][0].as_py().startswith(f"{topic}-")
