@@ -32,6 +32,9 @@ BOUNDS_TIMEOUT = 1.0
 LAST_BOUNDS_TIMEOUT = 0.5
 """Seconds for which the bounds of a log are waited for when its partition is given up."""
 
+LATE_BOUNDS_TIMEOUT = 0.2
+"""And behind the deadline of a stop, whose grace is for the last commit and for leaving."""
+
 OUT_OF_RANGE_WAIT = 0.1
 """Seconds before a partition is read again that was out of range: its broker may need them."""
 

@@ -21,7 +21,7 @@ from kafka_keyshared.model import (
 )
 from kafka_keyshared.owner.loop import BUSY_WAIT, CLIENT_ERRORS, Loop
 from kafka_keyshared.owner.room import FULL_POLL_EVERY
-from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
+from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT, LATE_BOUNDS_TIMEOUT
 from kafka_keyshared.owner.talk import Talk
 
 log = log_of("kafka_keyshared.stop")
@@ -227,8 +227,10 @@ def _commit(loop: Loop, deadline: float, hurried: Callable[[], bool]) -> tuple[b
     commits between its JoinGroup and the answer waits behind that at the broker and is then of the
     generation before. Refused so, it is sent again, of what the member still has.
     """
-    left = 0.0 if hurried() else deadline - loop.ports.clock()
-    doubtful = loop.reseek.doubtful(loop, loop.core.partitions, min(LAST_BOUNDS_TIMEOUT, left))
+    left = deadline - loop.ports.clock()
+    # Also behind the deadline: what still runs then is no reason to repeat what has settled.
+    patience = 0.0 if hurried() else max(LATE_BOUNDS_TIMEOUT, min(LAST_BOUNDS_TIMEOUT, left))
+    doubtful = loop.reseek.doubtful(loop, loop.core.partitions, patience)
     last = _LastCommit(loop, doubtful)
     loop.on_answer = last.hear
     heard = _send(loop, last, deadline, hurried)

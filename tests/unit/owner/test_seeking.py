@@ -83,7 +83,7 @@ def test_without_the_bounds_of_the_log_it_waits() -> None:
     assert stage.client.made("restart") == [({P0: 5}, {P0})]
 
 
-@pytest.mark.parametrize("by", ["stop", "revoke"])
+@pytest.mark.parametrize("by", ["stop", "late stop", "revoke"])
 @pytest.mark.parametrize(
     ("end", "commits"),
     [(9, True), (6, True), (3, False), (None, False)],
@@ -104,8 +104,8 @@ def test_what_is_given_up_out_of_range_is_committed_only_where_the_log_is_still_
         stage.client.unreachable = {P0}
     else:
         stage.client.logs[P0] = [record(offset) for offset in range(end)]
-    if by == "stop":
-        clean = stop(stage.loop, 25.0, lambda: False).clean
+    if by != "revoke":
+        clean = stop(stage.loop, 25.0 if by == "stop" else 0.0, lambda: False).clean
         assert clean is commits, "who is told that all is well need not look"
     else:
         stage.client.callbacks["revoke"]([P0])
