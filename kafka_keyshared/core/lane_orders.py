@@ -14,6 +14,7 @@ from kafka_keyshared.core.failure_lines import in_short
 from kafka_keyshared.core.lanes import (
     DIVERTS,
     LANE_TABLE,
+    NULL_KEY,
     ClosedLane,
     LaneEvent,
     LaneState,
@@ -120,7 +121,11 @@ def _drop_unmet(sub: Subscription, order: LaneOrder) -> bool:
     if order.key is None:
         return False
     scope = sub.settings.order_scope
-    lanes = {lane_named(each, order.key, scope) for each in list(sub.diverted.partitions())}
+    keys = [order.key]
+    if not order.key and sub.settings.null_keys == "one-lane":
+        keys.append(NULL_KEY)  # whoever lists lanes sees it as the empty key, too
+    there = list(sub.diverted.partitions())
+    lanes = {lane_named(each, key, scope) for each in there for key in keys}
     dropped = [lane for lane in sorted(lanes) if sub.diverted.drop(lane)]
     return bool(dropped)
 

@@ -72,7 +72,7 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
     over = sub.epochs.ended(leased, index)
     closed = sub.closed.get(lane)
     waiting: Iterable[Record] = ()
-    if closed is not None and closed.state is LaneState.DIVERTED and not over:
+    if closed is not None and closed.state is LaneState.DIVERTED:
         waiting, closed = suspend(sub, closed), None
     if closed is None:
         # A later record of the same place is not in the lane of one that has no key.

@@ -393,6 +393,31 @@ def test_what_is_stuck_of_another_partition_goes_first_however_late(
     assert harness.committed() == (2, [])
 
 
+@pytest.mark.parametrize("ending", [None, ERROR])
+def test_what_is_stuck_of_a_partition_that_has_gone_is_waited_for_too(ending: Ending) -> None:
+    """Its handler still runs: were the lane released, the next one would run beside it."""
+    harness = diverting(workers=("worker-0",), ack_timeout=1.0)
+    harness.pool.kind = "thread"
+    harness.fetch(*of("a", 0, 1))
+    worker = harness.worker()
+    hanging = worker.start()
+    assert hanging is not None
+    came_diverted(harness)
+    harness.fetch(record(5, "a", P1))
+    harness.revoke(P0)
+    harness.beat(6)
+    harness.deliver()
+    assert state_of(harness) is LaneState.STUCK
+    assert not harness.publishes, "what came before it runs"
+    harness.tell(ev.LaneOrder("default", ev.LaneAction.RELEASE, b"a"))
+    harness.fetch(record(6, "a", P1))
+    assert harness.work() == []
+    worker.finish_apart(hanging, ending)
+    assert harness.work() == []
+    assert letters(harness) == [5, 6]
+    assert state_of(harness) is LaneState.DIVERTED
+
+
 def test_a_lane_that_is_closed_when_it_comes_diverted_is_so_when_it_opens() -> None:
     harness = diverting(workers=("worker-0",), retry=RetryPolicy(attempts=3, backoff=1.0))
     harness.fetch(*of("a", 0))

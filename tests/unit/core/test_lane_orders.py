@@ -10,7 +10,7 @@ from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core.events import LaneAction, LaneOrder
 from kafka_keyshared.core.lane_notes import LaneNotes, hash_of
 from kafka_keyshared.core.lane_orders import EVENTS, listing
-from kafka_keyshared.core.lanes import LANE_TABLE, LaneState, lane_of
+from kafka_keyshared.core.lanes import LANE_TABLE, NULL_KEY, LaneState, lane_by, lane_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -241,6 +241,18 @@ def test_a_key_that_came_diverted_and_of_which_nothing_has_come_is_released_by_i
     assert harness.work() == [0]
     (commit,) = harness.commit()
     assert commit.entries[P0].metadata == ""
+
+
+@pytest.mark.parametrize("nulls", ["any", "one-lane"])
+def test_the_lane_of_null_keys_that_came_diverted_is_released_as_the_empty_key(nulls: str) -> None:
+    lane = lane_by(record(0, None), NULL_KEY, "topic")
+    notes = {"default": LaneNotes(frozenset({hash_of(lane)}))}
+    harness = Harness(SubscriptionSettings(poison="divert", dlq=True, null_keys=nulls))  # type: ignore[arg-type]
+    harness.assign(position=0, metadata=encode(0, {}, notes=notes).text, log=(0, 9))
+    answer = order(harness, RELEASE, b"")
+    assert ("is diverted no more" in (answer.done or "")) is (nulls == "one-lane")
+    harness.fetch(record(0, None))
+    assert harness.work() == [0]
 
 
 def test_a_release_lets_a_partition_go_on_that_was_stopped_for_what_the_lane_held() -> None:
