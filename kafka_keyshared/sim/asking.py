@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.sim.happenings import LogsAsked
 from kafka_keyshared.sim.history import Answered, Waiting
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.timeline import Process
@@ -71,6 +72,13 @@ class Asking:
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         """Ask all leaders at once; one that is silent costs the whole time, and then its own."""
+        found = self._bounds(partitions, timeout)
+        self._cluster.history.tell(LogsAsked(self._member, tuple(partitions), tuple(found)))
+        return found
+
+    def _bounds(
+        self, partitions: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, LogBounds]:
         cluster = self._cluster
         silent = dict(cluster.leaders_away)
         if partitions and self.happens(cluster.faults.bounds_unanswered):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from kafka_keyshared.model import TopicPartition
@@ -47,6 +47,17 @@ class LimitLifted(NamedTuple):
 
     member: int
     partitions: Sequence[TopicPartition]
+
+
+class LogsAsked(NamedTuple):
+    """The member has asked where the logs of these partitions begin and end.
+
+    ``answered`` are those of which it has heard that in time.
+    """
+
+    member: int
+    partitions: Sequence[TopicPartition]
+    answered: Collection[TopicPartition]
 
 
 class KeysAway(NamedTuple):

@@ -100,10 +100,14 @@ class Reading(NamedTuple):
 
 
 class Revoking(NamedTuple):
-    """Partitions are taken from a member; its callback is about to be called."""
+    """Partitions are taken from a member; its callback is about to be called.
+
+    ``lost``: it is the callback for partitions that have gone already.
+    """
 
     member: int
     partitions: Sequence[TopicPartition]
+    lost: bool = False
 
 
 class Released(NamedTuple):
@@ -327,7 +331,7 @@ class LaneOrdered(NamedTuple):
     """Somebody has ordered that of a lane, and it was done: ``release``, ``drop``, ``dead_letter``.
 
     The lane is that of the record, which is its first one; where there is no ``offset`` (-1) it is
-    that of the ``key``, which had none waiting.
+    that of the ``key``, which had none waiting; None is the one lane of all that have no key.
     """
 
     member: int

@@ -10,6 +10,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Command, LaneAnswer
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.lanes import NullKey
 from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
@@ -198,8 +199,10 @@ class Member:
     def ordered(self, order: ev.LaneOrder) -> None:
         """Tell of an order for a lane that is done."""
         partition = order.partition or NOWHERE
+        # Where null keys are one lane it has a key of its own, which equals the empty one.
+        key = None if type(order.key) is NullKey else order.key
         told = was.LaneOrdered(
-            self.number, order.subscription, order.action.value, partition, order.offset, order.key
+            self.number, order.subscription, order.action.value, partition, order.offset, key
         )
         self._around.history.tell(told)
 

@@ -194,7 +194,7 @@ class Membership:
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         seat, lost = self.seat, self.lost
-        self._tell(Revoking(self.member, tuple(partitions)))
+        self._tell(Revoking(self.member, tuple(partitions), lost))
         if self._callbacks is not None:
             (self._callbacks.lost if lost else self._callbacks.revoke)(list(partitions))
         self._reader.unassign(partitions)

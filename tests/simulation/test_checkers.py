@@ -976,7 +976,17 @@ def test_a_window_is_kept() -> None:
         told.later(seconds)
         told.send(1, 0)
 
+    def and_goes_before_it_is_given_back(told: Told) -> None:
+        story(told)
+        told.tell(happened.Misplaced(1, [T0]))
+        told.seek(1, 3)
+        told.deliver(1, 3)
+        told.released(1, lost=True)
+        told.later(10.001)
+        told.assign(1)
+
     refused = settings(window_records=2)
+    assert_right(and_goes_before_it_is_given_back, refused)
     assert_right(lambda told: and_cannot_be_given_back_yet(told, 3, 0.5), refused)
     words = "4 received records are not settled in 'default', its window holds 2"
     assert_found(

@@ -10,7 +10,7 @@ from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.no_repeats import NoRepeats
-from kafka_keyshared.sim.happenings import CallbackRaised
+from kafka_keyshared.sim.happenings import CallbackRaised, LogsAsked
 from tests.simulation.told import SUB, T0, T1, Told, text
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -532,11 +532,34 @@ def test_a_callback_that_raises_behind_the_commit_of_its_revoke_is_no_excuse_for
     assert_found("NoRepeats", words, story)
 
 
+@pytest.mark.parametrize("asked", ["not at all", "answered", "silent", "silent, then answered"])
+def test_what_settled_runs_again_where_nobody_could_say_whether_its_log_is_the_same(
+    asked: str,
+) -> None:
+    """Its place was out of range; what is committed of an old log would be skipped of the new."""
+
+    def story(told: Told) -> None:
+        done(told, 0)
+        told.tell(happened.Misplaced(1, [T0]))
+        if asked.startswith("silent"):
+            told.tell(LogsAsked(1, [T0], []))
+        if asked.endswith("answered"):
+            told.tell(LogsAsked(1, [T0], [T0]))
+        told.revoke(1)
+        again(told)
+
+    if asked == "silent":
+        assert_right(story)
+    else:
+        assert_found("NoRepeats", "its last commit leaves it out: none was sent", story)
+
+
 def test_what_a_lost_partition_had_settled_does_not_run_again_where_nobody_else_was() -> None:
-    def story(told: Told, offset: int, *, others: bool = False) -> None:
+    def story(told: Told, offset: int, *, heard: bool = True, others: bool = False) -> None:
         done(told, 1)
         told.commit(1, 0, (1, 2))
         told.run(1, 2, 3)
+        told.revoking(1, lost=heard)
         told.released(1, lost=True)
         if others:
             told.assign(2)
@@ -552,6 +575,8 @@ def test_what_a_lost_partition_had_settled_does_not_run_again_where_nobody_else_
     assert_found("NoRepeats", words, lambda told: story(told, 2))
     assert_right(lambda told: story(told, 3))  # nobody had asked its worker for more yet
     assert_right(lambda told: story(told, 2, others=True))
+    # It was giving them back when the group gave it up, and has committed as far as that went.
+    assert_right(lambda told: story(told, 2, heard=False))
 
 
 def test_a_record_that_runs_twice_in_an_assignment_is_found() -> None:

@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from kafka_keyshared.core.events import LaneAction, LaneOrder
+from kafka_keyshared.core.lanes import NULL_KEY
 from kafka_keyshared.sim import crews
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.chance import Chance
@@ -64,6 +66,18 @@ def test_a_member_may_be_killed_while_it_breaks_off(monkeypatch: pytest.MonkeyPa
     world.timeline.run(world.timeline.now + 10.0)
     assert not member.raises
     assert not world.present()
+
+
+def test_an_order_for_the_lane_of_null_keys_is_told_as_one_of_no_key() -> None:
+    """Its key equals the empty one, which has a lane of its own."""
+    world = World(1, calm(0.0), summed=False)
+    told: list[happened.LaneOrdered] = []
+    world.history.listen(happened.LaneOrdered, told.append)
+    world.start()
+    (member,) = world.present()
+    for key in (NULL_KEY, b""):
+        member.ordered(LaneOrder("default", LaneAction.RELEASE, key))
+    assert [each.key for each in told] == [None, b""]
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -8,7 +8,7 @@ from kafka_keyshared.core.lane_notes import LaneNotes, Tried, hash_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.sim import history as happened
-from tests.simulation.told import SUB, T0, Told
+from tests.simulation.told import SUB, T0, T1, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
 KEY_A = hash_of((T0.topic, -1, b"a", -1))
@@ -195,6 +195,27 @@ def test_a_lane_that_is_released_runs_and_is_not_said_any_more() -> None:
         told.deliver(1, 2)
         told.run(1, 2)
         told.send(1, 3)
+
+    assert_right(story, DIVERTS)
+
+
+def test_what_its_member_had_settled_once_and_does_not_know_is_diverted_with_its_lane() -> None:
+    """Its partition was lost and came back; who still knows of it sends no letter."""
+
+    def story(told: Told) -> None:
+        begun(told, 4)
+        told.write("a", at=T1)
+        told.assign(1, T1)
+        told.deliver(1, 0, at=T1)
+        told.run(1, 0, at=T1)
+        told.released(1, T1, lost=True)
+        told.deliver(1, 0)
+        fails(told, 0)
+        told.letter(1, 0)
+        told.assign(1, T1)
+        told.deliver(1, 0, at=T1)
+        told.letter(1, 0, at=T1)
+        told.send(1, 1, at=T1, words=words(1, LaneNotes(frozenset({KEY_A}))))
 
     assert_right(story, DIVERTS)
 

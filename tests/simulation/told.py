@@ -77,8 +77,8 @@ class Told:
     def seek(self, member: int, position: int | None, at: TopicPartition = T0) -> None:
         self.tell(happened.Reading(member, at, position, self.assigned[member, at]))
 
-    def revoking(self, member: int, at: TopicPartition = T0) -> None:
-        self.tell(happened.Revoking(member, [at]))
+    def revoking(self, member: int, at: TopicPartition = T0, *, lost: bool = False) -> None:
+        self.tell(happened.Revoking(member, [at], lost))
 
     def released(self, member: int, at: TopicPartition = T0, *, lost: bool = False) -> None:
         self.tell(happened.Released(member, [at], lost))

@@ -74,6 +74,7 @@ class Bounded(Checker):
             happened.Delivered: self._delivered,
             happened.Reading: self._placed,
             happened.Misplaced: self._placed,
+            happened.Released: self._placed,
             happened.Appended: self._appended,
             happened.CommitSent: self._anything,
             happened.Finished: self._finished,
@@ -100,8 +101,11 @@ class Bounded(Checker):
                 until = until if before is None else min(until, before.until)
                 self._much[told.member, sub] = Much(until, taken_in, those)
 
-    def _placed(self, told: happened.Reading | happened.Misplaced) -> None:
-        """Let go of what came too much, and is to come again: its member has not used it."""
+    def _placed(self, told: happened.Reading | happened.Misplaced | happened.Released) -> None:
+        """Let go of what came too much, and is to come again: its member has not used it.
+
+        Or its partition has gone.
+        """
         member = self.books.members[told.member]
         if isinstance(told, happened.Misplaced):
             self._lost_at[told.member] = self.books.now

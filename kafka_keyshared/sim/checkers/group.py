@@ -235,8 +235,8 @@ class Group(Logs):
             member.keep(self.now, 1)
         member.revoking.update(told.partitions)
         for partition in told.partitions:
-            if partition in member.live:
-                member.live[partition].revoking_at = self.now
+            if (mine := member.live.get(partition)) is not None:
+                mine.revoking_at, mine.told_lost = self.now, told.lost
 
     def _released(self, told: happened.Released) -> None:
         member = self.member(told.member)

@@ -51,12 +51,19 @@ class Letters(Group):
     def _settle(self, each: Delivery, how: str) -> None:
         """Note that it is settled, and how."""
 
+    @abstractmethod
+    def _open_again(self, each: Delivery, sub: str) -> None:
+        """Note that it is not settled, where it has counted so."""
+
     # --- dead letters ---
 
     def _letter_sent(self, told: happened.LetterSent) -> None:
         sub = told.subscription
         each = self.delivery = self._find(sub, told.offset, told.assignment)
         assignment, poison = each.assignment, self.settings[sub].poison
+        diverts = poison == "divert" and bool(each.lane.hash) and not each.lane.refused
+        if diverts and assignment.over is None and each.fate.settled_in is not assignment:
+            self._open_again(each, sub)  # its member had settled it once, and does not know it
         if each.stage is Stage.UNSURE:
             each.stage = AFTER_THE_LAST.get(poison, Stage.LETTERING)
         each.copying = each.stage is Stage.ARCHIVING

@@ -20,7 +20,7 @@ from kafka_keyshared.sim.checkers.records import (
     Fate,
     Stage,
 )
-from kafka_keyshared.sim.happenings import CallbackRaised
+from kafka_keyshared.sim.happenings import CallbackRaised, LogsAsked
 from kafka_keyshared.sim.history import History, Listener
 
 MOMENT = 1e-9
@@ -40,15 +40,17 @@ class NoRepeats(Checker):
 
     That is: its process was killed or has halted, its partition was lost, it ended when the
     deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
-    not stored, the log was cut off when that was to be sent, the broker has refused sets, or a
-    callback had raised, after which a process that cannot trust its own state commits nothing. Who
-    begins a log anew that was cut off knows what it had settled of what is left. Never what the
-    commit covers with which an assignment began: so no more is repeated than had settled since the
-    commit that the broker has.
+    not stored, the log was cut off when that was to be sent, the broker has refused sets, its place
+    was out of range and nobody told its member whether that is still the same log, or a callback
+    had raised, after which a process that cannot trust its own state commits nothing. Who begins a
+    log anew that was cut off knows what it had settled of what is left. Never what the commit
+    covers with which an assignment began: so no more is repeated than had settled since the commit
+    that the broker has.
     Who has not heard that its partition is another's knows nothing of what settles there; nor has a
     worker heard that its partition has gone which has not answered yet what it gives back.
     After a clean stop it has all that settled. A partition that was lost and comes back to its
-    member within five minutes, with no commit but that member's, repeats nothing at all. What a
+    member within five minutes, with no commit but that member's, repeats nothing at all; unless the
+    group has given it up only while the member was about to give it back, and committed. What a
     worker has ended last may be unknown where it was lost, or where that worker has died. Without
     reliability it may begin again in another assignment, and never in the same.
 
@@ -74,6 +76,8 @@ class NoRepeats(Checker):
         self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
         self._unclear: dict[int, list[Fate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
+        # Assignments, by their numbers, whose log did not answer when it was asked for last.
+        self._silent: set[int] = set()
         # Since when a member commits nothing any more.
         self._raised: dict[int, float] = {}
 
@@ -86,6 +90,7 @@ class NoRepeats(Checker):
             happened.Released: self._released,
             happened.Reading: self._reading,
             CallbackRaised: self._callback_raised,
+            LogsAsked: self._logs_asked,
             happened.Gone: self._gone,
         }
 
@@ -139,6 +144,14 @@ class NoRepeats(Checker):
     def _callback_raised(self, told: CallbackRaised) -> None:
         self._raised.setdefault(told.member, self.books.now)
 
+    def _logs_asked(self, told: LogsAsked) -> None:
+        live = self.books.member(told.member).live
+        for partition in told.partitions:
+            if partition not in live:
+                continue
+            change = self._silent.discard if partition in told.answered else self._silent.add
+            change(live[partition].number)
+
     def _note_unclear(self, member: int, *, lost: bool) -> None:
         """Note of what it is not known that it has ended.
 
@@ -181,6 +194,7 @@ class NoRepeats(Checker):
             "its worker had not gone on": unclear,
             "it ended too late": not fate.in_time or self._late(fate, before),
             "its set was refused": before.bare,
+            "its log was silent": before.misplaced and before.number in self._silent,
             "a callback had raised": self._had_raised(before),
         }
         return next((why for why, holds in excuses.items() if holds), "")
@@ -200,6 +214,7 @@ class NoRepeats(Checker):
         return (
             before is now.previous
             and before.member is now.member
+            and before.told_lost
             and not before.stolen
             and left is not None
             and now.found == left

@@ -233,7 +233,8 @@ class Assignment:
 
     ``start`` is where it is read from, None until that is known; ``end`` the position after what
     was delivered. ``sure`` and ``perhaps`` are the offsets from there on that the commit covers
-    with which it began: more than one may have been there while the member asked. ``stolen`` says
+    with which it began: more than one may have been there while the member asked. ``told_lost``
+    says that the member heard that it was lost, not that it is to give it up; ``stolen`` says
     that the group has given the partition to another member, unheard by this one; ``misplaced``
     that what was delivered may have to be read again, and ``loose`` is what has come since;
     ``left_to_begin`` says that it was first read from where the reset policy says, and
@@ -285,6 +286,7 @@ class Assignment:
         self.letters: Counter[str] = Counter()
         self.running = 0
         self.revoking_at: float | None = None
+        self.told_lost = False
         self.stolen = False
         self.misplaced = False
         self.loose: list[Delivery] = []
