@@ -142,7 +142,7 @@ def come_and_go(world: World, chance: Random) -> bool:
     subscription = chance.choice(list(member.instance.core.subscriptions))
     member.handlers.hang(8, chance.uniform(4.0, 12.0))
     before = len(member.pool.workers)
-    dies = chance.random() < 0.5
+    dies = chance.random() < 0.7
 
     def come() -> None:
         if member.alive and not member.stopping:

@@ -66,6 +66,8 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
     """
 
     def times_out(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if sub.routing.mode in ("unordered", "exclusive"):
+            sub = replace(sub, routing=RoutingSettings())  # few policies go with them, or few lanes
         poisoned = _poisoned(sub, draw, STUCK_POISON)
         retry = RetryPolicy(attempts=1, backoff=0.0) if sub.reliable else sub.retry
         return replace(poisoned, retry=retry, ack_timeout=1.0, dlq_limit=None)
@@ -80,15 +82,16 @@ def stuck(plan: Plan, draw: Draw) -> Plan:
             plan.habits,
             failing=min(plan.habits.failing, 0.2),
             stuck=draw.one("stuck at all", (0.05, 0.1)),
-            stuck_for=draw.one("stuck for", (1.8, 7.0)),
+            stuck_for=draw.one("stuck for", (1.8, 1.8, 7.0)),
         ),
     )
 
 
 def looked_after(plan: Plan, draw: Draw) -> Plan:
     """Have many lanes closed for long, and somebody who looks after each of them."""
+    closed = _each(plan, lambda sub: _poisoned(sub, draw, LOOKED_AFTER_POISON))
     return replace(
-        _with_more(_each(plan, lambda sub: _poisoned(sub, draw, POISON)), LOOKED_AFTER),
+        _with_more(closed, LOOKED_AFTER, "a member was stopped"),
         orders_possible=0.8,
         habits=replace(plan.habits, poisoned=draw.one("poisoned at all", (0.02, 0.1))),
         letters=replace(plan.letters, slow=draw.one("slow letters", (0.05, 0.5))),
@@ -99,7 +102,7 @@ def joining(plan: Plan, draw: Draw) -> Plan:
     """Have workers that join while others are long at what is in their slots, and that go again."""
 
     def waits(sub: SubscriptionSettings) -> SubscriptionSettings:
-        wait = draw.happens(f"joining waits of {sub.name}", 0.7)
+        wait = draw.happens(f"joining waits of {sub.name}", 0.9)
         lost = draw.happens(f"joining is lost of {sub.name}", 0.7)
         return replace(sub, new_workers_wait=wait, on_evict="ack" if lost else sub.on_evict)
 
@@ -132,7 +135,7 @@ def lent(plan: Plan, draw: Draw) -> Plan:
 
 
 EMPHASES: Mapping[str, Emphasis] = {
-    "stuck": Emphasis(0.2, stuck),
+    "stuck": Emphasis(0.205, stuck),
     "looked after": Emphasis(0.12, looked_after),
     "joining": Emphasis(0.14, joining),
     "lent": Emphasis(0.08, lent),
@@ -141,8 +144,9 @@ EMPHASES: Mapping[str, Emphasis] = {
 
 LOOKED_AFTER = "a lane was ordered about"
 POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")
-STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", "divert", "divert", "divert")
-"""With those more often whose lanes are all closed soon."""
+LOOKED_AFTER_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq")
+STUCK_POISON: Sequence[PoisonPolicy] = (*POISON, "block_and_dlq", *("divert",) * 4)
+"""With those more often whose lanes are all closed soon, or have letters on their way for long."""
 
 UNENDING: Sequence[PoolKind] = ("thread", "thread", "task")
 """Pools that cannot end a record, or cannot always."""
