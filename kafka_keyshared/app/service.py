@@ -46,7 +46,6 @@ from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.program.signals import stop_signals
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import Acting, read_token
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes
 
@@ -370,8 +369,7 @@ class KeyShared(Orderable):
         if self.options.http_port is None:
             return
         exposition = Exposition(self.status, partitions=self.options.partition_metrics)
-        board, token_file = self._board, self.options.http_token_file
-        acting = None if token_file is None else Acting(read_token(token_file), self.obey)
+        board, acting = self._board, self._acting(self.options.http_token_file)
         probes = Probes(board.live, board.ready, board.read, acting)
         server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
         if server.start():

@@ -7,11 +7,13 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kafka_keyshared.doctor.instance import PATH, ask_status, status_address
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.status import Status, SubscriptionStatus
+from kafka_keyshared.web.acting import read_token
 
 MORE_SECONDS = 5.0
 """An answer may take so much longer than what was ordered."""
@@ -34,6 +36,25 @@ def status_of(url: str, *, pending: bool = False) -> Status:
 def only_subscription(status: Status) -> SubscriptionStatus:
     """Return the subscription of an instance, of which there is one."""
     return status.subscriptions[0]
+
+
+def may_order(
+    verb: str, url: str | None, token_file: Path | None, *, execute: bool
+) -> tuple[str, str | None]:
+    """Return where an instance is, and its token if something is to be done there.
+
+    Raises :class:`ConfigError` where the command line does not say what that takes.
+    """
+    if url is None:
+        raise ConfigError(f"{verb}: give --status-url, where the instance's --http-port is")
+    if not execute:
+        return url, None
+    if token_file is None:
+        raise ConfigError(
+            f"{verb} --execute: give --token-file, a file with the token that the instance has "
+            "as http_token_file"
+        )
+    return url, read_token(str(token_file))
 
 
 def order(url: str, path: str, token: str, what: Mapping[str, Any], seconds: float) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka_keyshared.cli.instances import only_subscription, order, status_of
+from kafka_keyshared.cli.instances import may_order, only_subscription, order, status_of
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.port import Move, Unowned, moves
 from kafka_keyshared.core.routing.ranges import read_back
@@ -14,7 +14,7 @@ from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import SubscriptionStatus
-from kafka_keyshared.web.acting import RANGES, read_token
+from kafka_keyshared.web.acting import RANGES
 
 AWAY = "away"
 """The state of a worker for which something was declared, and that is not there."""
@@ -154,15 +154,9 @@ def assign_verb(
     url: str | None, asked: Assignment, token_file: Path | None, *, execute: bool, output: Output
 ) -> int:
     """Print what would move; with ``execute`` have it done, and print who has what then."""
-    if url is None:
-        raise ConfigError("ring assign: give --status-url, where the instance's --http-port is")
-    if execute and token_file is None:
-        raise ConfigError(
-            "ring assign --execute: give --token-file, a file with the token that the instance has "
-            "as http_token_file"
-        )
+    url, token = may_order("ring assign", url, token_file, execute=execute)
     found = plan(only_subscription(status_of(url)), asked)
-    if not execute or token_file is None:
+    if token is None:
         _print_plan(found, output)
         if output is Output.TABLE:
             write_note("nothing has changed; --execute does it")
@@ -174,7 +168,7 @@ def assign_verb(
         "take_over": asked.take_over,
         "timeout": asked.timeout,
     }
-    answer = order(url, RANGES, read_token(str(token_file)), what, asked.timeout)
+    answer = order(url, RANGES, token, what, asked.timeout)
     write_result(answer["ranges"], output, "ranges by worker")
     return 0
 

@@ -7,9 +7,9 @@ instance takes none. What is refused changes nothing, and says why in a line of 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,9 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 
 RANGES = "/api/v1/ranges"
 """Where ranges are assigned."""
+
+FILTERS = "/api/v1/filters"
+"""Where workers are given other filters."""
 
 MOST_BYTES = 64 << 10
 """More than any order has."""
@@ -41,15 +44,31 @@ class RangeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
+class FilterOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker is to take the keys that one of these patterns takes; ``timeout`` is in seconds.
+
+    Without a pattern it is every key.
+    """
+
+    worker: str
+    patterns: tuple[str, ...]
+    timeout: Annotated[float, Meta(gt=0, le=300)] = 30.0
+    subscription: str = DEFAULT_SUBSCRIPTION
+
+
 class Acting(NamedTuple):
     """What whoever has the token may order; each may be called from any thread.
 
-    ``assign_range`` returns the ranges of all workers; it raises :class:`KeySharedError` for what
-    is refused, and :class:`TimeoutError`.
+    ``assign_range`` returns the ranges of all workers, ``set_filters`` what each of them takes;
+    they raise :class:`KeySharedError` for what is refused, and :class:`TimeoutError`.
     """
 
     token: str
     assign_range: Callable[[RangeOrder], Mapping[str, str]]
+    set_filters: Callable[[FilterOrder], Mapping[str, Sequence[str]]]
+
+
+Order = TypeVar("Order", RangeOrder, FilterOrder)
 
 
 class Said(NamedTuple):
@@ -80,28 +99,36 @@ def read_token(path: str) -> str:
 
 def ordered(acting: Acting | None, path: str, authorization: str, body: bytes) -> Said:
     """Do what is ordered at this path, and return what to answer."""
-    if path != RANGES:
-        return _text(404, f"orders are taken at {RANGES}")
+    if path not in {RANGES, FILTERS}:
+        return _text(404, f"orders are taken at {RANGES} and {FILTERS}")
     if acting is None:
         return _text(403, "this instance takes no orders: it runs without http_token_file")
     kind, _, token = authorization.partition(" ")
     given = token.strip().encode("utf-8", "replace")
     if kind.lower() != "bearer" or not hmac.compare_digest(given, acting.token.encode()):
         return _text(401, "an order needs 'Authorization: Bearer' with the instance's token")
-    return _assigned(acting, body)
+    if path == RANGES:
+        return _done("ranges", acting.assign_range, body, RangeOrder, "first, last and worker")
+    return _done("filters", acting.set_filters, body, FilterOrder, "worker and patterns")
 
 
-def _assigned(acting: Acting, body: bytes) -> Said:
+def _done(
+    name: str,
+    do: Callable[[Order], Mapping[str, object]],
+    body: bytes,
+    kind: type[Order],
+    takes: str,
+) -> Said:
+    """Do what is ordered; the answer has what it returns under this name."""
     try:
-        order = msgspec.json.decode(body, type=RangeOrder)
-        ranges = acting.assign_range(order)
+        answer = do(msgspec.json.decode(body, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return _text(400, f"{error}; give JSON with first, last and worker")
+        return _text(400, f"{error}; give JSON with {takes}")
     except TimeoutError as error:
         return _text(504, str(error))
     except KeySharedError as error:
         return _text(409, str(error))
-    return Said(200, msgspec.json.encode({"ranges": dict(ranges)}), "application/json")
+    return Said(200, msgspec.json.encode({name: dict(answer)}), "application/json")
 
 
 def _text(status: int, text: str) -> Said:

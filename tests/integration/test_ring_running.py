@@ -1,4 +1,4 @@
-"""`keyshared ring show` and `ring assign` of an instance that runs."""
+"""`keyshared ring show`, `ring assign` and `ring filter` of an instance that runs."""
 
 from __future__ import annotations
 
@@ -227,6 +227,61 @@ def test_what_cannot_be_is_refused_with_both_parties_before_anything_is_asked_fo
     assert shown(capsys, member)["workers"][0]["ranges"] == f"0-{HALF - 1}"
 
 
+def filtering(capsys: pytest.CaptureFixture[str], member: Member, *words: object) -> Ended:
+    return in_process(capsys, "ring", "filter", *words, "--status-url", address(member))
+
+
+def takes(capsys: pytest.CaptureFixture[str], member: Member) -> dict[str, list[str]]:
+    return {row["name"]: row["filters"] for row in shown(capsys, member)["workers"]}
+
+
+def test_filters_are_planned_and_with_execute_given_while_it_runs(
+    member: Member, token: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {"worker-0": [], "worker-1": ["low-*", "high-*"], "later": []}
+    assert takes(capsys, member) == before
+    ended = filtering(capsys, member, "worker-0", "ship-*", "high-?", "--json")
+    assert ended.status == 0, ended.err
+    rows = {row["worker"]: row for row in json.loads(ended.out)["workers"]}
+    assert rows["worker-0"]["takes"] == []
+    assert rows["worker-0"]["would_take"] == ["ship-*", "high-?"]
+    assert rows["worker-1"]["takes"] == rows["worker-1"]["would_take"] == ["low-*", "high-*"]
+    table = filtering(capsys, member, "worker-0", "ship-*")
+    assert (table.status, "nothing has changed; --execute does it" in table.err) == (0, True)
+    assert takes(capsys, member) == before
+    words = ("worker-0", "ship-*", "--token-file", token, "--execute", "--json")
+    ended = filtering(capsys, member, *words)
+    assert json.loads(ended.out) == {"worker-0": ["ship-*"], "worker-1": ["low-*", "high-*"]}
+    assert takes(capsys, member)["worker-0"] == ["ship-*"]
+    every = ("worker-0", "--every-key", "--token-file", token, "--execute", "--json")
+    ended = filtering(capsys, member, *every)
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out)["worker-0"] == []
+    assert takes(capsys, member) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("worker-7", "a*"), 1, "filters are for worker 'worker-7', and there is none; give one of "
+         "worker-0, worker-1, later, or let it join first"),
+        (("worker-0",), 2, "ring filter worker-0: give either patterns or --every-key"),
+        (("worker-0", "a*", "--every-key"), 2, "give either patterns or --every-key"),
+        (("worker-0", "a*", "--execute"), 2, "ring filter --execute: give --token-file"),
+    ],
+)  # fmt: skip
+def test_filters_that_cannot_be_are_refused_by_name(
+    member: Member,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    status: int,
+    said: str,
+) -> None:
+    ended = filtering(capsys, member, *words)
+    assert (ended.status, ended.out) == (status, "")
+    assert said in ended.err
+
+
 def test_a_wrong_token_is_refused_by_the_instance(
     member: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,7 +295,7 @@ def test_a_wrong_token_is_refused_by_the_instance(
 
 
 def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in (("show",), ("assign", "0-9", "worker-0")):
+    for verb in (("show",), ("assign", "0-9", "worker-0"), ("filter", "worker-0", "a*")):
         ended = in_process(capsys, "ring", *verb, "--status-url", "http://127.0.0.1:9")
         assert ended.status == 1
         assert "http://127.0.0.1:9/status" in ended.err

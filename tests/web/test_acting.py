@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ import pytest
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.owner.observe import Board
-from kafka_keyshared.web.acting import MOST_BYTES, RANGES, Acting, RangeOrder, read_token
+from kafka_keyshared.web.acting import (
+    FILTERS,
+    MOST_BYTES,
+    RANGES,
+    Acting,
+    FilterOrder,
+    RangeOrder,
+    read_token,
+)
 from kafka_keyshared.web.metrics import Exposition
 from kafka_keyshared.web.server import HttpServer, Probes
 
@@ -26,7 +34,7 @@ class Asked:
     """Takes orders, and does with each what the test says."""
 
     def __init__(self) -> None:
-        self.orders: list[RangeOrder] = []
+        self.orders: list[RangeOrder | FilterOrder] = []
         self.raises: Exception | None = None
 
     def __call__(self, order: RangeOrder) -> Mapping[str, str]:
@@ -34,6 +42,12 @@ class Asked:
         if self.raises is not None:
             raise self.raises
         return {str(order.worker): f"{order.first}-{order.last}"}
+
+    def filters(self, order: FilterOrder) -> Mapping[str, Sequence[str]]:
+        self.orders.append(order)
+        if self.raises is not None:
+            raise self.raises
+        return {order.worker: order.patterns}
 
 
 @pytest.fixture
@@ -43,7 +57,7 @@ def asked() -> Asked:
 
 @pytest.fixture
 def url(asked: Asked) -> Iterator[str]:
-    yield from served(Acting(TOKEN, asked))
+    yield from served(Acting(TOKEN, asked, asked.filters))
 
 
 def served(acting: Acting | None) -> Iterator[str]:
@@ -80,6 +94,19 @@ def test_an_order_with_the_token_is_done_and_answered(url: str, asked: Asked) ->
         RangeOrder(first=0, last=9, worker="worker-1"),
         RangeOrder(first=0, last=9, worker="worker-1", take_over=True, timeout=1.5),
     ]
+
+
+def test_filters_are_ordered_as_ranges_are(url: str, asked: Asked) -> None:
+    what = {"worker": "worker-1", "patterns": ["ship-*", "é?"]}
+    status, text = post(url, what, path=FILTERS)
+    assert (status, json.loads(text)) == (200, {"filters": {"worker-1": ["ship-*", "é?"]}})
+    assert asked.orders == [FilterOrder(worker="worker-1", patterns=("ship-*", "é?"))]
+    assert post(url, what, None, path=FILTERS)[0] == 401
+    status, text = post(url, {"worker": "worker-1", "patterns": "ship-*"}, path=FILTERS)
+    assert status == 400
+    assert "give JSON with worker and patterns" in text
+    asked.raises = KeySharedError("there is none")
+    assert post(url, what, path=FILTERS) == (409, "there is none\n")
 
 
 @pytest.mark.parametrize("token", [None, "", "0123456789abcde", TOKEN + "x", "\xe9" * 16])
@@ -131,7 +158,10 @@ def test_an_order_that_is_too_long_is_not_read(url: str, asked: Asked) -> None:
 
 def test_another_path_is_told_where_orders_are_taken(url: str, asked: Asked) -> None:
     for path in ("/status", "/api/v1/range", "/"):
-        assert post(url, ORDER, path=path) == (404, f"orders are taken at {RANGES}\n")
+        assert post(url, ORDER, path=path) == (
+            404,
+            f"orders are taken at {RANGES} and {FILTERS}\n",
+        )
     assert not asked.orders
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -18,6 +18,15 @@ from kafka_keyshared.cli.options import (
     Workers,
 )
 from kafka_keyshared.cli.output import Output
+
+TokenFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="The token that the instance has (http_token_file)."),
+]
+MoveTimeout: TypeAlias = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0.1, max=300.0, help="How long to wait for what runs."),
+]
 
 verbs = typer.Typer(
     help="Which worker a key goes to, and what a resize would move.",
@@ -90,17 +99,11 @@ def ring_assign(  # noqa: PLR0917 - each is an option of the command line
         bool, typer.Option("--nobody", help="Nobody's, in place of a worker's.")
     ] = False,
     status_url: StatusUrl = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The token that the instance has (http_token_file)."),
-    ] = None,
+    token_file: TokenFile = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Also what other workers have of them.")
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0.1, max=300.0, help="How long to wait for what runs."),
-    ] = 30.0,
+    timeout: MoveTimeout = 30.0,
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it; otherwise what would move is printed.")
     ] = False,
@@ -117,6 +120,38 @@ def ring_assign(  # noqa: PLR0917 - each is an option of the command line
     asked = Assignment.typed(slots, worker, nobody=nobody, take_over=take_over, timeout=timeout)
     shown = Output.JSON if json else output
     return assign_verb(status_url, asked, token_file, execute=execute, output=shown)
+
+
+@verbs.command("filter")
+def ring_filter(  # noqa: PLR0917 - each is an option of the command line
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Who is to take them.")],
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATTERN...", help="Its keys from now on: 'ship-*', 'order-?'."),
+    ] = None,
+    every_key: Annotated[
+        bool, typer.Option("--every-key", help="All of them, in place of patterns.")
+    ] = False,
+    status_url: StatusUrl = None,
+    token_file: TokenFile = None,
+    timeout: MoveTimeout = 30.0,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; otherwise what would change is printed.")
+    ] = False,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Give a worker of a running instance other filters.
+
+    Who has a key from now on gets nothing of it before the last record has ended that the other
+    runs. What no worker takes any more is skipped, held, or ends the instance, as its on_unmatched
+    says.
+    """
+    from kafka_keyshared.cli.filters_running import Filtering, filter_verb
+
+    asked = Filtering.typed(worker, patterns or [], every_key=every_key, timeout=timeout)
+    shown = Output.JSON if json else output
+    return filter_verb(status_url, asked, token_file, execute=execute, output=shown)
 
 
 @verbs.command("simulate")

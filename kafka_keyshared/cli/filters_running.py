@@ -1,0 +1,122 @@
+"""``keyshared ring filter``: a worker of a running instance takes other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kafka_keyshared.cli.instances import may_order, only_subscription, order, status_of
+from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.core.routing.filters import Filters, OnUnmatched, check_unmatched
+from kafka_keyshared.core.routing.port import Routing
+from kafka_keyshared.core.routing.ranges import read_back
+from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.status import SubscriptionStatus
+from kafka_keyshared.web.acting import FILTERS
+
+EVERY_KEY = "*"
+"""How it is written that a worker takes every key."""
+
+LOOKS_AT_NO_KEY = ("exclusive", "unordered")
+
+Takers = dict[str, list[str]]
+"""By worker its patterns."""
+
+
+class Filtering(NamedTuple):
+    """What the command line says: the worker is to take the keys that one of these takes.
+
+    Without a pattern it is every key; ``timeout`` is in seconds.
+    """
+
+    worker: str
+    patterns: Sequence[str]
+    timeout: float
+
+    @classmethod
+    def typed(
+        cls, worker: str, patterns: Sequence[str], *, every_key: bool, timeout: float
+    ) -> Filtering:
+        """Return it; raise :class:`ConfigError` for patterns and every key, or neither."""
+        if every_key is bool(patterns):
+            raise ConfigError(f"ring filter {worker}: give either patterns or --every-key")
+        return cls(worker, tuple(patterns), timeout)
+
+
+def filter_verb(
+    url: str | None, asked: Filtering, token_file: Path | None, *, execute: bool, output: Output
+) -> int:
+    """Print what would change; with ``execute`` have it done, and print what each takes then."""
+    url, token = may_order("ring filter", url, token_file, execute=execute)
+    sub = only_subscription(status_of(url))
+    before, after = plan(sub, asked)
+    if token is None:
+        _print_plan(sub, before, after, output)
+        return 0
+    what = {"worker": asked.worker, "patterns": [*asked.patterns], "timeout": asked.timeout}
+    answer = order(url, FILTERS, token, what, asked.timeout)
+    found = {name: " ".join(those) or EVERY_KEY for name, those in answer["filters"].items()}
+    write_result(answer["filters"] if output is not Output.TABLE else found, output, "filters")
+    return 0
+
+
+def plan(sub: SubscriptionStatus, asked: Filtering) -> tuple[Takers, Takers]:
+    """Return what each worker takes, and what it would take.
+
+    Raises :class:`KeySharedError` for what the instance would refuse.
+    """
+    if sub.routing in LOOKS_AT_NO_KEY:
+        raise KeySharedError(
+            f"the instance has routing={sub.routing!r}, which looks at no key: no worker of it has "
+            "filters"
+        )
+    there = [worker.name for worker in sub.workers if worker.state != "gone"]
+    known = [*dict.fromkeys((*there, *sub.ranges, *sub.filters))]
+    if asked.worker not in known:
+        raise KeySharedError(
+            f"filters are for worker {asked.worker!r}, and there is none; give one of "
+            f"{', '.join(known)}, or let it join first"
+        )
+    declared: Mapping[str, Sequence[str]] = sub.filters or dict.fromkeys(there, ())
+    now = Filters(declared)
+    then = now.with_worker(asked.worker, asked.patterns)
+    # Only who has ranges may have none of some slots; of all others each has some of each.
+    routing: Routing = read_back(sub.ranges, there) if sub.routing == "sticky" else VnodeRing(there)
+    try:
+        check_unmatched(routing, then, cast("OnUnmatched | None", sub.on_unmatched))
+    except ConfigError as error:
+        raise KeySharedError(str(error)) from error
+    return _takers(now), _takers(then)
+
+
+def _takers(filters: Filters) -> Takers:
+    return {
+        name: [each.decode("utf-8", "backslashreplace") for each in patterns]
+        for name, patterns in filters.patterns
+    }
+
+
+def _print_plan(sub: SubscriptionStatus, before: Takers, after: Takers, output: Output) -> None:
+    rows: list[dict[str, Any]] = [
+        {"worker": name, "takes": before.get(name), "would_take": patterns}
+        for name, patterns in after.items()
+    ]
+    if output is not Output.TABLE:
+        write_result({"workers": rows}, output, "ring filter")
+        return
+    write_table(
+        "what would change",
+        {"worker": "left", "takes": "left", "would take": "left"},
+        [(row["worker"], _written(row["takes"]), _written(row["would_take"])) for row in rows],
+    )
+    if all(after.values()):
+        write_note(f"no worker takes every key; on_unmatched={sub.on_unmatched!r}")
+    write_note("nothing has changed; --execute does it")
+
+
+def _written(patterns: Sequence[str] | None) -> str:
+    if patterns is None:
+        return "what the others take"
+    return " ".join(patterns) or EVERY_KEY
