@@ -99,8 +99,8 @@ class Groups(Protocol):
     first: TopicPartition
     second: TopicPartition
 
-    def join(self) -> Peer:
-        """Return a member that joins."""
+    def join(self, instance: str = "") -> Peer:
+        """Return a member that joins, a static one if it has an instance."""
 
     def write(self, partition: TopicPartition, count: int) -> None:
         """Write records."""
@@ -136,11 +136,12 @@ class SimulatedGroups:
         self.first, self.second = (TopicPartition("orders", number) for number in (0, 1))
         self.peers: list[Peer] = []
 
-    def join(self) -> Peer:
+    def join(self, instance: str = "") -> Peer:
         peer = Peer()
         client = SimClient(
             self.cluster, self.process, ["orders"], peer.answers.append, len(self.peers) + 1
         )
+        client.membership.instance = instance
         self.peers.append(peer)
         peer.client = client
         peer.join()
@@ -194,9 +195,10 @@ class RealGroups:
         self.producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
         self.peers: list[Peer] = []
 
-    def join(self) -> Peer:
+    def join(self, instance: str = "") -> Peer:
         peer = Peer()
-        peer.client = KafkaClient(self.conf, [self.first.topic], peer.answers.append)
+        conf = self.conf | ({"group.instance.id": instance} if instance else {})
+        peer.client = KafkaClient(conf, [self.first.topic], peer.answers.append)
         self.peers.append(peer)
         peer.join()
         return peer
@@ -253,7 +255,8 @@ def make(kind: str, topic: str, request: pytest.FixtureRequest) -> Iterator[Make
 def over(*kinds: str, protocols: tuple[str, ...] = PROTOCOLS) -> pytest.MarkDecorator:
     """Run the test over these clients and protocols.
 
-    An embedded cluster has no KIP-848, and may refuse what is committed in a revoke.
+    An embedded cluster has no KIP-848, may refuse what is committed in a revoke, and begins a
+    rebalance for a static member too that comes back.
     """
     cases = [
         pytest.param(kind, protocol, id=f"{kind}-{protocol}")
@@ -470,3 +473,21 @@ def test_a_member_that_closes_leaves_its_group_at_once_with_partitions_or_withou
     turns(side, lambda: len(other.held) == 2, other)
     assert one.told[-1] == "revoked"
     assert kind == "embedded" or "lost" not in other.told
+
+
+@over("simulated", "real")
+def test_a_static_member_that_comes_back_has_what_it_had_and_nobody_else_hears_of_it(
+    make: Make, protocol: str
+) -> None:
+    side = make(protocol)
+    first, second = side.join("a"), side.join("b")
+    turns(side, lambda: len(first.held) == len(second.held) == 1, first, second)
+    had, others, known = [*first.held], [*second.held], [*second.told]
+    first.close()
+    assert first.told[-1] == "revoked", "it commits, as one does that leaves"
+    again = side.join("a")
+    turns(side, lambda: again.held == had, again, second)
+    for _ in range(10):
+        second.turn()
+    assert again.told == ["assigned"]
+    assert (second.held, second.told) == (others, known)
