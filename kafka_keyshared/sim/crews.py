@@ -109,6 +109,31 @@ def add_filtering(world: World, chance: Random) -> bool:
     return True
 
 
+def change_filters(world: World, chance: Random) -> bool:
+    """Have a worker that filters take other keys, there or not; or one join that is to be one.
+
+    Those that take every key stay so: what would be nobody's is not known beforehand.
+    """
+    member = some_member(world, chance)
+    subs = [each.name for each in world.plan.member.subscriptions if may_filter_later(each)]
+    if member is None or member.stopping or not subs:
+        return False
+    subscription, name = chance.choice(subs), f"filtering-{chance.randrange(2)}"
+    patterns = tuple(chance.sample(PATTERNS, chance.randint(1, 2)))
+
+    def order(loop: Loop) -> Generator[None, None, None]:
+        yield from ()
+        sub = loop.core.subscriptions[subscription]
+        filtered = sub.table.filtered
+        if filtered is not None and name in filtered.filters.workers:
+            loop.tell(ev.SetFilters(subscription, name, patterns))
+        elif len(sub.workers) < WORKERS_MOST:
+            loop.tell(ev.Join(subscription, name, patterns))
+
+    member.order("change filters", order)
+    return True
+
+
 def dismiss_worker(world: World, chance: Random) -> bool:
     """Have a worker go for good once it is out of its slice, as a member that closes does."""
     member = some_member(world, chance)

@@ -268,6 +268,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "a worker died": Disturbance(2.0, crews.kill_worker),
     "a worker was added": Disturbance(3.0, crews.add_worker),
     "a worker that filters was added": Disturbance(1.0, crews.add_filtering),
+    "a worker was given other filters": Disturbance(0.3, crews.change_filters),
     "a worker was dismissed": Disturbance(3.0, crews.dismiss_worker),
     "a subscription was resized": Disturbance(0.5, crews.resize),
     "a range was assigned": Disturbance(0.1, assign_a_range),

@@ -91,7 +91,7 @@ class CountedDispatcher(Dispatcher):
     on_order: Callable[[ev.LaneOrder], None]
     on_resize: Callable[[ev.Resize], None]
     on_assign: Callable[[ev.AssignRange], None]
-    on_join: Callable[[ev.Join], None]
+    on_filters: Callable[[str, str, Sequence[str | bytes]], None]
     taken = 0
     _looks = 0
 
@@ -114,7 +114,9 @@ class CountedDispatcher(Dispatcher):
         if isinstance(event, ev.AssignRange):
             self.on_assign(event)  # as above; what is refused raises
         if isinstance(event, ev.Join) and event.filters:
-            self.on_join(event)
+            self.on_filters(event.subscription, event.name, event.filters)
+        if isinstance(event, ev.SetFilters):
+            self.on_filters(event.subscription, event.worker, event.patterns)
         return commands
 
 
@@ -140,7 +142,7 @@ class Member:
         )
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
-        core.on_join = self.filters
+        core.on_filters = self.filters
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         self.pool = SimPool(
@@ -220,10 +222,9 @@ class Member:
         told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
         self._around.history.tell(told)
 
-    def filters(self, order: ev.Join) -> None:
-        """Tell of a worker that joins and takes some keys only."""
-        told = FiltersDeclared(self.number, order.subscription, order.name, order.filters or ())
-        self._around.history.tell(told)
+    def filters(self, sub: str, name: str, patterns: Sequence[str | bytes]) -> None:
+        """Tell of a worker that takes some keys only, as it joins or from now on."""
+        self._around.history.tell(FiltersDeclared(self.number, sub, name, patterns))
 
     def order(self, name: str, order: Callable[[Loop], Generator[None, None, None]]) -> None:
         """Order something of the owner; refusals are nobody's concern here."""

@@ -1,4 +1,4 @@
-"""Workers that begin to filter while others run, and that who gets what then is looked at."""
+"""Workers that begin to filter while others run, or take other keys: who gets what is looked at."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ from tests.simulation.watched import Story, assert_found, assert_right, begun, s
 STEPS = 800
 SEEDS = range(1, 9)
 NAME = "filtering-0"
+KINDS = ("a worker that filters was added", "a worker was given other filters")
 
 SHARED = "k66493"
 """A key of the slot of k13."""
 
 
 def plan_with(seed: int) -> Plan:
-    """The seed's own plan, in which nobody filters at first and some do soon."""
+    """The seed's own plan, in which nobody filters at first, some do soon, and not the same."""
     plan = plan_of(Chance(seed))
     by = RoutingSettings("ring" if seed % 2 else "auto-split")
     subs = tuple(replace(each, routing=by, hands_over=False) for each in plan.member.subscriptions)
-    disturbances = {**plan.disturbances, "a worker that filters was added": 3.0}
+    disturbances = {**plan.disturbances, **dict.fromkeys(KINDS, 3.0)}
     member = replace(plan.member, subscriptions=subs)
     return replace(plan, member=member, disturbances=disturbances)
 
 
 def test_whole_runs_keep_the_contract_while_workers_begin_to_filter() -> None:
-    added = given = 0
+    added = changed = given = 0
     for seed in SEEDS:
         outcome = run_seed(seed, STEPS, plan_with(seed), summed=False)
         assert outcome.violations == [], f"seed {seed}"
-        added += outcome.sometimes["a worker that filters was added"]
+        added += outcome.sometimes[KINDS[0]]
+        changed += outcome.sometimes[KINDS[1]]
         given += outcome.sometimes["record given to one that filters late"]
     assert added > 50
+    assert changed > 200
     assert given > 100
 
 
