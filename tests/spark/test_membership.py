@@ -135,3 +135,41 @@ def test_a_second_driver_is_refused_and_one_that_has_left_commits_nothing(
             second.__enter__()
     with pytest.raises(GroupLostError):
         member.commit({TopicPartition(topic, 0): CommitEntry(1, "")})
+
+
+@pytest.mark.timeout(300)
+def test_a_batch_that_is_late_for_a_pod_is_given_up_and_its_handlers_end(
+    session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """The pod runs its records again; nothing is committed over what it does."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, range(240))
+    pods, spark = tmp_path / "pods", tmp_path / "spark"
+    pods.mkdir()
+    spark.mkdir()
+    note = noting(spark)
+
+    def slowly(record: Any) -> None:
+        from threading import Event
+
+        Event().wait(0.5)
+        note(record)
+
+    short = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}
+    app = an_app(real_cluster, topic, noting(pods))
+    pod = threading.Thread(target=app.run)
+
+    def watch(what: str, plan: Plan, done: Outcome) -> None:
+        if what == "begun":
+            pod.start()
+
+    late = wanted(an_app(real_cluster, topic, slowly, conf=short, revoke_deadline=2.0))
+    try:
+        with pytest.raises(GroupLostError, match="not ended within 5 s"):
+            run_batches(session.spark, late, watch)
+        eventually(lambda: len(noted(pods)) >= 240, 60)
+    finally:
+        app.stop()
+        pod.join()
+    assert sorted(each[1] for each in noted(pods)) == list(range(240))
+    assert len(noted(spark)) < 240, "its handlers went on"

@@ -167,9 +167,12 @@ def run_batches(
 def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
     """Yield what cancels the jobs that this thread starts meanwhile, their handlers with them."""
     context, name = spark.sparkContext, f"keyshared-{uuid4()}"
-    context.setJobGroup(name, "batches of a run", interruptOnCancel=True)
+    # Interrupted, a task's Java would end at once and leave its Python to go on with what it has
+    # read. Not interrupted, Java ends the Python, after four seconds.
+    context.setJobGroup(name, "batches of a run", interruptOnCancel=False)
     try:
-        yield lambda: context.cancelJobGroup(name)
+        # Also those that it has not started yet, which pyspark's own cancelJobGroup would let be.
+        yield lambda: context._jsc.sc().cancelJobGroupAndFutureJobs(name)
     finally:
         for each in ("id", "description"):
             context.setLocalProperty(f"spark.jobGroup.{each}", None)  # type: ignore[arg-type]
