@@ -88,8 +88,8 @@ class SoleMember:
     """The group's only member; a context manager that leaves it.
 
     ``conf`` is the consumer's. Its methods may be called from any one thread. ``lost`` is called
-    once, in the thread that polls, when the membership fails: whatever runs then is not committed
-    any more, and others may be running its records.
+    in the thread that polls, from when the membership fails until this is closed: whatever runs, or
+    is yet to begin, is not committed any more, and others may be running its records.
     """
 
     def __init__(
@@ -219,6 +219,8 @@ class SoleMember:
             client.subscribe(self._on_assign, self._on_revoke, self._on_lost)
             while not self._over.is_set():
                 self._serve()
+                if self._failure is not None:
+                    self._lost()
                 message = client.poll(_POLL)
                 error = None if message is None else message.error()
                 if error is not None and classify_event(error) is EventKind.FATAL:
@@ -383,7 +385,6 @@ class SoleMember:
             self._changed.clear()
 
     def _fail(self, error: KeySharedError) -> None:
-        first, self._failure = self._failure is None, self._failure or error
+        self._failure = self._failure or error
         self._changed.set()
-        if first:
-            self._lost()
+        self._lost()

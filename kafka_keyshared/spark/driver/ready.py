@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kafka_keyshared.client.kafka import KafkaClient
+from kafka_keyshared.client.patterns import is_pattern
+from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.driver.group import ASK_TIMEOUT, refuse_active
-from kafka_keyshared.spark.driver.run import NO_STATE_FOLDER, Wanted
+from kafka_keyshared.spark.driver.run import DLQ_TIMEOUT, NO_STATE_FOLDER, Wanted
 
 
 def require_ready(wanted: Wanted, *, here: bool) -> None:
@@ -28,6 +30,9 @@ def _require_topics(wanted: Wanted) -> None:
         client.check_topics(ASK_TIMEOUT)
     finally:
         client.close()
+    if wanted.settings.dlq:
+        names = {wanted.dlq_topic(each) for each in wanted.topics if not is_pattern(each)}
+        require_topics(wanted.conf, sorted(names), create=wanted.dlq_create, timeout=DLQ_TIMEOUT)
 
 
 def require_picklable(wanted: Wanted) -> None:

@@ -171,8 +171,7 @@ def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
     # read. Not interrupted, Java ends the Python, after four seconds.
     context.setJobGroup(name, "batches of a run", interruptOnCancel=False)
     try:
-        # Also those that it has not started yet, which pyspark's own cancelJobGroup would let be.
-        yield lambda: context._jsc.sc().cancelJobGroupAndFutureJobs(name)
+        yield lambda: context.cancelJobGroup(name)
     finally:
         for each in ("id", "description"):
             context.setLocalProperty(f"spark.jobGroup.{each}", None)  # type: ignore[arg-type]

@@ -142,6 +142,16 @@ def test_a_member_that_was_lost_and_has_joined_again_commits_nothing_of_before(
     assert client.committed_here == []
 
 
+def test_what_begins_after_the_membership_was_lost_is_ended_too(
+    joins: Callable[..., SoleMember],
+) -> None:
+    """A batch that was still being planned has no jobs that could be cancelled."""
+    told: SimpleQueue[int] = SimpleQueue()
+    joins(lambda: told.put(1))
+    Client.made.happens(lambda: Client.made.on_lost(BOTH))
+    assert [told.get(timeout=30) for _ in range(3)] == [1, 1, 1]
+
+
 def test_a_partition_that_is_anothers_is_not_committed(joins: Callable[..., SoleMember]) -> None:
     """As where a group that assigns bit by bit has taken one of them between two batches."""
     member = joins()
