@@ -48,7 +48,9 @@ def set_accepted(member: Incarnation) -> bool:
 def test_commits_that_come_too_early_are_found(scene: Scene) -> None:
     """Committed 500 beyond what is settled, then killed: the restart skips records."""
     scene.write(stream(RECORDS))
-    hasty = scene.start("hasty", fault="hasty", options={"commit_interval": 0.05})
+    # So slow that most is still to be done when it is seen to have committed.
+    options = {"commit_interval": 0.05}
+    hasty = scene.start("hasty", fault="hasty", options=options, pause=0.05)
     scene.until(lambda: hasty.ended() >= 200, hasty)
     scene.until(lambda: any(position > 0 for position in scene.committed()), hasty)
     hasty.kill()
@@ -86,7 +88,12 @@ def test_a_revoke_without_its_commit_is_found(scene: Scene) -> None:
     silent = scene.start("silent", fault="silent", options={"commit_interval": 3_600.0}, pause=0.02)
     scene.until(lambda: silent.ended() >= 100, silent)
     guest = scene.start("guest")
-    scene.until(lambda: guest.ended() >= 1, silent, guest)
+
+    def has_begun() -> bool:
+        scene.keep_busy()  # one that idles commits, and nothing would run again
+        return guest.ended() >= 1
+
+    scene.until(has_begun, silent, guest)
     scene.drain(guest, silent)
     assert scene.verdict().duplicates.count > 0
     assert repeats(scene.ledgers(), ()).unexcused
