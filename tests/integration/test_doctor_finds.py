@@ -54,10 +54,14 @@ Doctor = Callable[..., Found]
 
 
 @pytest.fixture
-def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
-    """Run the doctor with these arguments and client settings and return its checks by name."""
-    # The reason of a dead connection is there at once; there is no need to wait out all of 6 s.
+def no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a dead connection, whose reason is there soon: do not wait out all of 6 s."""
     monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 2.0)
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Run the doctor with these arguments and client settings and return its checks by name."""
 
     def run(*arguments: object, **settings: Any) -> Found:
         for name, value in settings.items():
@@ -122,6 +126,7 @@ def test_a_handler_that_cannot_be_used(
 # --- a broker that cannot be reached ---
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_a_broker_that_is_down(doctor: Doctor) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     found = doctor("-b", address, "-t", "t", "-g", "g", "--dlq", "auto")
@@ -133,18 +138,21 @@ def test_a_broker_that_is_down(doctor: Doctor) -> None:
     assert found["retention"]["seen"] == "not looked at: needs positions"
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_dns(doctor: Doctor) -> None:
     found = doctor("-b", "no-such-host.invalid:9092")
     said = ("'no-such-host.invalid:9092'", "not known here", "DNS")
     expect(found, "broker", "fail", "host-unknown", *said)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_a_port_that_takes_connections_and_never_answers(doctor: Doctor) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         found = doctor("-b", f"127.0.0.1:{mute.getsockname()[1]}")
     expect(found, "broker", "fail", "no-answer", "no answer", "see firewalls")
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_the_listener_of_a_controller(real_cluster: Cluster, doctor: Doctor) -> None:
     assert isinstance(real_cluster, RealCluster)
     address = f"127.0.0.1:{real_cluster._nodes[0].address.controller_port}"
@@ -172,6 +180,7 @@ def test_brokers_that_go_away_meanwhile_are_told_once(
         assert found[name]["seen"] == "not looked at: needs broker"
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_an_advertised_address_that_leads_nowhere(secured: Secured, doctor: Doctor) -> None:
     found = doctor("-b", secured.misled)
     said = ("127.0.0.1:1, where none answers", "Connection refused", "advertised.listeners")
@@ -186,24 +195,28 @@ def test_tls_that_fits_is_healthy(secured: Secured, doctor: Doctor) -> None:
     assert found["broker"]["status"] == "ok"
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_tls_at_a_plain_listener(secured: Secured, doctor: Doctor) -> None:
     found = doctor("-b", secured.cluster.bootstrap, security_protocol="SSL")
     said = ("is a plain one", "leave security.protocol out")
     expect(found, "broker", "fail", "plain-listener", *said)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_plaintext_at_a_tls_listener(secured: Secured, doctor: Doctor) -> None:
     found = doctor("-b", secured.tls)
     said = ("that port wants TLS", "set security.protocol=SSL, or SASL_SSL")
     expect(found, "broker", "fail", "tls-listener", *said)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_tls_by_an_authority_that_is_not_known(secured: Secured, doctor: Doctor) -> None:
     found = doctor("-b", secured.tls, security_protocol="SSL")
     said = ("certificate verify failed", "the TLS handshake failed", "ssl.ca.location")
     expect(found, "broker", "fail", "tls-refused", *said)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_tls_for_another_host(secured: Secured, doctor: Doctor) -> None:
     """The certificate is for 127.0.0.1; by another name it is somebody else's."""
     port = secured.tls.rpartition(":")[2]
@@ -212,6 +225,7 @@ def test_tls_for_another_host(secured: Secured, doctor: Doctor) -> None:
     expect(found, "broker", "fail", "tls-refused", "the certificate's host name")
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_sasl_refuses_a_password(secured: Secured, doctor: Doctor) -> None:
     conf = secured.alice("g", password="guessed")
     found = doctor(**{name.replace(".", "_"): value for name, value in conf.items()})
@@ -220,12 +234,14 @@ def test_sasl_refuses_a_password(secured: Secured, doctor: Doctor) -> None:
     assert "guessed" not in json.dumps(found)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_sasl_left_out(secured: Secured, doctor: Doctor) -> None:
     found = doctor("-b", secured.sasl)
     said = ("connections are closed", "may want SASL")
     expect(found, "broker", "fail", "connection-closed", *said)
 
 
+@pytest.mark.usefixtures("no_answer")
 def test_sasl_at_a_plain_listener(secured: Secured, doctor: Doctor) -> None:
     conf = {**secured.alice("g"), "bootstrap.servers": secured.cluster.bootstrap}
     found = doctor(**{name.replace(".", "_"): value for name, value in conf.items()})
