@@ -13,6 +13,7 @@ import pytest
 from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, Tried
 from kafka_keyshared.core.metadata import Decoded, Runs, clip, decode, encode
 from kafka_keyshared.sim.commit_text import read_commit
+from tests.support.seeds import examples
 
 
 def varint(value: int) -> bytes:
@@ -255,7 +256,7 @@ def mutated(rng: random.Random, bodies: list[bytes]) -> str:
     return sealed(bytes(body))
 
 
-MUTATIONS = 100_000
+MUTATIONS = examples(100_000)
 
 
 def test_mutated_texts_never_raise_and_never_reach_below_the_position() -> None:
