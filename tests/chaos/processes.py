@@ -28,6 +28,7 @@ from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
+from tests.support.bare import await_coordinator
 from tests.support.commits import falls, stored_commits
 from tests.support.live import Written, group_name, letters, write
 
@@ -217,6 +218,8 @@ class Scene:
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": self.group})
         try:
             numbers = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+            # A broker that had no turn for seconds is nobody's coordinator for a moment.
+            await_coordinator(consumer, self.topic)
             asked = [ClientPartition(self.topic, number) for number in sorted(numbers)]
             return [found.offset for found in consumer.committed(asked, timeout=10)]
         finally:
