@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(patience(400))
 
 
 def test_no_seed_breaks_the_contract() -> None:
-    reached = live(seeds(420))
+    reached = live(seeds(300))
     expect_reached(
         reached,
         "a retry is recalled",

@@ -20,7 +20,7 @@ def test_no_seed_breaks_the_contract_whatever_the_keys_are_derived_from(
     # So that keys of settled records are forgotten many times in a life this short.
     monkeypatch.setattr(keying, "KEYS_KEPT", 2)
     monkeypatch.setattr(keying, "KEYS_SPARE", 0)
-    reached = live(seeds(170, first=20_000), KeyedAdversary)
+    reached = live(seeds(120, first=20_000), KeyedAdversary)
     expect_reached(
         reached,
         "a key cannot be read yet",

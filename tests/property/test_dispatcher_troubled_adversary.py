@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(patience(400))
 
 
 def test_no_seed_breaks_the_contract_while_the_commit_metadata_is_nearly_full() -> None:
-    reached = live(seeds(180, first=5_000), set_budget=SMALL_BUDGET)
+    reached = live(seeds(120, first=5_000), set_budget=SMALL_BUDGET)
     expect_reached(
         reached,
         "parked beyond a ceiling",

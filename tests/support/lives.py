@@ -1,6 +1,6 @@
 """Whole lives of a member against an adversary, one for each seed.
 
-Seeds fix everything, so a failure repeats by its seed. One run of the suites has about 1,000 lives
+Seeds fix everything, so a failure repeats by its seed. One run of the suites has about 800 lives
 of 300 steps (tests/support/seeds.py: fewer, or more).
 """
 
