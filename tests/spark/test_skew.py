@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from kafka_keyshared.cli import spark_tools
+from kafka_keyshared.cli.weights import read_weights
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.session import Session
 from kafka_keyshared.spark.skew import measure
+from tests.support.batches import PARTITIONS, produce
+from tests.support.cli import in_process
 
 
 def test_records_bytes_and_seconds_are_counted_by_key_and_slot(session: Session) -> None:
@@ -36,3 +44,32 @@ def test_records_bytes_and_seconds_are_counted_by_key_and_slot(session: Session)
     assert found.heaviest["records"][0]["records"] == most[1]
     assert [each["key"] for each in found.heaviest["seconds"]] == ["key-1"]
     assert found.slots["seconds"][slot_of(b"key-1")] == 3
+
+
+def test_the_verb_agrees_with_advise_and_its_weights_are_loaded(  # noqa: PLR0917
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As it is typed; but the Spark is the one that runs already."""
+    monkeypatch.setattr(spark_tools, "start", lambda _: nullcontext(session))
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce(real_cluster, topic, (number**2 for number in range(500)), keys=23)
+    weights, out = tmp_path / "weights.json", tmp_path / "out"
+    where = ("-b", real_cluster.bootstrap, "-t", topic, "--json")
+    more = ("--workers", "4", "--weights-file", weights, "--out", out)
+    status, printed, _ = in_process(capsys, "spark", "skew", *where, *more)
+    assert status == 0
+    found = json.loads(printed)
+    status, printed, _ = in_process(capsys, "advise", *where)
+    assert status == 0
+    advised = json.loads(printed)
+    assert (found["keys"], found["totals"]["records"]) == (advised["keys"], advised["records"])
+    assert found["heaviest_keys"][0]["records"] == advised["hottest_keys"][0]["records"]
+    assert found["workers"]["4"]["speedup"] == pytest.approx(advised["speedup"]["4"], rel=0.001)
+    assert json.loads((out / "skew.json").read_text()) == found
+    assert (out / "skew.svg").read_text().startswith("<svg")
+    assert read_weights(weights) == found["weights"]
