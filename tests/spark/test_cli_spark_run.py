@@ -12,15 +12,6 @@ import pytest
 
 from kafka_keyshared.demo.expected import compare, expected, read_answers
 from kafka_keyshared.local.cluster import Cluster
-from tests.support.batches import (
-    PARTITIONS,
-    Eventually,
-    an_app,
-    noted,
-    noting,
-    produce,
-    run_pod,
-)
 from tests.support.standalone import SHORT_LIVED
 
 FLIGHTS = Path("examples/flights")
@@ -73,48 +64,3 @@ def test_what_cannot_run_is_told_in_a_line_before_spark_starts(
     unknown = keyshared(*given, "-X", "sasl.kerberos.keytab=x")
     assert unknown.returncode == 2
     assert "sasl.kerberos.keytab: Spark's Kafka client has no such setting" in unknown.stderr
-
-
-HANDLER = """
-import os, time
-from pathlib import Path
-
-OUT = Path(os.environ["OUT"])
-
-def handle(record):
-    time.sleep(0.02)
-    with (OUT / f"{os.getpid()}.txt").open("a") as file:
-        place = f"{record.partition()} {record.offset()}"
-        file.write(f"{record.key()!r} {int(record.value())} {place}\\n")
-"""
-
-
-@pytest.mark.timeout(300)
-def test_a_driver_that_is_killed_has_committed_nothing_of_its_batch(
-    spark_parts: None, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
-) -> None:
-    """Pods run all of it: nothing is lost, and no more than the batch is repeated."""
-    spark, pods = tmp_path / "spark", tmp_path / "pods"
-    spark.mkdir()
-    pods.mkdir()
-    handlers = tmp_path / "handlers.py"
-    handlers.write_text(HANDLER)
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(600))
-    given = ("-b", real_cluster.bootstrap, "-t", topic, "-g", f"g-{topic}", "--from-beginning")
-    command = ("spark", "run", f"{handlers}:handle", *given, "--master", "local[2]")
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "kafka_keyshared.cli", *command, "-X", "session.timeout.ms=6000"],
-        env={**os.environ, "JDK_JAVA_OPTIONS": SHORT_LIVED, "OUT": str(spark)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        eventually(lambda: len(noted(spark)) > 20, 200)
-    finally:
-        driver.kill()
-        driver.wait()
-    app = an_app(real_cluster, topic, noting(pods))
-    assert run_pod(app, lambda: len(noted(pods)) >= 600, eventually) == 0
-    assert sorted(each[1] for each in noted(pods)) == list(range(600))
