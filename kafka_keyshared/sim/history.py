@@ -1,7 +1,6 @@
 """What happened, as values in the order in which it happened: all that a checker gets to see.
 
-The cluster, the clients, the pools and the processes tell of what goes through them. Nothing of it
-is taken from the state of the instance under test.
+The cluster, the clients, the pools and the processes tell of it, never the instance under test.
 """
 
 from __future__ import annotations
@@ -330,8 +329,8 @@ class LetterTold(NamedTuple):
 class LaneOrdered(NamedTuple):
     """Somebody has ordered that of a lane, and it was done: ``release``, ``drop``, ``dead_letter``.
 
-    The lane is that of the record, which is its first one; where there is no ``offset`` (-1) it is
-    that of the ``key``, which had none waiting; None is the one lane of all that have no key.
+    The lane is that of its first record; without one (offset -1) that of the key, of which None is
+    the one lane of all that have no key.
     """
 
     member: int
@@ -368,9 +367,6 @@ class Finished(NamedTuple):
     """The run is over."""
 
 
-Happening: TypeAlias = Any
-"""One of the values above."""
-
 Listener: TypeAlias = Callable[[Any], None]
 
 
@@ -391,8 +387,8 @@ class History:
         """Call the listener with whatever of that kind happens."""
         self._listeners[kind].append(listener)
 
-    def tell(self, happening: Happening) -> None:
-        """Take note of it and pass it on."""
+    def tell(self, happening: Any) -> None:
+        """Take note of one of the values above, and pass it on."""
         self.count += 1
         if self._summed:
             self._digest.update(f"{self.timeline.now:.9f} {happening!r}\n".encode())

@@ -120,7 +120,8 @@ def test_every_flag_of_the_page_is_one_of_run_and_no_other_says_a_setting() -> N
     assert named <= options
     others = {"--app-dir", "--config", "--help", "handler", "--log-level", "--log-format"}
     others.add("--from-beginning")  # the client's setting by a name of ours
-    others |= {"--ring-weights", "--audit-log"}  # a setting by a file; what a run writes down
+    # A setting by a file; what a run writes down, and what its handlers hand out.
+    others |= {"--ring-weights", "--audit-log", "--outputs"}
     both = {"--bootstrap-server": "-b", "--topic": "-t", "--group": "-g"}
     assert {both.get(name, name) for name in options} - others == named
 
