@@ -165,6 +165,15 @@ def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
     return out.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
+def is_lost_with_its_executor(error: Exception) -> bool:
+    """Say whether a batch has failed because an executor died behind a task that it had ended.
+
+    Spark names what is gone by its block, ``Checkpoint block rdd_15_0 not found``, and has no class
+    of its own for it.
+    """
+    return "Checkpoint block rdd_" in str(error)
+
+
 def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def run(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         from pyspark import TaskContext

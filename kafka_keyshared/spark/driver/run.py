@@ -45,6 +45,9 @@ NO_STATE_FOLDER = (
     "--state a folder that the driver and every executor see under the same path"
 )
 
+LOST_AT_MOST = 4
+"""How often in a row a batch may be lost with an executor: as often as Spark tries a task."""
+
 LOOK_EVERY = 0.5
 """Seconds between two looks for more, where a run goes on with what comes."""
 
@@ -143,15 +146,23 @@ def run_batches(
         SoleMember(wanted.conf, wanted.topics, cancel) as member,
     ):
         run = _Run(spark, wanted, member, watch, store, streams=over is not None)
-        more = True
+        more, lost = True, 0
         while more and member.begin():
             try:
                 more = run.batch()
-            except Exception:
+            except Exception as error:
                 member.refuse_failed()  # why its jobs were cancelled
-                raise
+                lost += 1
+                if not batch.is_lost_with_its_executor(error) or lost >= LOST_AT_MOST:
+                    raise
+                log.warning(
+                    "an executor has died, and with it what a task had handed out that had ended "
+                    "there: nothing of the batch is committed, and it is planned and run again"
+                )
+                continue
             finally:
                 member.end()
+            lost = 0
             if over is not None:
                 more = not over.wait(0.0 if more else LOOK_EVERY)
     done = run.done
