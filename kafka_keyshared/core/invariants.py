@@ -200,7 +200,8 @@ def _closed_lanes_lease_only_their_head(sub: Subscription, held: _Held) -> None:
         sub.keys.lane(leased.slice.came[index])
         for leased in held.leases
         for index in leased.indices()
-        if index not in leased.let_go
+        # What has come back failed is held by its lane, also before the end of its slice is heard.
+        if index not in leased.let_go and index not in leased.unsettled
     )
     for lane, closed in closed_now.items():
         most = 1 if closed.state in HEAD_LEASED else 0

@@ -41,6 +41,7 @@ from kafka_keyshared.pools.chains import Chains, Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.program.forks import end_child
 from kafka_keyshared.program.whose import is_users, shown
 
 log = log_of("kafka_keyshared.pool")
@@ -88,6 +89,7 @@ class TaskWorker:
         # Records that it runs; and those that run on although they were cancelled, beside them.
         self.busy = 0
         self.apart = 0
+        self.forked = False  # is this a child, which one of its handlers has made?
         self.failed = FailedLanes()
         self.made = threading.Event()
         self.closed = threading.Event()
@@ -296,6 +298,8 @@ class TaskWorker:
 
     def _over(self, runner: Runner, given: Given, error: BaseException | None) -> None:
         """Report how a record has ended, and let what follows in its lane start or go back."""
+        if self.forked:
+            end_child(f"a handler on {self.name}", error)
         task = runner.task
         while task is not None and task.cancelling():
             task.uncancel()  # the next record is another matter

@@ -29,6 +29,7 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import Host, OwnLoop
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.program import forks
 
 log = log_of("kafka_keyshared.pool")
 
@@ -78,6 +79,7 @@ class TaskPool:
         Raises :class:`ConfigError` when one cannot be made.
         """
         self._lanes = lanes
+        forks.watch(self)
         self._host.start()
         for worker in self.workers.values():
             self._open(worker)
@@ -89,6 +91,11 @@ class TaskPool:
                     f"the handler of {worker.name} could not be made: "
                     f"{type(worker.broken).__name__}: {worker.broken}"
                 ) from worker.broken
+
+    def forked(self) -> None:
+        """Let the child of a handler end when it comes back: records are the parent's."""
+        for worker in self.workers.values():
+            worker.forked = True
 
     def _open(self, worker: TaskWorker) -> None:
         worker.failed = FailedLanes(self._lanes(worker.spec.subscription))

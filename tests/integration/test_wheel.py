@@ -99,7 +99,7 @@ def test_the_wheel_says_what_it_needs_and_no_more(wheel: Path) -> None:
     ]
     extras = set(re.findall(r"^Provides-Extra: (\S+)$", metadata, re.MULTILINE))
     assert {"cli", "testing"} <= extras
-    assert wheel.stat().st_size < 4 << 20
+    assert wheel.stat().st_size < 5 << 20, "3.3 MB of it are the flights of the demo"
 
 
 # --- what runs ---
