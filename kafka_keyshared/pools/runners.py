@@ -229,7 +229,7 @@ class TaskWorker:
     def _see_to_orders(self) -> None:
         while self._orders and not self._orders[0][0]:
             _, order = self._orders.pop(0)
-            answer = hand_over(self.name, self._handler, order, _never)
+            answer = hand_over(self.name, self._handler, order, lambda: self.forked)
             if answer is not None:
                 self._post(answer)
 
@@ -384,11 +384,6 @@ class TaskWorker:
 
 async def _unmade(record: Record) -> None:
     raise RuntimeError(f"{record} came to a worker without a handler")
-
-
-def _never() -> bool:
-    """Say that this is no child of a fork."""
-    return False
 
 
 def _awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -255,6 +255,13 @@ def add_partition(world: World, chance: Random) -> bool:
     return True
 
 
+ON_REQUEST = frozenset({"a topic was made anew", "a log was cut off"})
+"""What no plan draws: it is there for whoever asks for it by name.
+
+Of a log that is another one again before its reader has come far the cluster does not know yet all
+that a member remembers, so it may write there too soon; then records are skipped, as they would be
+by any consumer."""
+
 DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),

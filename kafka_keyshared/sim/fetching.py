@@ -176,8 +176,10 @@ class Fetcher:
         if part.made != log.made and (part.place or 0) > log.end:
             return  # there is nothing to read: it is out of range again, and its owner in the old
         if part.reached > log.end or (part.made != log.made and not self.read_on(part)):
+            # Its owner still knows what of it had settled, as far as this log is as that one was.
+            same = min(part.reached, log.shared(part.made))
             part.made, part.assignment = log.made, self._cluster.next_assignment()
-            part.reached = part.place or 0
+            part.reached = max(part.place or 0, same)
         self._cluster.history.tell(
             Reading(self._member, part.partition, part.place, part.assignment)
         )

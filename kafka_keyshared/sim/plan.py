@@ -18,7 +18,7 @@ from kafka_keyshared.core.retry_policy import NEED_DLQ, PoisonPolicy, RetryPolic
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
-from kafka_keyshared.sim.disturbances import DISTURBANCES
+from kafka_keyshared.sim.disturbances import DISTURBANCES, ON_REQUEST
 from kafka_keyshared.sim.emphases import emphasised
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import keyed
@@ -127,7 +127,7 @@ def _plain(draw: Draw) -> Plan:
         disturbances={
             name: one(f"strength of {name}", (1.0, 3.0))
             for name in DISTURBANCES
-            if draw.happens(name, FAVOURED)
+            if name not in ON_REQUEST and draw.happens(name, FAVOURED)
         },
         member=MemberPlan(
             subscriptions=tuple(_subscription(draw, name) for name in names),

@@ -53,6 +53,7 @@ RARE = (
 
 
 UNREACHED = {
+    "log made anew while it is read": "no plan draws it: it is there for whoever asks for it",
     "lane OPENING FORGOTTEN": "two of a lane run where members settle one by one, and none does",
 }
 """What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
