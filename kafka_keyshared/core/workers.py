@@ -155,7 +155,8 @@ class Worker:
         room = self.room()
         if not (room and self.individually):
             return room
-        return min(self.slices_max - len(self.slices), self.leases_max - self.leased)
+        apart = len(self.apart)  # which take no room from others
+        return apart + min(self.slices_max - len(self.slices), self.leases_max - self.leased)
 
     @property
     def waits(self) -> bool:

@@ -267,6 +267,26 @@ def test_what_is_stuck_takes_none_of_the_leases_of_its_worker() -> None:
     assert harness.work() == [1, 2]
 
 
+def test_what_is_stuck_takes_no_place_where_records_end_in_any_order() -> None:
+    """Three are stuck of a worker that is leased two: there were places fewer than none."""
+    settings = SubscriptionSettings(ack_timeout=LIMIT, leases_per_worker=2, individually=True)
+    harness = Harness(settings)
+    harness.pool.kind = "task"
+    harness.pool.heeds = lambda: False
+    harness.assign(P0)
+    for at in range(3):
+        harness.fetch(record(at, f"slow-{at}"))
+        assert harness.worker().start() is not None
+        for _ in range(2):
+            harness.beat(BEATS)
+            harness.deliver()
+    worker = harness.sub().workers[0]
+    assert len(worker.apart) == 3
+    assert worker.places() == 2
+    harness.fetch(record(3, "a"), record(4, None), record(5, "b"), record(6, None))
+    assert sorted(harness.work()) == [3, 4, 5, 6]
+
+
 def test_a_retry_that_hangs_is_stuck_like_a_first_attempt() -> None:
     case = Hanging(record(0, "slow"), record(1, "slow"), record(2, "a"))
     case.worker.finish(ERROR)
