@@ -167,6 +167,15 @@ class FilteringAdversary(JoiningAdversary):
         self.reached["filters were set while a retry waits"] += bool(sub.closed.lanes)
         self.member.tell(ev.SetFilters(name, worker, patterns))
 
+    def heal(self) -> None:
+        """Let somebody take every key again where the one that did was evicted: else they wait."""
+        for name, sub in self.member.core.subscriptions.items():
+            there = sorted(each.name for each in sub.workers.values() if each.present)
+            if there and not set(there).intersection(self.staying):
+                self.reached["nobody took every key"] += 1
+                self.member.tell(ev.SetFilters(name, there[0], ["*"]))
+        super().heal()
+
     def random_settings(self, name: str) -> SubscriptionSettings:
         """Settings in which workers may filter."""
         return replace(super().random_settings(name), hands_over=False)
