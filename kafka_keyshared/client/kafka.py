@@ -35,6 +35,7 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
+from kafka_keyshared.client.topic_ids import KafkaTopicIds
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
@@ -63,7 +64,7 @@ class KafkaClient:
         topics: Sequence[str],
         answer: Callable[[CommitAnswered], None],
     ) -> None:
-        self._topics = list(topics)
+        self._conf, self._topics = conf, list(topics)
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
@@ -220,6 +221,10 @@ class KafkaClient:
         if end is not None and end.offset >= 0:
             return epoch_of(end)
         return self._epochs.get(partition, -1)
+
+    def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
+        """Ask for the ids of topics, and wait for nothing."""
+        return KafkaTopicIds(self._conf, topics)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""

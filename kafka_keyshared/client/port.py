@@ -37,6 +37,17 @@ class LogBounds(NamedTuple):
     leader_epoch: int = -1
 
 
+class TopicIdsAsked(Protocol):
+    """A question for the ids of topics, on its way or answered."""
+
+    def answer(self, timeout: float) -> dict[str, str] | None:
+        """Return the ids, waiting for them at most ``timeout`` seconds; None without an answer yet.
+
+        What the brokers do not tell is left out: a topic that is not there, that this user may not
+        describe, or whose brokers know no ids.
+        """
+
+
 class Client(Protocol):
     """The port through which the loop uses Kafka. Every call comes from the owner thread.
 
@@ -81,6 +92,12 @@ class Client(Protocol):
         """Return the leader's epoch at the last record received, or at the committed position.
 
         -1 when neither is known.
+        """
+
+    def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsAsked:
+        """Ask for the ids of topics (KIP-516), and wait for nothing.
+
+        A topic that was made anew has another one. Whoever keeps no answer drops the question.
         """
 
     def is_new(self, partition: TopicPartition) -> bool:

@@ -97,6 +97,7 @@ class Dropped:
     because they are settled. Of a record that its handler has dropped it may tell as well.
     """
 
+    subscription: str
     records: Sequence[Record]
 
 

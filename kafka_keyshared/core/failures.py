@@ -26,6 +26,7 @@ from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lane_notes import Tried
 from kafka_keyshared.core.lanes import (
     DIVERTS,
+    HEAD_LEASED,
     LETTERS_ON_THEIR_WAY,
     ClosedLane,
     Lane,
@@ -309,7 +310,7 @@ def _failed_late(sub: Subscription, slice_: Slice, record: Record, lane: Lane) -
     if closed is None:
         # Records of the new epoch may stand behind it at the worker, and will be set aside.
         closed = close_lane(sub, lane, record, LaneState.OPENING, over=True)
-    elif closed.head is None and closed.state not in DIVERTS:
+    elif closed.head is None and closed.state in HEAD_LEASED:
         closed.on(LaneEvent.FORGOTTEN)
         closed.attempt = None
     closed.fence_at = slice_.worker

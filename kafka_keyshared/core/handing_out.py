@@ -44,7 +44,7 @@ def hand_out(
         commands += unmatched.look(sub, now)
     commands += shedding.shed(sub, now)
     if sub.dropped:
-        commands.append(Dropped(sub.dropped))
+        commands.append(Dropped(sub.name, sub.dropped))
         sub.dropped = []
     commands += sub.flush()
     if sub.diverted.due or sub.diverted.to_fence:

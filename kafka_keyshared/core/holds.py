@@ -27,6 +27,7 @@ class Reason(enum.StrEnum):
     UNREAD = "a key of it cannot be read yet"
     WINDOW = "the window is full"
     SHARE = "it holds more than its share of the window, and others go without"
+    BY_HAND = "it is paused by hand"
     STOPPING = "the instance stops"
 
 

@@ -191,7 +191,7 @@ LANE_TABLE: Mapping[LaneState, Mapping[LaneEvent, LaneState]] = {
         _E.RELEASED: _S.OPENING,
         _E.FORGOTTEN: _S.OPENING,
     },
-    _S.OPENING: {_E.FORGOTTEN: _S.OPENING},
+    _S.OPENING: {},
 }
 """The state that follows; what is not here cannot happen.
 

@@ -36,6 +36,15 @@ class PartitionState:
     unknown: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, LaneNotes] = field(default_factory=dict)
 
+    @property
+    def settled_end(self) -> int | None:
+        """One past the highest offset that has settled or was received: the log has to reach it.
+
+        A log that ends before it was cut off, and gives these offsets out again.
+        """
+        ends = [runs[-1][1] for runs in self.restored.values() if runs]
+        return self.received_end if self.received_end is None else max(self.received_end, *ends, 0)
+
     def drop_passed(self, ceilings: Mapping[str, int]) -> None:
         """Forget restored runs that are derived from here on: what is received and not parked.
 

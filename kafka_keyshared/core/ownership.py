@@ -224,12 +224,18 @@ class Ownership:
                 self.row_of(closed.head).ready(closed)
 
     def open_slots(self, slots: AbstractSet[int] | Slots) -> None:
-        """Open slots for their owners; what has waited for them goes before all that these have."""
+        """Open slots for their owners; what has waited for them goes before all that these have.
+
+        And behind what comes back from now on, even within the same event: a lane that opens as its
+        worker goes has older records of these slots.
+        """
         if not slots:
             return
         self.table.open(slots, self.workers)
         records, granted, retries = self.draining.take(slots.__contains__)
         self.put_back(records)
+        for row in (*(worker.row for worker in self.workers.values()), *self.unowned.rows):
+            row.merge()
         self.grant(granted)
         self.ready(retries)
 

@@ -15,6 +15,9 @@ from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.model import About, Record, name_of, named_key, partition_of
 
+IS_AN_ERROR = "and on_unmatched='error'"
+"""Words of the reason that :func:`_halt` gives, by which one is told from others."""
+
 
 def look(sub: Subscription, now: float) -> list[Command]:
     """Act on what has no worker since the last look."""

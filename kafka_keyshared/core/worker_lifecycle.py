@@ -137,10 +137,17 @@ def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
             commands.append(ReplaceWorker(sub.name, worker.id))
         elif worker.present:
             commands += evict(sub, worker)
-        elif worker.dismissed:  # what it was to finish, it never will
-            worker.dismissed = False
-            commands += _abandon(sub, worker)
+        else:
+            commands += _never_finishes(sub, worker)
     return commands
+
+
+def _never_finishes(sub: Subscription, worker: Worker) -> list[Command]:
+    """Give up a worker that was dismissed, and is gone before it has finished what it had."""
+    if not worker.dismissed:
+        return []
+    worker.dismissed = False
+    return _abandon(sub, worker)
 
 
 def evict(sub: Subscription, worker: Worker) -> list[Command]:
@@ -171,7 +178,9 @@ def departures(sub: Subscription, left: Sequence[int]) -> list[Command]:
     for id_ in left:
         worker = sub.workers.get(id_)
         others = (other for other in sub.workers.values() if other.id not in left)
-        if worker is not None and worker.present and any(other.present for other in others):
+        if worker is not None and not worker.present:
+            commands += _never_finishes(sub, worker)
+        elif worker is not None and any(other.present for other in others):
             text = (
                 f"{worker.name} has left; its keys go to the others, what it had not settled "
                 "runs again"

@@ -139,7 +139,15 @@ class Worker:
         return self.state in GETS_LEASES
 
     def room(self) -> int:
-        """Return how many records the next slice may have, 0 when there is to be none yet.
+        """Return how many records the next slice may have, 0 when there is to be none yet."""
+        return min(self.slice_size, self._left())
+
+    def places(self) -> int:
+        """Return how many records it may be leased at once; individually each is a slice."""
+        return self._left() if self.individually else self.room()
+
+    def _left(self) -> int:
+        """Return how many more it may hold, whatever is stuck beside it; 0 when it is to get none.
 
         Nothing goes to a worker that is being recalled: it would overtake what comes back.
         """
@@ -148,15 +156,8 @@ class Worker:
             slices, leased = slices - len(self.apart), leased - len(self.apart)
         if slices >= self.slices_max or self.recalls or self.row.holder is None or self.waits:
             return 0
-        return min(self.slice_size, max(0, self.leases_max - leased))
-
-    def places(self) -> int:
-        """Return how many records it may be leased at once; individually each is a slice."""
-        room = self.room()
-        if not (room and self.individually):
-            return room
-        apart = len(self.apart)  # which take no room from others
-        return apart + min(self.slices_max - len(self.slices), self.leases_max - self.leased)
+        left = max(0, self.leases_max - leased)
+        return min(left, self.slices_max - slices) if self.individually else left
 
     @property
     def waits(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.client.port import EventKind, classify_event, with_cure
 from kafka_keyshared.core import commands as cmd
@@ -21,6 +21,7 @@ from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.owner.by_hand import ByHand
 from kafka_keyshared.owner.ends import Ends
 from kafka_keyshared.owner.loopstats import LoopStats
 from kafka_keyshared.owner.notices import log_notice
@@ -30,6 +31,7 @@ from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
 from kafka_keyshared.owner.seeking import Reseek
 from kafka_keyshared.owner.shares import Shares
+from kafka_keyshared.owner.topic_ids import TopicIds
 from kafka_keyshared.owner.watchdog import Watchdog
 from kafka_keyshared.pools.actor import Actor
 
@@ -65,13 +67,15 @@ class Loop(Actor):
         self.stats = LoopStats()
         self.halted: str | None = None
         self.commits_stopped = False
-        self.reseek = Reseek(dispatcher.holds)
+        self.topic_ids = TopicIds(ports.client)
+        self.reseek = Reseek(dispatcher.holds, self.topic_ids)
         self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
         # Told of each answer to a commit, behind the core; by a stop, which reads its own.
         self.on_answer: Callable[[ev.CommitAnswered], None] | None = None
-        self.on_dropped: Callable[[Sequence[Record]], None] | None = None
+        self.on_dropped: Callable[[cmd.Dropped], None] | None = None
         self.pauses = Pauses(ports.client, dispatcher.holds, ports.clock)
+        self.by_hand = ByHand(dispatcher.holds)
         self.watchdog = Watchdog(ports.client, dispatcher.holds, self.pauses, self.reseek)
         self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
@@ -98,6 +102,7 @@ class Loop(Actor):
         """
         self._read_at = {}
         self.tell(ev.Assigned(starts))
+        self.by_hand.came(starts)
         return self._read_at
 
     def serve(self, timeout: float, most: int | None = None) -> bool:
@@ -166,6 +171,7 @@ class Loop(Actor):
             self._next_beat = now + BEAT_SECONDS
             self.stats.beats += 1
             self.watchdog.beat(self.core.partitions, now)
+            self.reseek.topics_made_anew(self.topic_ids.beat(self.core.partitions, now), now)
             self.pause_and_resume()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.beat()
@@ -346,10 +352,10 @@ class Loop(Actor):
         if self.ports.publisher is not None:
             self.ports.publisher.publish(publish)
 
-    def dropped(self, records: Sequence[Record]) -> None:
+    def dropped(self, dropped: cmd.Dropped) -> None:
         """Tell whoever keeps a log."""
         if self.on_dropped is not None:
-            self.on_dropped(records)
+            self.on_dropped(dropped)
 
     def send(self, commit: cmd.Commit) -> None:
         """Send a commit; what the client answers at once is mail like any other answer."""
@@ -382,6 +388,8 @@ class Loop(Actor):
             elif kind in (EventKind.FATAL, EventKind.OUT_OF_RANGE):
                 self.halt(error.str())
             else:
+                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self.topic_ids.look_soon()
                 log.warning("%s", with_cure(error))
 
     def halt(self, reason: str) -> None:

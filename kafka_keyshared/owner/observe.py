@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.status import take
-from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.model import TopicPartition, counted
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.status import Health, Phase, Status, Surroundings
 
@@ -40,6 +41,7 @@ class Board:
         self.phase: Phase = "starting"
         self.joined = False
         self.stalled = ""
+        self.by_hand = 0
 
     def read(self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False) -> Status | None:
         """Return the latest status; None before the first heartbeat.
@@ -71,6 +73,8 @@ class Board:
             return Health(False, self.phase)
         if not self.joined:
             return Health(False, "the group has given this member nothing yet")
+        if self.by_hand:
+            return Health(True, f"running; {counted(self.by_hand, 'partition')} paused by hand")
         return Health(True, "running")
 
     def wanted(self) -> bool:
@@ -122,6 +126,7 @@ class Observer:
         self._beats = beats
         self._board.beat_at = self._loop.ports.clock()
         self._board.stalled = self._loop.watchdog.failing(self._loop.ports.clock())
+        self._board.by_hand = len(self._loop.core.holds.held_back(Reason.BY_HAND))
         if self._board.wanted():
             self.show()
 

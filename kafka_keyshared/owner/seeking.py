@@ -4,15 +4,16 @@ The client's own reset (``auto.offset.reset``) decides only where a partition wi
 position starts. It must not decide anything later: one answer "out of range", as a replica that
 lags behind may give it, would rewind to records that have run or leap over some that have not.
 
-A log that ends below the received end is another log than the one that was read. Its partition
-begins anew, with an epoch of its own: what is held of the old log is forgotten, and positions below
-those of before may be committed again.
+A log that ends below the received end, or whose topic has another id, is another one than was read
+(:mod:`.reading_on`). Its partition begins anew, with an epoch of its own: what is held of the old
+log is forgotten, and positions below those of before may be committed again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from confluent_kafka import KafkaException
 
@@ -24,6 +25,8 @@ from kafka_keyshared.core.holds import Holds, Reason
 from kafka_keyshared.core.offsets import PartitionState, Snapshot
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.owner.reading_on import NO_ID, ReadOn, inside
+from kafka_keyshared.owner.topic_ids import Comparison, TopicId, TopicIds
 from kafka_keyshared.pools.port import Pool
 
 log = log_of("kafka_keyshared.loop")
@@ -38,8 +41,14 @@ LATE_BOUNDS_TIMEOUT = 0.2
 OUT_OF_RANGE_WAIT = 0.1
 """Seconds before a partition is read again that was out of range: its broker may need them."""
 
+GIVEN_BACK_WITHIN = 1.0
+"""Seconds for which workers are waited for that have to give back what is of another log."""
+
 ASK_AGAIN_AFTER = 4.0
 """Seconds before a broker that did not answer is asked again: meanwhile the others are served."""
+
+IDS_ASKED_MOST = 5
+"""Times that an id is asked for which is wanted to tell two kinds of loss apart."""
 
 
 class OwnersPorts(Protocol):
@@ -81,17 +90,6 @@ class Owner(Protocol):
         """Tell the core of partitions that start."""
 
 
-class ReadOn(NamedTuple):
-    """Where to read on.
-
-    ``another`` says that the log is not the one that was read, ``remade`` that nothing of it is.
-    """
-
-    position: int | None
-    another: bool = False
-    remade: bool = False
-
-
 class Reseek:
     """Partitions that have to be read again from the received end; nothing else of them counts.
 
@@ -99,10 +97,13 @@ class Reseek:
     seconds) one may be that the broker found to be out of range.
     """
 
-    def __init__(self, holds: Holds) -> None:
+    def __init__(self, holds: Holds, ids: TopicIds) -> None:
         self._holds = holds
+        self._ids = ids
         self.partitions = holds.held_back(Reason.RESEEK)
         self.out_of_range: dict[TopicPartition, float] = {}
+        # How often the id of its topic was asked for and not told.
+        self._untold: Counter[TopicPartition] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self.partitions)
@@ -132,31 +133,42 @@ class Reseek:
         self.again([partition])
         self.out_of_range[partition] = now + OUT_OF_RANGE_WAIT
 
+    def topics_made_anew(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """Look where these are to be read: the ids of their topics are no longer the same."""
+        for partition in partitions:
+            self.lost_position(partition, now)
+
     def gone(self, partitions: set[TopicPartition]) -> None:
         """Partitions that are no longer assigned, or are where they should be."""
         self._holds.let_go(Reason.RESEEK, partitions)
         for partition in partitions:
             self.out_of_range.pop(partition, None)
+            self._untold.pop(partition, None)
 
     def doubtful(
         self, loop: Owner, those: Collection[TopicPartition], timeout: float
     ) -> set[TopicPartition]:
         """Return which of those may not be committed any more, now that they are given up.
 
-        The broker had nothing at their place. Where the log ends below it, it is another one: what
-        is committed of the old one would be skipped of the new one. So it is asked, for at most
-        ``timeout`` seconds; without an answer all of them are in doubt.
+        The broker had nothing at their place, or their topic has another id. Where the log ends
+        below the place, or the id is still another one, it is another log: what is committed of the
+        old one would be skipped of the new one. So it is asked, for at most ``timeout`` seconds;
+        without an answer all of them are in doubt.
         """
         states = loop.core.partitions
         ends = {
             each: end
             for each in self.out_of_range
-            if each in those and each in states and (end := states[each].received_end) is not None
+            if each in those and each in states and (end := states[each].settled_end) is not None
         }
         if not ends:
             return set()
-        bounds = loop.ports.client.log_bounds(list(ends), timeout) if timeout > 0 else {}
-        found = {each for each in ends if each not in bounds or bounds[each].end < ends[each]}
+        bounds, ids = self._ask(loop, list(ends), timeout) if timeout > 0 else ({}, {})
+        found = {
+            each
+            for each in ends
+            if each not in bounds or bounds[each].end < ends[each] or ids.get(each, NO_ID).changed
+        }
         for each in sorted(found):
             log.warning(
                 "%s: the log has nothing at the received end %d, and may be another one: nothing "
@@ -169,7 +181,9 @@ class Reseek:
     def seek(self, loop: Owner) -> None:
         """Seek as far as that can be done now; what cannot stays for the next time."""
         client, states, now = loop.ports.client, loop.core.partitions, loop.ports.clock()
-        self.gone({each for each in self.partitions if each not in states})
+        # What is being given up stays so where a callback has failed in it: that ends the run.
+        closing = self._holds.held_back(Reason.CLOSING)
+        self.gone({each for each in self.partitions if each not in states or each in closing})
         there = [each for each in sorted(self.partitions) if each not in self.out_of_range]
         self.gone({each for each in there if _sought(client, each, states[each])})
         due = [each for each, since in self.out_of_range.items() if since <= now]
@@ -179,11 +193,20 @@ class Reseek:
     def _restart(self, loop: Owner, due: list[TopicPartition]) -> None:
         """Read on where the logs begin, end, or still have the received ends."""
         client, states = loop.ports.client, loop.core.partitions
-        bounds = client.log_bounds(due, BOUNDS_TIMEOUT)
+        bounds, ids = self._ask(loop, due, BOUNDS_TIMEOUT)
+        for each in [each for each in bounds if self._waits(each, states[each], bounds, ids)]:
+            del bounds[each]
         again = loop.ports.clock() + ASK_AGAIN_AFTER
         self.out_of_range.update((each, again) for each in due if each not in bounds)
         found = {
-            each: inside(each, states[each].received_end, known, client.received_epoch(each))
+            each: inside(
+                each,
+                states[each].received_end,
+                known,
+                client.received_epoch(each),
+                ids.get(each, NO_ID),
+                settled_end=states[each].settled_end,
+            )
             for each, known in bounds.items()
         }
         anew = {each: on for each, on in found.items() if on.another}
@@ -201,6 +224,30 @@ class Reseek:
         else:
             self.gone(set(found))
 
+    def _ask(
+        self, loop: Owner, those: list[TopicPartition], timeout: float
+    ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, TopicId]]:
+        """Ask for the bounds of logs, and meanwhile for the ids of their topics."""
+        client, clock = loop.ports.client, loop.ports.clock
+        until = clock() + timeout
+        asked = Comparison(client, self._ids, loop.core.partitions, those)
+        bounds = client.log_bounds(those, timeout)
+        return bounds, asked.answer(until - clock())
+
+    def _waits(
+        self,
+        partition: TopicPartition,
+        state: PartitionState,
+        bounds: Mapping[TopicPartition, LogBounds],
+        ids: Mapping[TopicPartition, TopicId],
+    ) -> bool:
+        """Say whether to wait for the id of a topic that has had one: much hangs on it."""
+        at, id_ = state.received_end, ids.get(partition, NO_ID)
+        if at is None or at <= bounds[partition].end or id_.began is None or id_.known:
+            return False
+        self._untold[partition] += 1
+        return self._untold[partition] < IDS_ASKED_MOST
+
 
 def _sought(client: Client, partition: TopicPartition, state: PartitionState) -> bool:
     try:
@@ -211,56 +258,6 @@ def _sought(client: Client, partition: TopicPartition, state: PartitionState) ->
     return True
 
 
-def inside(
-    partition: TopicPartition, position: int | None, bounds: LogBounds, epoch: int
-) -> ReadOn:
-    """Return where to read on of a log with these bounds, and say what is lost by that.
-
-    ``epoch`` is the leader's at what was received last. A log is cut off when a replica that lags
-    behind is made its leader, which raises the epoch. Without that, a log that ends too early is a
-    new one: its topic was deleted and made again.
-    """
-    start, end, epoch_now = bounds
-    if position is None:
-        return ReadOn(None)
-    if position < start:
-        log.warning(
-            "%s: retention has removed the log up to %d, past the received end %d; %d offsets are "
-            "gone, reading goes on at the start of the log",
-            partition,
-            start,
-            position,
-            start - position,
-        )
-        return ReadOn(start)
-    if position > end and 0 <= epoch_now <= epoch:
-        log.error(
-            "%s: the log ends at %d, before the received end %d, and its leader's epoch has not "
-            "risen (%d, was %d): the topic was deleted and made anew; what is held of the old one "
-            "is forgotten, the new one is read from its start, %d",
-            partition,
-            end,
-            position,
-            epoch_now,
-            epoch,
-            start,
-        )
-        return ReadOn(start, another=True, remade=True)
-    if position > end:
-        log.error(
-            "%s: the log ends at %d, before the received end %d: it was cut off (as by the "
-            "election of a leader that lagged behind); %d offsets are gone, reading goes on at its "
-            "end",
-            partition,
-            end,
-            position,
-            position - end,
-        )
-        return ReadOn(end, another=True)
-    log.info("%s: out of range at %d, which the log has; reading on there", partition, position)
-    return ReadOn(position)
-
-
 def begin_anew(
     loop: Owner,
     found: Mapping[TopicPartition, ReadOn],
@@ -268,8 +265,13 @@ def begin_anew(
 ) -> None:
     """Give the partitions a new epoch in the core, as if they went away and came back.
 
-    Nothing is committed of the old log. What runs may end; it then settles nothing.
+    Nothing is committed of the old log. What runs may end; it then settles nothing. What has not
+    started is awaited, or it would start beside what is read again.
     """
+    loop.tell(ev.Revoking(list(found)))
+    until = loop.ports.clock() + GIVEN_BACK_WITHIN
+    while _recalled(loop) and (left := until - loop.ports.clock()) > 0:
+        loop.serve(left)
     progress = loop.ports.pool.progress()
     loop.serve(0.0)  # as before every snapshot: a failure must not be taken for progress
     snapshots = loop.core.snapshots.take(progress, loop.ports.clock())
@@ -278,9 +280,17 @@ def begin_anew(
         each: anew(on, bounds[each], snapshots.get(each), loop.core.partitions[each], budget)
         for each, on in found.items()
     }
-    loop.tell(ev.Revoking(list(starts)))
     loop.tell(ev.Forget(list(starts)))
     loop.start(starts)
+
+
+def _recalled(loop: Owner) -> bool:
+    """Say whether a worker has yet to answer what it was asked to give back."""
+    return any(
+        worker.recalls
+        for sub in loop.core.subscriptions.values()
+        for worker in sub.workers.values()
+    )
 
 
 def anew(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,23 @@ if TYPE_CHECKING:
 
 NOTHING = CommittedOffset(None, None)
 
+ON_THE_WAY = (0.001, 0.05)
+"""Seconds that a question for the ids of topics takes to a broker, and its answer back."""
+
+
+class TopicIdsOnTheirWay:
+    """A question for the ids of topics: told by a broker at one moment, and heard later."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.found: dict[str, str] | None = None
+
+    def answer(self, timeout: float) -> dict[str, str] | None:
+        """Return the ids, None without an answer yet."""
+        if self.found is None and timeout > 0:
+            self._process.wait(timeout, lambda: self.found is not None)
+        return self.found
+
 
 class Asking:
     """The questions of one client. Times are in seconds."""
@@ -31,6 +48,8 @@ class Asking:
         self._process = process
         self._link = link
         self._chance = cluster.chance("client")
+        # By themselves: with whom nothing is ever made anew, all else is as without this question.
+        self._ids = cluster.chance("topic ids")
         self.open = False
         """Whether an answer is waited for just now."""
         self.next_unheard = False
@@ -96,6 +115,25 @@ class Asking:
                 log = cluster.log(partition)
                 found[partition] = LogBounds(log.start, log.readable_end, log.epoch)
         return found
+
+    def topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
+        """Ask whatever broker is there; what nobody is there for is never answered."""
+        cluster, timeline, link = self._cluster, self._timeline, self._link
+        asked = TopicIdsOnTheirWay(self._process)
+        names = sorted(topics)
+
+        def tell() -> None:
+            if link.dead or not link.open():
+                return
+            found = {each: cluster.topic_id(each) for each in names if each in cluster.topics}
+
+            def hear() -> None:
+                asked.found = found
+
+            timeline.after(self._ids.uniform(*ON_THE_WAY), hear)
+
+        timeline.after(self._ids.uniform(*ON_THE_WAY), tell)
+        return asked
 
     def answered(self, timeout: float, there: Callable[[], bool]) -> bool:
         """Wait for an answer of whoever is to be ``there``; say whether it came in time."""

@@ -15,11 +15,12 @@ from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.asking import NOTHING, Asking
+from kafka_keyshared.sim.asking import NOTHING, Asking, TopicIdsOnTheirWay
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.history import Delivered, Joined
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.membership import Callbacks, Membership
+from kafka_keyshared.sim.pause_history import Refusals
 from kafka_keyshared.sim.records import SimRecord, client_event
 from kafka_keyshared.sim.timeline import Process
 from kafka_keyshared.status import ClientStatus
@@ -63,6 +64,7 @@ class SimClient:
         self._process = process
         self._timeline = cluster.timeline
         self._tell = cluster.history.tell
+        self._refusals = Refusals(member, self._tell)
         self._chance = cluster.chance("client")
         self.asking = Asking(cluster, process, self.link, member)
         self._cooperative = cluster.settings.protocol != "eager"
@@ -216,6 +218,10 @@ class SimClient:
             return part.epoch
         return self._epochs.get(partition, -1)
 
+    def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
+        """Ask for the ids of topics, and wait for nothing."""
+        return self.asking.topic_ids(topics)
+
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when this client was made."""
         return partition.partition >= self._counts.get(partition.topic, 0)
@@ -275,7 +281,7 @@ class SimClient:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching from those of the partitions that are assigned."""
-        self.fetcher.pause(self._assigned(partitions))
+        self.fetcher.pause(self._refusals.heard(self._assigned(partitions)))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch from those again."""
@@ -284,6 +290,7 @@ class SimClient:
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         known = [each for each in sorted(partitions) if each in self.fetcher.parts]
         if known and self.asking.happens(self._cluster.faults.pause_refused):
+            self._refusals.refused(known)
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return known
 
@@ -388,8 +395,5 @@ class SimClient:
         """Let another instance take this one's place (KIP-345): it is told so, and is out."""
         self._cluster.throw_out(self)
         self.membership.closing = True
-        self.tell_error(
-            KafkaError.FENCED_INSTANCE_ID,
-            "another instance has the same group.instance.id",
-            fatal=True,
-        )
+        why = "another instance has the same group.instance.id"
+        self.tell_error(KafkaError.FENCED_INSTANCE_ID, why, fatal=True)

@@ -5,6 +5,7 @@ Whatever is done here happens at once and at the brokers; clients hear of it in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.model import TopicPartition
@@ -47,6 +48,7 @@ class Cluster:
         self.value = b"value"
         """What is written where nobody says otherwise."""
         self.topics = {name: [Log() for _ in range(count)] for name, count in topics.items()}
+        self._times_made = Counter(dict.fromkeys(topics, 1))
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
         # Where somebody may not know yet that the log is another one.
@@ -63,6 +65,10 @@ class Cluster:
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of a partition."""
         return self.topics[partition.topic][partition.partition]
+
+    def topic_id(self, topic: str) -> str:
+        """Return which of the topics of that name there is."""
+        return f"{topic}, made {self._times_made[topic]} times"
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return the partitions of these topics."""
@@ -181,6 +187,7 @@ class Cluster:
     def remake(self, topic: str) -> None:
         """Delete a topic and make it again; what the group has stored for it goes, too."""
         self.commits.forget(topic)
+        self._times_made[topic] += 1
         for number, log in enumerate(self.topics[topic]):
             log.clear()
             self.history.tell(Remade(TopicPartition(topic, number)))

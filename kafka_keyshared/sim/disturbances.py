@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka_keyshared.sim import crews
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import order_a_lane
+from kafka_keyshared.sim.pauses import pause_by_hand
 from kafka_keyshared.sim.range_moves import assign_a_range
 from kafka_keyshared.sim.some import some_member, some_partition
 
@@ -233,6 +234,9 @@ def remake(world: World, chance: Random) -> bool:
     if not all(map(world.cluster.known, world.cluster.partitions([topic]))):
         return False
     world.cluster.remake(topic)
+    for partition in world.cluster.partitions([topic]):
+        for _ in range(chance.choice((0, 0, 1, 5))):
+            world.cluster.new_leader(partition)  # so the epoch says nothing of which log it is
     return True
 
 
@@ -258,15 +262,15 @@ def add_partition(world: World, chance: Random) -> bool:
 ON_REQUEST = frozenset({"a topic was made anew", "a log was cut off"})
 """What no plan draws: it is there for whoever asks for it by name.
 
-Of a log that is another one again before its reader has come far the cluster does not know yet all
-that a member remembers, so it may write there too soon; then records are skipped, as they would be
-by any consumer."""
+Where plans draw it, two of two hundred runs of 5,000 steps break (seeds 115 and 152), and why is
+not known."""
 
 DISTURBANCES: Mapping[str, Disturbance] = {
     "a member joined": Disturbance(4.0, join),
     "a member was stopped": Disturbance(4.0, stop),
     "a member was killed": Disturbance(6.0, kill),
     "a lane was ordered about": Disturbance(0.1, order_a_lane),
+    "somebody paused and resumed": Disturbance(2.0, pause_by_hand),
     "a member was thrown out": Disturbance(6.0, throw_out),
     "a member that asks was thrown out": Disturbance(4.0, throw_out_asking),
     "a callback raised": Disturbance(3.0, raise_in_a_callback),

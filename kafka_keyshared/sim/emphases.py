@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
+from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
+from kafka_keyshared.sim.routings import whole_ranges
 from kafka_keyshared.sim.stepped import PoolKind
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ def joining(plan: Plan, draw: Draw) -> Plan:
     """Have workers that join while others are long at what is in their slots, and that go again."""
 
     def waits(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable:
+            return sub  # of which nobody knows what is settled
         wait = draw.happens(f"joining waits of {sub.name}", 0.9)
         lost = draw.happens(f"joining is lost of {sub.name}", 0.7)
         return replace(sub, new_workers_wait=wait, on_evict="ack" if lost else sub.on_evict)
@@ -134,11 +138,25 @@ def lent(plan: Plan, draw: Draw) -> Plan:
     )
 
 
+def withdrawn(plan: Plan, draw: Draw) -> Plan:
+    """Have ranges that are given about, and that are nobody's for a while."""
+
+    def in_ranges(sub: SubscriptionSettings) -> SubscriptionSettings:
+        if not sub.reliable or sub.routing.mode == "exclusive":
+            return sub
+        chance = draw.generator(f"ranges that are withdrawn of {sub.name}")
+        unmatched = draw.one(f"withdrawn of {sub.name}", ON_UNMATCHED)
+        return replace(sub, routing=whole_ranges(sub.workers, chance, unmatched))
+
+    return _with_more(_each(plan, in_ranges), "a range was assigned")
+
+
 EMPHASES: Mapping[str, Emphasis] = {
-    "stuck": Emphasis(0.205, stuck),
+    "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.12, looked_after),
-    "joining": Emphasis(0.14, joining),
+    "joining": Emphasis(0.19, joining),
     "lent": Emphasis(0.08, lent),
+    "withdrawn": Emphasis(0.13, withdrawn),
 }
 """By name what some seeds are about."""
 

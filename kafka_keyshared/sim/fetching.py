@@ -75,10 +75,12 @@ class Fetcher:
         made = []
         for partition, place in positions:
             part = Part(partition, place, self._cluster.next_assignment())
-            part.made = self._cluster.log(partition).made
-            self._left.pop(partition, None)
+            log = self._cluster.log(partition)
+            part.made, part.topics = log.made, log.topics
+            if place is not None:
+                self._left.pop(partition, None)
             self.parts[partition] = part
-            self._cluster.log(partition).readers[self._member] = self
+            log.readers[self._member] = self
             self._activate_soon(part)
             made.append(part)
         return made
@@ -102,7 +104,9 @@ class Fetcher:
             part = self.parts.pop(partition, None)
             if part is not None:
                 if lost:
-                    self._left[partition] = part.made, self._timeline.now + REMEMBERED
+                    # Of one that never began its owner remembers what it had lost before.
+                    made, _ = self._left.get(partition, (part.made, 0.0))
+                    self._left[partition] = made, self._timeline.now + REMEMBERED
                 part.version += 1
                 part.misplaced = False
                 self._cluster.log(partition).readers.pop(self._member, None)
@@ -173,13 +177,17 @@ class Fetcher:
         What is delivered under a number is of one log, and its owner begins another one anew.
         """
         log, part.loose = self._cluster.log(part.partition), False
+        if part.place is not None:
+            self._left.pop(part.partition, None)
         if part.made != log.made and (part.place or 0) > log.end:
             return  # there is nothing to read: it is out of range again, and its owner in the old
-        if part.reached > log.end or (part.made != log.made and not self.read_on(part)):
+        # It has read on in silence, and its owner knows by now that the topic is another one.
+        noticed = part.topics != log.topics and (part.place or 0) < part.reached
+        if noticed or part.reached > log.end or (part.made != log.made and not self.read_on(part)):
             # Its owner still knows what of it had settled, as far as this log is as that one was.
-            same = min(part.reached, log.shared(part.made))
+            same = 0 if noticed else min(part.reached, log.shared(part.made))
             part.made, part.assignment = log.made, self._cluster.next_assignment()
-            part.reached = max(part.place or 0, same)
+            part.topics, part.reached = log.topics, max(part.place or 0, same)
         self._cluster.history.tell(
             Reading(self._member, part.partition, part.place, part.assignment)
         )

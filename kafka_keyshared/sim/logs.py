@@ -39,11 +39,14 @@ class Log:
         self.made = 0
         """How many logs of that name there have been; what is left of one that is cut off is one
         more."""
+        self.topics = 0
+        """How many topics of that name there have been."""
         self.clear()
 
     def clear(self) -> None:
         """Be the log of a topic that was just made."""
         self.made += 1
+        self.topics += 1
         # Which of them were made anew, or cut off, and up to where they are as the one before.
         self._shared = {self.made: 0}
         self.start = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import events as ev
-from kafka_keyshared.core.commands import Command, LaneAnswer
+from kafka_keyshared.core.commands import Command, Dropped, LaneAnswer
 from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lanes import NullKey
@@ -30,9 +30,10 @@ from kafka_keyshared.sim.happenings import (
     Resized,
 )
 from kafka_keyshared.sim.mailbox import SimMailbox
-from kafka_keyshared.sim.pool import PoolHabits, SimPool
+from kafka_keyshared.sim.pool import PoolHabits, SimPool, where_from
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
-from kafka_keyshared.sim.range_history import RangeAssigned
+from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
+from kafka_keyshared.sim.routings import may_be_withdrawn
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
@@ -158,8 +159,12 @@ class Member:
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
         self.instance.rebalancer.observer = self._observed
+        if any(map(may_be_withdrawn, plan.subscriptions)):
+            self.instance.loop.on_dropped = self._dropped
         self.raises = False
         """Whether the next callback of a rebalance raises."""
+        self.by_hand = False
+        """Whether somebody has paused anything of it, ever."""
         self.stopping = False
         self.held_up = 0.0
         """Seconds for which the owner stands still before its next turn."""
@@ -221,6 +226,11 @@ class Member:
         """Tell of a range that is another worker's now."""
         told = RangeAssigned(self.number, order.subscription, order.first, order.last, order.worker)
         self._around.history.tell(told)
+
+    def _dropped(self, dropped: Dropped) -> None:
+        """Tell of what is settled unrun."""
+        records = [where_from(record) for record in dropped.records]
+        self._around.history.tell(SettledUnrun(self.number, dropped.subscription, records))
 
     def filters(self, sub: str, name: str, patterns: Sequence[str | bytes]) -> None:
         """Tell of a worker that takes some keys only, as it joins or from now on."""

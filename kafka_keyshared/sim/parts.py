@@ -28,6 +28,7 @@ class Part:
         "place",
         "position",
         "reached",
+        "topics",
         "version",
     )
 
@@ -37,6 +38,8 @@ class Part:
         # Which log of that name it reads, and how far into it its owner has come; nothing of what
         # is taken while it is loose is used.
         self.made = -1
+        # Which topic it was when its owner began.
+        self.topics = -1
         self.reached = 0
         self.loose = False
         self.version = 0

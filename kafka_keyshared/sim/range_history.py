@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from kafka_keyshared.model import TopicPartition
 
 
 class RangeAssigned(NamedTuple):
@@ -13,3 +16,15 @@ class RangeAssigned(NamedTuple):
     first: int
     last: int
     worker: str | None
+
+
+class SettledUnrun(NamedTuple):
+    """A member tells whoever keeps a log that these are settled, and their handler did not say so.
+
+    Each with its partition, its offset and the assignment it came in. Told where slots may be made
+    nobody's and what is nobody's is skipped: elsewhere the books work it out.
+    """
+
+    member: int
+    subscription: str
+    records: Sequence[tuple[TopicPartition, int, int]]

@@ -12,16 +12,21 @@ from kafka_keyshared.core.routing.ranges import StickyRanges
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.sim.keys import key_by
+from kafka_keyshared.sim.routings import may_be_withdrawn
 
 if TYPE_CHECKING:
     from kafka_keyshared.sim.world import World
+
+NOBODYS = 0.3
+"""So many of the orders make slots nobody's, where all were declared for somebody."""
 
 
 def assign_a_range(world: World, chance: Random) -> bool:
     """Order that a part of a range be taken over by a worker, rather one of which a record runs.
 
     It is one of those that every member begins with, there or not: what would wait for another one
-    would wait at the end. What is nobody's stays so, or who skips it would not be known.
+    would wait at the end. Where all slots were declared for somebody, it may be nobody's for a
+    while.
     """
     sticky = [each for each in world.plan.member.subscriptions if each.routing.mode == "sticky"]
     present = [member for member in world.present() if not member.stopping]
@@ -30,6 +35,9 @@ def assign_a_range(world: World, chance: Random) -> bool:
     member, settings = chance.choice(present), chance.choice(sticky)
     worker, which = chance.choice(settings.workers), chance.random()
     part, width, busy = chance.random(), chance.choice((0.0, 0.2, 1.0)), chance.random() < 0.7
+    withdrawn = may_be_withdrawn(settings)
+    taker = None if withdrawn and chance.random() < NOBODYS else worker
+    back = taker is not None and withdrawn and chance.random() < 0.5
 
     def order(loop: Loop) -> Generator[None, None, None]:
         yield from ()
@@ -45,10 +53,11 @@ def assign_a_range(world: World, chance: Random) -> bool:
                 if (key := key_by(settings, each.running.key())) is not None
             }
         )
-        ranges = routing.ranges
+        free = routing.uncovered()
+        ranges = free if free and (back or not routing.ranges) else routing.ranges
         one = ranges[int(which * len(ranges))]
         middle = one.first + int(part * (one.last - one.first + 1))
-        if busy and running:
+        if busy and running and ranges is not free:
             slot = running[int(which * len(running))]
             of_slot = [each for each in ranges if each.first <= slot <= each.last]
             one, middle = (of_slot[0], slot) if of_slot else (one, middle)
@@ -56,7 +65,7 @@ def assign_a_range(world: World, chance: Random) -> bool:
         last = middle + int(width * (one.last - middle))
         # One that is away, and has no range any more, is refused: it would have to join first.
         with suppress(ConfigError):
-            loop.tell(AssignRange(settings.name, first, last, worker, take_over=True))
+            loop.tell(AssignRange(settings.name, first, last, taker, take_over=True))
 
     member.order("assign a range", order)
     return True

@@ -1,7 +1,9 @@
 """The routing of a simulated subscription, drawn from a seed.
 
-What is nobody's is skipped, because what is held would be held at the end. What is declared for a
-worker that is away is held until the members of the end have them all.
+What was declared for nobody is skipped, because what is held would be held at the end. What is
+declared for a worker that is away is held until the members of the end have them all. What is
+nobody's by order, where all slots were declared for somebody, is held too, or skipped, or ends its
+member (:func:`whole_ranges`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal, get_args
 
+from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingMode, RoutingSettings
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
@@ -25,7 +28,7 @@ WORKERS_MOST = 12
 RING_SHARE = 0.4
 """So many of all subscriptions go by the ring, as most of those outside do."""
 
-VNODES = (5, 20, 20, ROUTING_VNODES)
+VNODES = (5, 5, 5, 20, 20, 20, 20, ROUTING_VNODES)
 """Of each worker: with fewer a ring has fewer arcs, and a change of workers is soon made."""
 
 PATTERNS = ("key-1*", "key-?", "key-*3", "key-2?", "key-4", "*5*")
@@ -79,6 +82,30 @@ def _ranges(names: tuple[str, ...], chance: Random) -> dict[str, tuple[tuple[int
         if first == 0 or chance.random() < 0.8:
             ranges.setdefault(chance.choice(names), []).append((first, end - 1))
     return {name: tuple(those) for name, those in ranges.items()}
+
+
+def whole_ranges(
+    names: tuple[str, ...], chance: Random, on_unmatched: OnUnmatched = "hold"
+) -> RoutingSettings:
+    """Return ranges that have all slots; what becomes of what is made nobody's is given."""
+    ranges = _ranges(names, chance)
+    taken = sorted(span for spans in ranges.values() for span in spans)
+    ends = [last + 1 for _, last in taken]
+    begins = [*(first for first, _ in taken[1:]), SLOTS]
+    rest = tuple((end, first - 1) for end, first in zip(ends, begins, strict=True) if end < first)
+    one = next(iter(ranges))
+    return RoutingSettings(
+        "sticky", {**ranges, one: (*ranges[one], *rest)}, on_unmatched=on_unmatched
+    )
+
+
+def may_be_withdrawn(settings: SubscriptionSettings) -> bool:
+    """Say whether slots may be made nobody's by order: all were declared for somebody.
+
+    Else what was declared for nobody, and is skipped, would not be known from what is by order.
+    """
+    spans = sorted(span for spans in settings.routing.ranges.values() for span in spans)
+    return settings.routing.mode == "sticky" and sum(b - a + 1 for a, b in spans) == SLOTS
 
 
 def resized_to(chance: Random) -> list[str]:

@@ -10,10 +10,12 @@ from collections import Counter
 from typing import Any
 
 from kafka_keyshared.core.events import CommitResult
+from kafka_keyshared.core.unmatched import IS_AN_ERROR
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
+from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
@@ -22,6 +24,8 @@ from kafka_keyshared.sim.happenings import (
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
+from kafka_keyshared.sim.pause_history import PauseOrdered
+from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.state_history import StateAdopted
 
 RARE = (
@@ -49,13 +53,18 @@ RARE = (
     "record dropped without a worker",
     "record given to one that filters late",
     "static member came back",
+    "slots were nobody's for a while",
+    "record skipped as nobody's by order",
+    "process ended by what is nobody's",
+    "paused by hand, then resumed",
+    "partition that came while it is paused by hand",
 )
 
 
-UNREACHED = {
-    "log made anew while it is read": "no plan draws it: it is there for whoever asks for it",
-    "lane OPENING FORGOTTEN": "two of a lane run where members settle one by one, and none does",
-}
+UNREACHED = dict.fromkeys(
+    ("log made anew while it is read", *sorted(ON_REQUEST)),
+    "no plan draws it: it is there for whoever asks for it",
+)
 """What no run reaches, with the reason. Whoever makes one of them possible takes it out here."""
 
 
@@ -96,6 +105,11 @@ class Sometimes:
     - *record given to one that filters late*: its worker has joined with filters;
     - *record dropped without a worker*: without reliability what follows it begins;
     - *dead-letter limit reached*: a partition goes on that its limit had stopped;
+    - *slots were nobody's for a while*: taken from their worker by order, and given to one again;
+    - *record skipped as nobody's by order*: somebody had its slot when the process began;
+    - *process ended by what is nobody's*: where that is an error;
+    - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
+    - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -114,6 +128,8 @@ class Sometimes:
         self._unheard: set[tuple[Any, ...]] = set()
         # By member and subscription: the names of workers that filter since, and their numbers.
         self._filters: set[tuple[int, str, str]] = set()
+        # Ranges that were made nobody's.
+        self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
@@ -132,8 +148,12 @@ class Sometimes:
             LimitLifted: self._limit_lifted,
             ReleaseFailed: self._release_failed,
             FiltersDeclared: self._filters_declared,
+            RangeAssigned: self._range_assigned,
+            SettledUnrun: self._settled_unrun,
             happened.CameBack: self._came_back,
             WorkerJoined: self._worker_joined,
+            happened.Owned: self._owned,
+            PauseOrdered: self._pause_ordered,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -160,6 +180,15 @@ class Sometimes:
         self.counts["revoke past its deadline"] += late and not told.lost
         for each in ended:
             self._over(each)
+
+    def _owned(self, told: happened.Owned) -> None:
+        came = [self._books.by_hand.wanted(told.member, each) for each in told.partitions]
+        self.counts["partition that came while it is paused by hand"] += sum(came)
+
+    def _pause_ordered(self, told: PauseOrdered) -> None:
+        self.counts["paused by hand, then resumed"] += not told.paused and bool(
+            self._books.by_hand.lifted
+        )
 
     def _over(self, assignment: Assignment) -> None:
         self._failed.discard(assignment.number)
@@ -199,6 +228,19 @@ class Sometimes:
                 seat.before, seat.worker = seat.worker, told.worker
             seat.count += 1
             seat.given_at = now
+
+    def _range_assigned(self, told: RangeAssigned) -> None:
+        nobodys = self._nobodys.setdefault((told.member, told.subscription), set())
+        if told.worker is None:
+            nobodys.add((told.first, told.last))
+            return
+        found = {each for each in nobodys if each[0] <= told.last and told.first <= each[1]}
+        self.counts["slots were nobody's for a while"] += bool(found)
+        nobodys -= found
+
+    def _settled_unrun(self, told: SettledUnrun) -> None:
+        del told
+        self.counts["record skipped as nobody's by order"] += self._books.skipped
 
     def _came_back(self, told: happened.CameBack) -> None:
         del told
@@ -297,8 +339,10 @@ class Sometimes:
 
     def _gone(self, told: happened.Gone) -> None:
         self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
+        self.counts["process ended by what is nobody's"] += IS_AN_ERROR in told.reason
         for each in self._books.ended:
             self._over(each)
         for sub in self._books.settings:
             self._seats.pop((told.member, sub), None)
             self._there.pop((told.member, sub), None)
+            self._nobodys.pop((told.member, sub), None)

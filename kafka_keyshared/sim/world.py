@@ -13,6 +13,7 @@ from kafka_keyshared.sim.happenings import KeysAway
 from kafka_keyshared.sim.keys import registries
 from kafka_keyshared.sim.lane_orders import lift_limits, release_blocked
 from kafka_keyshared.sim.member import Member, Surroundings
+from kafka_keyshared.sim.pauses import EVERYTHING, order_a_pause
 from kafka_keyshared.sim.plan import Plan
 from kafka_keyshared.sim.timeline import Timeline
 
@@ -21,6 +22,10 @@ PLENTY_SHARE = 0.05
 
 LOOK_EVERY = 0.05
 """Made-up seconds, on average, between two looks at whether there still is plenty to do."""
+
+
+RESUMED_FOR = 40.0
+"""Made-up seconds for which a member that was paused goes on when faults have stopped."""
 
 
 class World:
@@ -84,8 +89,13 @@ class World:
         return member
 
     def _free_instance(self) -> str:
-        """Return the first ``group.instance.id`` that no member has, where members have any."""
-        if not self.plan.static:
+        """Return the first ``group.instance.id`` that no member has, where members have any.
+
+        None for those that come once it is healed. Who comes back within its session is given what
+        it had, with no rebalance; in a cooperative group that is without what it was giving up just
+        then, and nobody has that until somebody joins or goes.
+        """
+        if not self.plan.static or self.healed:
             return ""
         taken = {each.instance_id for each in self.present()}
         names = (f"instance-{number}" for number in range(len(taken) + 1))
@@ -117,7 +127,12 @@ class World:
             member.handlers.hang(0, 0.0)
             member.pool.replaceable = True
             member.raises = False
-            member.stop()
+            if member.by_hand:
+                # It is to go on by itself for a while.
+                order_a_pause(self, member, EVERYTHING, paused=False)
+                self.timeline.after(RESUMED_FOR, member.stop)
+            else:
+                member.stop()
         self.timeline.after(1.0, self._keep_up)
 
     def _keep_up(self) -> None:

@@ -1023,6 +1023,25 @@ def test_what_an_assignment_as_a_whole_tells_of_a_place_still_lost_is_in_no_wind
     assert_right(lambda told: story(told, given_back=True), refused)
 
 
+@pytest.mark.parametrize("policy", ["dead_letter", "block"])
+def test_what_is_given_back_whose_key_cannot_be_read_is_in_no_window(policy: str) -> None:
+    refuses = settings(window_records=2, null_keys="reject", undecodable=policy, dlq=True)
+
+    def story(told: Told, *, given_back: bool) -> None:
+        told.write("a", "b", None)
+        told.join(1)
+        told.assign(1)
+        told.deliver(1, 0, 1)
+        told.deliver(1, 2)
+        if given_back:
+            told.seek(1, 2)
+        passing(told, 0.001)
+
+    words = "3 received records are not settled in 'default', its window holds 2"
+    assert_found("Bounded", words, lambda told: story(told, given_back=False), refuses)
+    assert_right(lambda told: story(told, given_back=True), refuses)
+
+
 def test_what_a_stop_polls_is_in_no_window() -> None:
     def story(told: Told) -> None:
         begun(told, 4)

@@ -11,6 +11,7 @@ from kafka_keyshared.client.port import EventKind, classify_event
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.faults import Faults
+from kafka_keyshared.sim.pause_history import PauseHeard, PauseRefused
 from tests.support.simulated import TOPIC, Reading, Simulation
 
 P0, P1 = (TopicPartition(TOPIC, number) for number in (0, 1))
@@ -60,6 +61,9 @@ def test_a_call_that_takes_nothing_does_not_raise() -> None:
 def test_a_pause_and_a_seek_may_be_refused() -> None:
     simulation, member = settled()
     simulation.cluster.faults.pause_refused = simulation.cluster.faults.seek_refused = 1.0
+    told: list[object] = []
+    for kind in (PauseRefused, PauseHeard):
+        simulation.cluster.history.listen(kind, told.append)
     refused: list[Callable[[], None]] = [
         lambda: member.client.pause([P0]),
         lambda: member.client.resume([P0]),
@@ -72,6 +76,9 @@ def test_a_pause_and_a_seek_may_be_refused() -> None:
     member.client.pause([P0])
     member.client.seek(P0, 0)
     assert list(member.client.fetcher.paused) == [P0]
+    assert told == [PauseRefused(1, (P0,)), PauseRefused(1, (P0,)), PauseHeard(1, (P0,))]
+    member.client.pause([P0])
+    assert len(told) == 3, "that it has paused is told once"
 
 
 def test_a_restart_may_take_more_than_its_second() -> None:

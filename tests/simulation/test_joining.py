@@ -7,7 +7,7 @@ import pytest
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.sim import history as happened
-from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.happenings import FiltersDeclared, Resized, WorkerJoined, WorkerLeft
 from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import assert_found, assert_right, begun, settings
 
@@ -63,6 +63,12 @@ def test_what_only_those_who_join_take_for_filters_is_theirs_at_once() -> None:
     declared = RoutingSettings(filters={"worker-0": ["*"]}, on_unmatched="skip")
     assert_right(keyless, settings(new_workers_wait=True, routing=declared))
     assert_found("Joining", "t-0@3 .* was given to worker 2", keyless, WAITS)
+
+    def filtered_late(told: Told) -> None:
+        told.tell(FiltersDeclared(1, SUB, "worker-0", ("*",)))
+        keyless(told)
+
+    assert_right(filtered_late, WAITS)
 
 
 def test_who_joins_may_have_what_came_before() -> None:

@@ -78,6 +78,24 @@ def test_attempts_go_on_behind_a_restart_and_what_has_used_them_up_is_not_retrie
     assert_found("Order", "t-0@0 .* although it is blocked", story, FIVE)
 
 
+def test_attempts_of_records_that_the_log_has_not_got_are_of_another_log() -> None:
+    """A member that is gone committed for the old topic when the new one was made."""
+
+    def story(told: Told) -> None:
+        begun(told).deliver(1, 0, 1)
+        fails(told, 0, times=4)
+        told.tell(happened.Remade(T0))
+        stored(told, 1, 0, words(0, LaneNotes(tried={0: Tried(4)})))
+        told.kill(1)
+        told.assign(2)
+        told.write("a", "a", "a")
+        told.deliver(2, 0, 1)
+        fails(told, 0, member=2)
+        told.run(2, 0, 1)
+
+    assert_right(story, FIVE)
+
+
 # --- copies ---
 
 

@@ -11,8 +11,8 @@ from kafka_keyshared.sim.history import ReadsOn
 from kafka_keyshared.sim.plan import plan_of
 from kafka_keyshared.sim.run import run_seed
 from tests.simulation.test_logs import P0, Reader
-from tests.simulation.told import T0, Told
-from tests.simulation.watched import assert_found, assert_right, begun
+from tests.simulation.told import T0, Told, text
+from tests.simulation.watched import assert_found, assert_right, begun, settings
 from tests.support.simulated import TOPIC, Simulation
 
 ANEW, CUT = "a topic was made anew", "a log was cut off"
@@ -84,6 +84,52 @@ def test_a_commit_of_the_new_log_covers_nothing_for_what_had_settled_in_the_old_
     assert_found("SafeCommit", "covers .*@3", story)
 
 
+def test_a_set_covers_nothing_of_what_the_log_has_not_got_when_its_reader_begins() -> None:
+    """It was committed of a log that was longer before it was cut off."""
+
+    def story(told: Told) -> None:
+        told.write(*"abcde")
+        told.join(1, 2)
+        told.assign(1)
+        told.deliver(1, *range(5))
+        told.run(1, 1, 2, 3, 4)
+        number = told.send(1, 0, words=text(0, (1, 5)))
+        cut_off(told, 3, 3, 4)
+        told.store(1, number, told.sent)
+        told.kill(1)
+        told.assign(2)
+        told.write(None, None, start=3)  # which are dropped as they come
+        told.deliver(2, 0, 3, 4)
+        told.run(2, 0)
+        told.finish()
+
+    assert_right(story, settings(null_keys="reject", undecodable="drop"))
+
+
+def noticed_late(told: Told, *, number: bool) -> None:
+    """A member has received nothing yet when its topic is made anew, and reads on for a while."""
+    told.join(1)
+    told.assign(1)
+    told.tell(happened.Remade(T0))
+    told.tell(ReadsOn(1, T0, told.assigned[1, T0]))
+    told.write("a", "a")
+    told.deliver(1, 0, 1)
+    told.run(1, 0, 1)
+    if number:
+        told.read(1)
+    else:
+        told.seek(1, 0)
+    told.deliver(1, 0, 1)
+    told.run(1, 0, 1)
+
+
+def test_what_had_run_of_a_topic_made_anew_before_that_was_noticed_may_run_again() -> None:
+    assert_right(lambda told: noticed_late(told, number=True))
+    assert_found(
+        "NoRepeats", "in the same assignment", lambda told: noticed_late(told, number=False)
+    )
+
+
 # --- what the cluster does ---
 
 
@@ -139,6 +185,41 @@ def test_who_has_read_nothing_of_what_is_gone_reads_on_unknowing() -> None:
     reader.read()
     assert reader.of(ReadsOn) == [ReadsOn(1, P0, 1)]
     assert (cluster.known(P0), reader.told) == (True, [])
+
+
+def test_a_topic_made_anew_that_was_read_on_in_silence_is_begun_anew_once_that_is_known() -> None:
+    """Its owner has come no further than the old log and the new one are the same: nowhere."""
+    simulation = Simulation(partitions=1)
+    cluster = simulation.cluster
+    reader = Reader(simulation)
+    before = reader.client.ask_topic_ids([TOPIC])
+    reader.read()
+    cluster.remake(TOPIC)
+    cluster.append(P0, [b"a"] * 3)
+    assert reader.read() == [0, 1, 2]
+    after = reader.client.ask_topic_ids([TOPIC])
+    assert before.answer(1.0) != after.answer(1.0)
+    reader.client.restart({P0: 0}, [P0])
+    assert reader.read() == [0, 1, 2]
+    first, *_, last = (each.assignment for each in reader.of(happened.Delivered))
+    assert first != last
+
+
+def test_nobody_may_write_while_a_member_remembers_a_log_that_it_has_lost() -> None:
+    """It has had the partition in between, and lost it before it was told where to begin."""
+    simulation = Simulation(partitions=1)
+    cluster = simulation.cluster
+    cluster.append(P0, [b"a"] * 5)
+    reader = Reader(simulation)
+    reader.read()
+    fetcher = reader.client.fetcher
+    fetcher.unassign([P0], lost=True)
+    cluster.cut_off(P0, 3)
+    reader.client.assign({P0: None})
+    fetcher.unassign([P0], lost=True)
+    assert not cluster.known(P0)
+    reader.client.assign({P0: 0})
+    assert cluster.known(P0)
 
 
 def test_histories_with_logs_that_are_made_anew_and_cut_off_have_no_violation() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from kafka_keyshared.core.routing.filters import OnUnmatched
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.plan import Plan, plan_of
-from kafka_keyshared.sim.range_history import RangeAssigned
-from kafka_keyshared.sim.routings import with_routing
+from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
+from kafka_keyshared.sim.routings import whole_ranges, with_routing
 from kafka_keyshared.sim.run import run_seed
-from tests.simulation.told import SUB, Told
+from tests.simulation.told import SUB, T0, Told
 from tests.simulation.watched import Story, assert_found, assert_right, begun, settings
 
 SLOT = slot_of(b"a")
@@ -81,6 +84,51 @@ def test_the_latest_assignment_counts() -> None:
     assert_right(story, ALL_OF_THE_FIRST)
 
 
+def test_what_was_made_nobodys_goes_to_no_worker_until_it_is_somebodys_again() -> None:
+    def nobodys(told: Told) -> None:
+        begun(told, 2)
+        told.deliver(1, 0, 1)
+        told.run(1, 0)
+        told.tell(RangeAssigned(1, SUB, SLOT, SLOT, None))
+        told.hand(1, 1)
+
+    def again(told: Told) -> None:
+        begun(told, 2)
+        told.deliver(1, 0, 1)
+        told.tell(RangeAssigned(1, SUB, SLOT, SLOT, None))
+        told.tell(RangeAssigned(1, SUB, SLOT, SLOT, "worker-0"))
+        told.run(1, 0, 1)
+
+    words = "was given to worker-0, which does not take it"
+    assert_found("OneOwner", words, nobodys, ALL_OF_THE_FIRST)
+    assert_right(again, ALL_OF_THE_FIRST)
+
+
+def skipping(*offsets: int, nobodys: bool = True, back: bool = False) -> Story:
+    """A member skips what no worker has, and a commit says so of everything."""
+
+    def story(told: Told) -> None:
+        begun(told, 2)
+        told.deliver(1, 0, 1)
+        told.run(1, 0)
+        if nobodys:
+            told.tell(RangeAssigned(1, SUB, SLOT, SLOT, None))
+        if back:
+            told.tell(RangeAssigned(1, SUB, SLOT, SLOT, "worker-1"))
+        told.tell(SettledUnrun(1, SUB, [(T0, offset, 1) for offset in offsets]))
+        told.commit(1, 2)
+
+    return story
+
+
+def test_what_was_made_nobodys_may_be_skipped_and_nothing_else() -> None:
+    assert_right(skipping(1), ALL_OF_THE_FIRST)
+    assert_right(skipping(0, 1), ALL_OF_THE_FIRST)  # of what ran nobody hears that it did
+    words = "which is not settled"
+    for story in (skipping(), skipping(1, nobodys=False), skipping(1, back=True)):
+        assert_found("SafeCommit", words, story, ALL_OF_THE_FIRST)
+
+
 # --- in whole runs ---
 
 
@@ -91,6 +139,31 @@ def test_whole_runs_keep_the_contract_while_ranges_move() -> None:
         assert outcome.violations == [], f"seed {seed}"
         moved += outcome.sometimes["a range was assigned"]
     assert moved > 100
+
+
+@pytest.mark.parametrize(
+    ("on_unmatched", "sometimes"),
+    [
+        ("hold", "slots were nobody's for a while"),
+        ("skip", "record skipped as nobody's by order"),
+        ("error", "process ended by what is nobody's"),
+    ],
+)
+def test_whole_runs_keep_the_contract_while_ranges_are_nobodys_and_come_back(
+    on_unmatched: OnUnmatched, sometimes: str
+) -> None:
+    nobodys = 0
+    for seed in (1, 2, 3):
+        plan, chance = plan_with_moves(seed), Chance(seed)("ranges that are withdrawn")
+        subs = tuple(
+            replace(each, routing=whole_ranges(each.workers, chance, on_unmatched))
+            for each in plan.member.subscriptions
+        )
+        plan = replace(plan, member=replace(plan.member, subscriptions=subs))
+        outcome = run_seed(seed, 1_000, plan)
+        assert outcome.violations == [], f"seed {seed}"
+        nobodys += outcome.sometimes[sometimes]
+    assert nobodys > 15
 
 
 def test_where_nobody_has_ranges_none_is_assigned() -> None:

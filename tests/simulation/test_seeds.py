@@ -9,25 +9,29 @@ import sys
 
 import pytest
 
-from kafka_keyshared.sim.many import Report, run_seeds
+from kafka_keyshared.sim.many import WHOLE_SEEDS, WHOLE_STEPS, Report, run_seeds
 from tests.support.seeds import patience, seeds
 
-SEEDS = seeds(200, first=1)
-STEPS = 1_000
+SEEDS = seeds(WHOLE_SEEDS, first=1)
 
-pytestmark = pytest.mark.timeout(patience(900))
+pytestmark = pytest.mark.timeout(patience(1_800))
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
     """What the seeds come to."""
-    return run_seeds(SEEDS, STEPS, os.cpu_count() or 1, lambda outcome: None)
+    return run_seeds(SEEDS, WHOLE_STEPS, os.cpu_count() or 1, lambda outcome: None)
 
 
 def test_no_seed_breaks_the_contract(report: Report) -> None:
     assert report.seeds == len(SEEDS)
-    assert report.steps >= len(SEEDS) * STEPS
+    assert report.steps >= len(SEEDS) * WHOLE_STEPS
     assert not report.broken
+
+
+def test_every_rare_state_is_met_a_hundred_times(report: Report) -> None:
+    assert report.whole
+    assert report.seldom() == {}
 
 
 def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
@@ -38,7 +42,7 @@ def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
 def digest_with(hash_seed: str) -> str:
     command = [sys.executable, "-m", "kafka_keyshared.cli", "simulate"]
     ended = subprocess.run(
-        [*command, "--seed", "11", "--steps", str(STEPS), "--json"],
+        [*command, "--seed", "11", "--steps", "1000", "--json"],
         capture_output=True,
         check=True,
         text=True,

@@ -9,11 +9,15 @@ import pytest
 
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.lanes import LANE_TABLE, LaneEvent, LaneState
+from kafka_keyshared.core.unmatched import IS_AN_ERROR
 from kafka_keyshared.core.workers import WORKER_TABLE, Worker, WorkerEvent
 from kafka_keyshared.errors import InvariantError
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.edges import TABLES, counted_edges
+from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken
+from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.sometimes import RARE, Sometimes
 from kafka_keyshared.sim.state_history import StateAdopted
 from tests.simulation.told import SUB, T0, Told
@@ -125,6 +129,40 @@ def unheard(told: Told) -> None:
     told.kill(1)
 
 
+def paused(told: Told) -> None:
+    """A rebalance while it is paused, and one when it was resumed; to resume twice is no more."""
+    begun(told)
+    told.tell(PauseOrdered(1, 1, ["t"], None, True), PauseTaken(1, 1))
+    for number in (2, 3):
+        told.revoke(1)
+        told.assign(1)
+        told.tell(PauseOrdered(1, number, None, None, False))
+
+
+def nobodys(told: Told) -> None:
+    """A range that is nobody's is given to a worker, and then once more; and one beside it is."""
+    begun(told)
+    told.tell(RangeAssigned(1, SUB, 5, 9, None))
+    for first, last in ((0, 4), (7, 9), (7, 9)):
+        told.tell(RangeAssigned(1, SUB, first, last, "worker-1"))
+
+
+def skipped(told: Told) -> None:
+    """Two are told of as dropped: one had run, and of the other nobody takes the slot any more."""
+    begun(told, 2)
+    told.deliver(1, 0, 1)
+    told.run(1, 0)
+    told.tell(RangeAssigned(1, SUB, 0, SLOTS - 1, None))
+    told.tell(SettledUnrun(1, SUB, [(T0, 0, 1), (T0, 1, 1)]))
+
+
+def ended_by_nobodys(told: Told) -> None:
+    begun(told)
+    told.tell(
+        happened.Gone(1, "halted", clean=False, reason=f"this one {IS_AN_ERROR}; nothing of it")
+    )
+
+
 def handed_over(told: Told) -> None:
     begun(told)
     for state in ((), ((b"a", 1),)):
@@ -147,6 +185,16 @@ def handed_over(told: Told) -> None:
         (revoked, {"rebalance with work in flight": 1, "revoke past its deadline": 1}),
         (asked, {"answer stored while a member asks": 1}),
         (late, {"commit stored late": 1}),
+        (
+            paused,
+            {
+                "paused by hand, then resumed": 1,
+                "partition that came while it is paused by hand": 1,
+            },
+        ),
+        (nobodys, {"slots were nobody's for a while": 1}),
+        (skipped, {"record skipped as nobody's by order": 1}),
+        (ended_by_nobodys, {"process ended by what is nobody's": 1}),
         (handed_over, {"state handed over": 1}),
         (unheard, {"letter stored, never heard of": 1}),
     ],

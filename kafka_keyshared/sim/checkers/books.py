@@ -8,7 +8,7 @@ the like what the latest happening was about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import is_not
@@ -331,6 +331,7 @@ class Books(Letters):
         # Too late, it counts for nothing, and yet nothing of its lane is before it any more.
         if each.queued:
             each.queued = False
+            each.lane.freed = self.now  # what waits behind it may be of another partition
             queue = assignment.queues[fate.sub][each.lane]
             queue.remove(each)
             if queue:
@@ -370,21 +371,19 @@ class Books(Letters):
 
     # --- what is left to do ---
 
-    def owed(self, log: Log, sub: str) -> list[Fate]:
-        """Return the records of a log that a subscription still has to settle.
+    def owed(self, log: Log, sub: str) -> Iterator[Fate]:
+        """Yield the records of a log that a subscription still has to settle, the last one first.
 
         What was removed is owed only by an assignment that has it still; without reliability
         nothing is.
         """
         if sub not in self.tracked:
-            return []
+            return
         reader = self.readers.get(log.partition)
         held = reader.deliveries[sub] if reader is not None and reader.over is None else ()
-        return [
-            each
-            for each in log.fates[sub].values()
-            if not each.finished and (not each.removed or each.offset in held)
-        ]
+        for each in reversed(log.fates[sub].values()):
+            if not each.finished and (not each.removed or each.offset in held):
+                yield each
 
     def whereabouts(self, fate: Fate) -> str:
         """Return in words what has become of a record, and where it is now."""

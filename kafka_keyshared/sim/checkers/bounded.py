@@ -44,6 +44,9 @@ class Bounded(Checker):
     gets. Nor does one whose client has lost its place, until it is told where to read on: what
     comes meanwhile counts once a worker has it, or it turns out not to come again. What comes too
     much may be given back in the same round, and read again.
+
+    Of what is paused by hand nothing comes once the order is answered, also after a rebalance,
+    unless the client refuses to pause it.
     """
 
     invariant = "I10 bounded"
@@ -87,6 +90,11 @@ class Bounded(Checker):
 
     def _delivered(self, told: happened.Delivered) -> None:
         self._judge()
+        if self.books.by_hand.holds(told.member, told.partition):
+            self.violated(
+                told.member,
+                f"{told.partition} is paused by hand, and {told.offsets[0]} of it has come",
+            )
         member = self.books.members[told.member]
         for sub, count in member.open.items():
             if count <= self._most[sub] or member.stopping_at or sub not in self.books.tracked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kafka_keyshared.hashing import lane_hash
-from kafka_keyshared.sim.checkers.records import Assignment, Delivery
+from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Log
 from kafka_keyshared.sim.commit_text import NOTHING, CommitTextError, Notes, read_notes
 
 
@@ -53,9 +53,17 @@ def notes_of(text: str, position: int) -> dict[str, Notes]:
         return {}
 
 
-def noted(entry: tuple[int, str] | None, start: int) -> dict[str, Notes]:
-    """Return what an entry says to who begins with it at ``start``."""
-    return {} if entry is None else notes_of(entry[1], max(start, entry[0]))
+def noted(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, Notes]:
+    """Return what an entry says to who begins with it at ``start``.
+
+    What it says of records that the log has not got yet is of another log.
+    """
+    if entry is None:
+        return {}
+    return {
+        sub: Notes(notes.lanes, {at: each for at, each in notes.tried.items() if at <= log.last})
+        for sub, notes in notes_of(entry[1], max(start, entry[0])).items()
+    }
 
 
 def hash_of(topic: str, partition: int, key: bytes | None) -> bytes:

@@ -10,6 +10,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers import carried
+from kafka_keyshared.sim.checkers.by_hand import PausedByHand
 from kafka_keyshared.sim.checkers.logs import HistoryError, Logs
 from kafka_keyshared.sim.checkers.records import (
     Assignment,
@@ -44,6 +45,7 @@ class Group(Logs):
         super().__init__(history, settings)
         self.timeline = history.timeline
         self.members: dict[int, Member] = {}
+        self.by_hand = PausedByHand(history, self.members)
         # Those of them that are not gone.
         self.present: dict[int, Member] = {}
         self.assignments: dict[int, Assignment] = {}
@@ -172,7 +174,7 @@ class Group(Logs):
         entries = [each for each in known if each is not None and each[0] == position] or known
         assignment.found = entries[-1]
         covered = [_beyond(each, position, assignment.log) for each in entries]
-        assignment.notes = [carried.noted(each, position) for each in entries]
+        assignment.notes = [carried.noted(each, position, assignment.log) for each in entries]
         for sub in self.settings:
             carried.diverted(assignment, sub)
             sets = [each.get(sub, set()) if sub in self.tracked else set() for each in covered]
@@ -189,7 +191,7 @@ class Group(Logs):
         for sub, deliveries in assignment.deliveries.items():
             for offset in list(assignment.log.between(position, assignment.end)):
                 each = deliveries.get(offset)
-                if each is not None and each.stage is Stage.OPEN and each.worker is None:
+                if each is not None and _is_unused(each):
                     self._not_used(assignment, sub, each)
         if position < assignment.end:
             assignment.end = max(position, assignment.start or 0)
@@ -329,14 +331,24 @@ def sections_of(text: str, position: int) -> dict[str, set[int]] | None:
         return None
 
 
+def _is_unused(each: Delivery) -> bool:
+    """Say whether it came and nobody has done anything with it yet."""
+    if each.worker is not None:
+        return False
+    refused = each.lane.refused and each.stage in (Stage.LETTERING_ALONE, Stage.BLOCKED)
+    return each.stage is Stage.OPEN or (refused and not each.posted)
+
+
 def _beyond(entry: tuple[int, str] | None, start: int, log: Log) -> dict[str, set[int]]:
     """Return the offsets from ``start`` on that an entry covers, by subscription.
 
-    A text that is not ours covers nothing.
+    A text that is not ours covers nothing; what it says of records that the log has not got yet is
+    of another log.
     """
     if entry is None:
         return {}
     position, text = entry
     sections = sections_of(text, position) or {}
     below = set(log.between(start, position))
-    return {sub: sections.get(sub, set()) | below for sub in log.fates}
+    there = {sub: {at for at in offsets if at <= log.last} for sub, offsets in sections.items()}
+    return {sub: there.get(sub, set()) | below for sub in log.fates}

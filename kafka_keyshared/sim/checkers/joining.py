@@ -11,7 +11,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Delivery, Stage, not_owed
-from kafka_keyshared.sim.happenings import Resized, WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.happenings import FiltersDeclared, Resized, WorkerJoined, WorkerLeft
 from kafka_keyshared.sim.history import History, Listener
 
 Place = tuple[int, str]
@@ -69,6 +69,10 @@ class Joining(Checker):
         # The names of the workers that are certainly there; and those that may wait.
         self._there: dict[Place, dict[int, str]] = {}
         self._waits: dict[Place, dict[int, Waiting]] = {}
+        # Those that may have gone on because nobody else was there, or wait still.
+        self._unclear: dict[Place, set[int]] = {}
+        # Where a worker filters although nobody did at first.
+        self._filtered: set[Place] = set()
         # By member, what has run and had not settled then.
         self._tried: dict[int, set[Delivery]] = {}
 
@@ -78,6 +82,7 @@ class Joining(Checker):
             return {}
         return {
             happened.Joined: self._begins,
+            FiltersDeclared: self._filters_declared,
             WorkerJoined: self._joined,
             WorkerLeft: self._left,
             happened.WorkerDied: self._left,
@@ -93,6 +98,7 @@ class Joining(Checker):
                 place = told.member, name
                 self._there[place] = dict(enumerate(settings.workers))
                 self._waits[place] = {}
+                self._unclear[place] = set()
 
     def _joined(self, told: WorkerJoined) -> None:
         place = told.member, told.subscription
@@ -104,9 +110,14 @@ class Joining(Checker):
             self._there[place][told.worker] = told.name
             self._look_who_is_there(place)
 
+    def _filters_declared(self, told: FiltersDeclared) -> None:
+        self._filtered.add((told.member, told.subscription))
+
     def _left(self, told: WorkerLeft | happened.WorkerDied) -> None:
         place = told.member, told.subscription
         self._there.get(place, {}).pop(told.worker, None)
+        if isinstance(told, WorkerLeft):  # one that has died may be replaced, and waits on
+            self._waits.get(place, {}).pop(told.worker, None)
         self._look_who_is_there(place)
 
     def _resized(self, told: Resized) -> None:
@@ -117,9 +128,10 @@ class Joining(Checker):
 
     def _look_who_is_there(self, place: Place) -> None:
         """Where nobody is there who waits for nothing, nobody has to wait from now on."""
-        waits = self._waits.get(place, {})
-        waiting = {worker for worker, each in waits.items() if each.left()}
-        if self._there.get(place, {}).keys() <= waiting:
+        there, waits = self._there.get(place, {}), self._waits.get(place, {})
+        if not there.keys() <= waits.keys() | self._unclear.get(place, set()):
+            return
+        if all(waits[worker].left() for worker in there if worker in waits):
             for each in waits.values():
                 each.may_go_on = True
 
@@ -132,7 +144,7 @@ class Joining(Checker):
         tried = self._tried.get(told.member, ())
         settings = self.settings[told.subscription]
         judged = [] if settings.max_leases_per_key else self.books.deliveries
-        filtered = bool(settings.routing.filters)
+        filtered = settings.routing.filters or (told.member, told.subscription) in self._filtered
         new = [
             each
             for each in judged
@@ -149,6 +161,8 @@ class Joining(Checker):
             )
         if new or not left:
             del waits[told.worker]
+        if new and left:
+            self._unclear[told.member, told.subscription].add(told.worker)
 
     def _ended(self, told: happened.Ended) -> None:
         each = self.books.delivery
@@ -160,3 +174,4 @@ class Joining(Checker):
         for name in self.settings:
             self._there.pop((told.member, name), None)
             self._waits.pop((told.member, name), None)
+            self._unclear.pop((told.member, name), None)

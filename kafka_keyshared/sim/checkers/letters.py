@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.group import Group
-from kafka_keyshared.sim.checkers.records import Delivery, Member, Stage
+from kafka_keyshared.sim.checkers.ranges import OrderedRanges
+from kafka_keyshared.sim.checkers.records import SKIPPED, Delivery, Member, Stage
 from kafka_keyshared.sim.happenings import LimitLifted
 from kafka_keyshared.sim.history import History
+from kafka_keyshared.sim.range_history import SettledUnrun
 
 AFTER_THE_LAST = {
     "dead_letter": Stage.LETTERING_ALONE,
@@ -28,8 +30,9 @@ class Letters(Group):
     """What has become of dead letters, and of orders for lanes.
 
     What the happening of this moment is about: ``delivery``, and ``heads`` (what came to stand
-    first in its lane by it). ``unasked`` says that a letter was sent of what no handler had there,
-    and whose lane is not diverted.
+    first in its lane by it). ``ranges`` knows what is whose by order, and ``skipped``
+    is how many records went unrun for that. ``unasked`` says that a letter was sent of what no
+    handler had there, and whose lane is not diverted.
     """
 
     def __init__(self, history: History, settings: Sequence[SubscriptionSettings]) -> None:
@@ -37,11 +40,14 @@ class Letters(Group):
         self.delivery: Delivery | None = None
         self.heads: list[Delivery] = []
         self.unasked = False
+        self.skipped = 0
+        self.ranges = OrderedRanges(history, self.declared)
         history.listen(happened.LetterSent, self._letter_sent)
         history.listen(happened.LetterStored, self._letter_stored)
         history.listen(happened.LetterTold, self._letter_told)
         history.listen(happened.LaneOrdered, self._lane_ordered)
         history.listen(LimitLifted, self._limit_lifted)
+        history.listen(SettledUnrun, self._skipped)
 
     @abstractmethod
     def _find(self, sub: str, offset: int, number: int) -> Delivery:
@@ -110,6 +116,7 @@ class Letters(Group):
         for partition in told.partitions:
             if partition in live:
                 live[partition].letters.clear()
+                live[partition].lifted_at = self.now
 
     # --- orders for lanes ---
 
@@ -161,3 +168,18 @@ class Letters(Group):
             assignment.perhaps_diverted[sub] -= hashes
             if len(hashes) > 1:
                 assignment.perhaps_diverted[sub] |= known & hashes
+
+    # --- what is nobody's ---
+
+    def _skipped(self, told: SettledUnrun) -> None:
+        """Settle what was made nobody's by order: of all else that is dropped it is known already.
+
+        Who says that of what is somebody's has settled nothing here, and its commit says too much.
+        """
+        self.heads, self.skipped = [], 0
+        for _, offset, number in told.records:
+            each = self._find(told.subscription, offset, number)
+            nobodys = not self.ranges.takers(told.member, told.subscription, each.lane)
+            if nobodys and each.stage is not Stage.SETTLED:
+                self._settle(each, SKIPPED)
+                self.skipped += 1

@@ -10,6 +10,7 @@ from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
+from kafka_keyshared.sim.checkers.resumed import Idle
 from kafka_keyshared.sim.happenings import FiltersDeclared, KeysAway
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.keys import BACK_WITHIN
@@ -20,7 +21,7 @@ START_WITHIN = 1.0
 DEAD_FOR = 4.0
 """Seconds after which a worker that died is replaced, or its records are at others."""
 
-REVOKE_SLACK = 1.0
+REVOKE_SLACK = 1.1  # a leader that is silent costs twice the half second for which it is asked
 
 LONG = float("-inf")
 
@@ -74,6 +75,7 @@ class Liveness(Checker):
     partition may have come to its dead-letter limit; while that has to be read again, or goes, or
     its member stops. A revoke ends with its deadline.
 
+    After the faults a member that has nothing to do reads on where there is something to read.
     ``bound`` seconds after the faults have stopped (and the last record was written) everything is
     settled and committed.
     """
@@ -102,6 +104,10 @@ class Liveness(Checker):
         self._looks: list[tuple[float, int, Delivery]] = []
         self._number = 0
         self._done_by: float | None = None
+        self._idle = Idle(self.books, free_since)
+        self._look_idle_at = float("-inf")
+        # A partition that its dead-letter limit has stopped is not read on.
+        self._may_stop = any(each.dlq_limit is not None for each in settings)
         # Since when every key can be read, or will have been tried again; infinity while not.
         self._read_since = LONG
         # Where somebody filters since, and may have gone, or all others have.
@@ -252,6 +258,14 @@ class Liveness(Checker):
             again = self._look(each, now)
             if again is not None:
                 self._look_at(max(again, now) + START_WITHIN, each)
+        if self._done_by is not None and not self._may_stop and now >= self._look_idle_at:
+            self._look_idle_at = now + START_WITHIN
+            for member, partition, offset, since in self._idle.unread(now):
+                self.violated(
+                    member.number,
+                    f"nothing of {partition} is read on from {offset} since {since:.3f}, although "
+                    "nobody has paused it and the member has nothing to do",
+                )
         if self._done_by is not None and now >= self._done_by:
             self._judge_all()
 
@@ -278,7 +292,9 @@ class Liveness(Checker):
             where = f"worker {each.worker} has it, and runs nothing"
         if busy:
             return now
-        since = max(each.since, each.lane.freed, idle, member.free_since, free)
+        since = max(
+            each.since, each.lane.freed, idle, member.free_since, free, assignment.lifted_at
+        )
         # An owner that is kept counts no beats.
         died = max(crew.died_at, member.free_since, free) if crew.dead else crew.died_at
         since = max(since, died + DEAD_FOR)
@@ -368,11 +384,11 @@ class Liveness(Checker):
         books = self.books
         for partition, log in sorted(books.logs.items()):
             for sub in log.fates:
-                if books.unfinished[sub] and (owed := books.owed(log, sub)):
+                if books.unfinished[sub] and (owed := [*books.owed(log, sub)]):
                     self.violated(
                         None,
                         f"the faults are over and {len(owed)} of {partition} are not settled by "
-                        f"{sub!r}: {books.whereabouts(owed[0])}",
+                        f"{sub!r}: {books.whereabouts(owed[-1])}",
                     )
             last = log.last_to_read()
             position = books.stored.get(partition, (0, ""))[0]

@@ -30,7 +30,7 @@ class NoLoss(Checker):
             return
         for partition, log in sorted(books.logs.items()):
             for sub in log.fates:
-                lost = books.owed(log, sub)
+                lost = [*books.owed(log, sub)][::-1]
                 if lost:
                     names = some(f"@{each.offset}" for each in lost)
                     self.violated(

@@ -40,12 +40,12 @@ class NoRepeats(Checker):
 
     That is: its process was killed or has halted, its partition was lost, it ended when the
     deadline of the revoke (in seconds) or of the stop was over, the last commit that covers it was
-    not stored, the log was cut off when that was to be sent, the broker has refused sets, its place
-    was out of range and nobody told its member whether that is still the same log, or a callback
-    had raised, after which a process that cannot trust its own state commits nothing. Who begins a
-    log anew that was cut off knows what it had settled of what is left. Never what the commit
-    covers with which an assignment began: so no more is repeated than had settled since the commit
-    that the broker has.
+    not stored, the log was cut off when that was to be sent, its topic had been made anew and that
+    was noticed later, the broker has refused sets, its place was out of range and nobody told its
+    member whether that is still the same log, or a callback had raised, after which a process that
+    cannot trust its own state commits nothing. Who begins a log anew that was cut off knows what it
+    had settled of what is left. Never what the commit covers with which an assignment began: so no
+    more is repeated than had settled since the commit that the broker has.
     Who has not heard that its partition is another's knows nothing of what settles there; nor has a
     worker heard that its partition has gone which has not answered yet what it gives back.
     After a clean stop it has all that settled. A partition that was lost and comes back to its
@@ -169,9 +169,11 @@ class NoRepeats(Checker):
     def _excuse(self, fate: Fate, before: Assignment, now: Assignment) -> str:
         """Return why nobody could know that the record had settled; '' where somebody could."""
         unclear = self._is_unclear(fate, before)
+        late = _noticed_late(before)
         while before.anew not in (None, now):
             before = before.anew  # its member knows on what it knew
             unclear = unclear or self._is_unclear(fate, before)
+            late = late or _noticed_late(before)
         beside = before.over is None or before.number > now.number
         if now.stolen and beside:
             return UNHEARD[End.LOST]
@@ -191,11 +193,15 @@ class NoRepeats(Checker):
             # Who begins a log anew that was cut off knows what has settled of what is left.
             "its commit was not stored, or written over": covered and not remade,
             "its log was cut off, and no commit could be": before.outlived and not remade,
+            "its topic was made anew, which was noticed late": late,
             "its worker had not gone on": unclear,
             "it ended too late": not fate.in_time or self._late(fate, before),
             "its set was refused": before.bare,
             "its log was silent": before.misplaced and before.number in self._silent,
             "a callback had raised": self._had_raised(before),
+            # It has not run: a slot that drained last of all was found to be nobody's there.
+            "it was skipped behind the last commit": fate.how == SKIPPED
+            and (sent is None or fate.at >= sent.at),
         }
         return next((why for why, holds in excuses.items() if holds), "")
 
@@ -255,6 +261,11 @@ class NoRepeats(Checker):
                             f"a stop counts as clean; {each} is not in what the broker has "
                             f"({position}, {text!r}): {each.fate.story()}",
                         )
+
+
+def _noticed_late(before: Assignment) -> bool:
+    """Say whether it had read of a log that was another one, until its member began that anew."""
+    return before.over is End.REMADE and not before.outlived
 
 
 def _accused(before: Assignment) -> str:

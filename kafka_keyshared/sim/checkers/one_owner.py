@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker
 from kafka_keyshared.sim.checkers.records import Delivery
 from kafka_keyshared.sim.happenings import FiltersDeclared, WorkerJoined
 from kafka_keyshared.sim.history import History, Listener
-from kafka_keyshared.sim.range_history import RangeAssigned
 
 Place = int | tuple[int, bytes | None]
 """A slot; where workers have begun to filter, a slot and a key."""
@@ -48,8 +45,6 @@ class OneOwner(Checker):
         # What those take that filter since, and the names of those that have joined.
         self._filters: dict[tuple[int, str], dict[str, list[str]]] = defaultdict(dict)
         self._names: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
-        # What was assigned since a process began, the latest last.
-        self._assigned: dict[tuple[int, str], list[RangeAssigned]] = defaultdict(list)
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at all that a worker gets or gives back."""
@@ -59,7 +54,6 @@ class OneOwner(Checker):
             happened.Began: self._began,
             happened.Ended: self._ended,
             happened.Gone: self._gone,
-            RangeAssigned: self._range_assigned,
             FiltersDeclared: self._filters_declared,
             WorkerJoined: self._joined,
         }
@@ -77,7 +71,8 @@ class OneOwner(Checker):
         filters = filtering.get(name) if filtering else None
         for each in self.books.deliveries:
             # One that has joined since is no worker of the settings.
-            if worker < len(names) and names[worker] not in self._takers(told, each):
+            takers = self.books.ranges.takers(told.member, told.subscription, each.lane)
+            if worker < len(names) and names[worker] not in takers:
                 self.violated(
                     told.member, f"{each} was given to {names[worker]}, which does not take it"
                 )
@@ -96,14 +91,6 @@ class OneOwner(Checker):
                 )
             slots[place] = worker, count + 1
 
-    def _takers(self, told: happened.HandedOver, each: Delivery) -> AbstractSet[str]:
-        """Return who takes a record in a process: as declared, or as was assigned there since."""
-        slot = each.lane.slot
-        for order in reversed(self._assigned.get((told.member, told.subscription), ())):
-            if slot is not None and order.first <= slot % SLOTS <= order.last:
-                return set() if order.worker is None else {order.worker}
-        return self.books.declared[told.subscription].takers(each.lane.key)
-
     def _joined(self, told: WorkerJoined) -> None:
         self._names[told.member, told.subscription][told.worker] = told.name
 
@@ -117,9 +104,6 @@ class OneOwner(Checker):
                     _gather(hands, assignment.deliveries[told.subscription].values())
             self._hands[told.member][told.subscription] = hands
         self._filters[place][told.name] = [str(each) for each in told.patterns]
-
-    def _range_assigned(self, told: RangeAssigned) -> None:
-        self._assigned[told.member, told.subscription].append(told)
 
     def _taken_back(self, told: happened.TakenBack) -> None:
         slots = self._hands[told.member][told.subscription]
@@ -154,7 +138,6 @@ class OneOwner(Checker):
     def _gone(self, told: happened.Gone) -> None:
         self._hands.pop(told.member, None)
         for sub in self.settings:
-            self._assigned.pop((told.member, sub), None)
             self._filters.pop((told.member, sub), None)
             self._names.pop((told.member, sub), None)
 

@@ -284,6 +284,7 @@ class Assignment:
             self.perhaps_diverted[sub] = set()
         # How many letters of it were acknowledged, until its limit was lifted.
         self.letters: Counter[str] = Counter()
+        self.lifted_at = float("-inf")
         self.running = 0
         self.revoking_at: float | None = None
         self.told_lost = False

@@ -14,7 +14,7 @@ from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.model import Drop
 from tests.support.harness import Harness
-from tests.support.records import ERROR, GIVE_UP, NOT_NOW, failure, record
+from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, failure, record
 
 ONE_TRY = RetryPolicy(attempts=1)
 
@@ -390,6 +390,26 @@ def test_only_the_fence_of_the_worker_that_failed_lets_the_lane_go_on() -> None:
     harness.later(1.0)
     assert not [each for each in harness.seen[before:] if isinstance(each, cmd.Lease)]
     assert harness.work() == [0, 1]
+
+
+def test_two_of_a_lane_that_a_member_refuses_late_close_it_until_the_fence() -> None:
+    """It held both, and their partition went meanwhile: neither is the head of anything."""
+    harness = harness_with(individually=True)
+    harness.fetch(record(0), record(1))
+    first, second = harness.worker().slices()
+    for handover in harness.worker().given.values():
+        handover.todo.popleft()  # the member has both
+    harness.tell(ev.Revoking([P0]))
+    harness.tell(ev.Forget([P0]))
+    harness.assign()
+    lane = lane_of(record(0))
+    for each in (first, second):
+        harness.tell(ev.Reported([ev.Failed(each.id, 0, ERROR), ev.Ended(each.id, 0.1)]))
+        assert harness.sub().closed.lanes[lane].state is LaneState.OPENING
+    harness.fetch(record(0), record(1))
+    assert [each.offset() for each in harness.sub().closed.lanes[lane].waiting()] == [0, 1]
+    harness.tell(ev.Reported([ev.FencePassed("default", harness.worker().index, (lane,))]))
+    assert not harness.sub().closed
 
 
 def test_a_verdict_that_nobody_acts_on_is_refused_and_settles_nothing(

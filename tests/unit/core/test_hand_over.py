@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.lanes import LaneState
+from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
@@ -15,7 +18,7 @@ from kafka_keyshared.hashing import SLOTS, slot_of
 from kafka_keyshared.model import Record
 from kafka_keyshared.sim.handlers import Ending
 from tests.support.harness import Harness
-from tests.support.records import FakeRecord, record
+from tests.support.records import ERROR, FakeRecord, record
 
 KEYS = [b"key-%d" % number for number in range(60)]
 
@@ -29,10 +32,11 @@ class Stateful(Harness):
         self,
         workers: Sequence[str] = ("A", "B"),
         ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+        **chosen: Any,
     ) -> None:
         routing = RoutingSettings("sticky", ranges) if ranges else RoutingSettings()
         super().__init__(
-            SubscriptionSettings(workers=tuple(workers), hands_over=True, routing=routing)
+            SubscriptionSettings(workers=tuple(workers), hands_over=True, routing=routing, **chosen)
         )
         self.states: dict[int, State] = {}
         self.pool.on_end = self._ended
@@ -117,6 +121,25 @@ def test_a_slot_that_runs_is_released_when_its_last_record_has_ended() -> None:
     assert cmd.EndWorker("default", 0) in harness.seen, "and who leaves ends behind that"
 
 
+def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot() -> None:
+    """What it was to release is lost with it, so the slot opens in the same event."""
+    chosen = {"dlq": True, "poison": "dead_letter", "retry": RetryPolicy(attempts=1)}
+    chosen |= {"max_leases_per_key": 1}  # so that they wait in the lane
+    harness = Stateful(("A", "B"), {"A": [(0, SLOTS - 2)], "B": [(SLOTS - 1,) * 2]}, **chosen)
+    harness.fetch(*(record(offset, KEYS[0]) for offset in range(3)))
+    old = harness.worker(0)
+    old.start()
+    harness.tell(ev.AssignRange("default", 0, SLOTS - 2, "B", take_over=True))
+    harness.fetch(record(3, KEYS[0]))
+    old.finish(ERROR)
+    assert old.start() is None
+    harness.deliver()
+    harness.dead_letter()
+    assert [lane.state for lane in harness.sub().closed.lanes.values()] == [LaneState.OPENING]
+    harness.tell(ev.Beat({}, [], wall=0.0, departed=[("default", 0)]))
+    assert harness.work() == [1, 2, 3]
+
+
 def test_nothing_of_a_slot_runs_before_its_state_has_come() -> None:
     harness = Stateful(["A"])
     harness.fetch(record(0, KEYS[0]))
@@ -187,6 +210,20 @@ def test_state_whose_worker_is_gone_for_good_is_not_waited_for(asked: bool) -> N
     assert len(harness.sub().workers) == 1
     text = f"A: the state of {lost:,} slots is lost, keys there begin without: its thread is gone"
     assert [each.text for each in harness.notices if "is lost" in each.text] == [f"{text} for good"]
+
+
+def test_state_of_a_member_that_leaves_before_it_has_released_it_is_not_waited_for() -> None:
+    """It was dismissed and was asked for it; it will not answer any more."""
+    harness = Stateful(["A", "B"])
+    harness.fetch(*one_each(0))
+    harness.work()
+    harness.resize("B")
+    harness.fetch(*one_each(len(KEYS)))
+    for _ in range(2):  # it is told again until it has ended
+        harness.tell(ev.Beat({}, [], departed=[("default", 0)]))
+    assert len(harness.work()) == len(KEYS)
+    assert [each.name for each in harness.sub().workers.values()] == ["B"]
+    assert harness.said("is lost, keys there begin without: its thread is gone for good")
 
 
 # --- slots that are nobody's meanwhile ---

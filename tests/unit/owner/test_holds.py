@@ -18,6 +18,7 @@ from kafka_keyshared.core.holds import NOT_PAUSED, Reason
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import Record, Retry, TopicPartition
+from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import Board, Observer
 from kafka_keyshared.owner.stopping import stop
 from kafka_keyshared.status import PartitionStatus, Status
@@ -344,6 +345,15 @@ class Share(Cause):
         self.later(30.0, 0.1)
 
 
+class PausedByHand(Cause):
+    def begin(self) -> None:
+        self.stage.loop.by_hand.order(Those(), paused=True, here=[P0])
+        self.stage.step()
+
+    def end(self) -> None:
+        self.stage.loop.by_hand.order(Those(), paused=False, here=[P0])
+
+
 class Stopping(Cause):
     def begin(self) -> None:
         stop(self.stage.loop, 1.0, lambda: False)
@@ -364,6 +374,7 @@ CAUSES: dict[Reason, type[Cause]] = {
     Reason.UNREAD: Unread,
     Reason.WINDOW: WindowFull,
     Reason.SHARE: Share,
+    Reason.BY_HAND: PausedByHand,
     Reason.STOPPING: Stopping,
 }
 

@@ -6,7 +6,9 @@ import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.owner.by_hand import Those
 from kafka_keyshared.owner.observe import DERIVE_AFTER, Board, Observer, chained
+from kafka_keyshared.owner.pausing import pause
 from tests.support.ports import Stage
 from tests.support.records import P0, P1, record
 
@@ -100,3 +102,16 @@ def test_all_observers_are_told() -> None:
     tell = chained(lambda what, _: told.append(what), None, lambda what, _: told.append(what * 2))
     tell("lost", [P0])
     assert told == ["lost", "lostlost"]
+
+
+def test_it_is_ready_while_it_is_paused_by_hand_and_says_so(watched: Watched) -> None:
+    watched.rebalance("assign")
+    work = pause(Those(partitions=[P0]))
+    reply = watched.stage.loop.orders.post("pause", lambda: work(watched.stage.loop))
+    watched.step(1.0)
+    watched.step(1.0)
+    assert reply.result(0.0) == [P0]
+    assert watched.board.ready() == (True, "running; 1 partition paused by hand")
+    watched.stage.loop.by_hand.order(Those(), paused=False, here=[P0, P1])
+    watched.step(1.0)
+    assert watched.board.ready() == (True, "running")
