@@ -160,6 +160,19 @@ class Ledger:
         """The handler call ended; ``"failed"`` is every outcome that settles nothing."""
         self._put(Ended(attempt, outcome, time.monotonic_ns()))
 
+    def called(
+        self, record: Record, began: float, ended: float, outcome: Outcome, worker: str
+    ) -> None:
+        """A handler was called in another process, and has ended, at these moments in seconds.
+
+        Any thread may say so, for the worker that it was.
+        """
+        del worker  # the number of a thread would be that of whoever says it
+        attempt, key = self._number(), self.key_of(record)
+        place = record.topic(), record.partition(), record.offset()
+        self._put(Started(attempt, *place, key, get_ident(), in_ns(began)))
+        self._put(Ended(attempt, outcome, in_ns(ended)))
+
     def dropped(self, topic: str, partition: int, offset: int) -> None:
         """A record was settled by a poison policy or a filter instead of its handler."""
         self._put(Dropped(topic, partition, offset, time.monotonic_ns()))
@@ -203,6 +216,11 @@ class Ledger:
     def lost(self, topic: str, partition: int) -> None:
         """The partition was taken away; from now on nothing may be committed for it."""
         self._put(OwnershipChanged(topic, partition, "lost", time.monotonic_ns()))
+
+
+def in_ns(seconds: float) -> int:
+    """Return a time of ``time.monotonic()`` as one of ``time.monotonic_ns()``."""
+    return round(seconds * 1e9)
 
 
 def own_key(record: Record) -> bytes | None:

@@ -28,9 +28,12 @@ from kafka_keyshared.audit.ledger import (
     Event,
     Ledger,
     LineFile,
+    Outcome,
     Produced,
     Started,
+    in_ns,
 )
+from kafka_keyshared.model import Record
 
 What = Literal["produced", "handled", "dropped", "dead_lettered"]
 PRODUCED: Final = "produced"
@@ -120,8 +123,19 @@ class ProcessedLog(Ledger):
             what: What = DROPPED_BY_POLICY if isinstance(event, Dropped) else DEAD_LETTERED
             self._put_row(what, place, event.at)
 
+    def called(
+        self, record: Record, began: float, ended: float, outcome: Outcome, worker: str
+    ) -> None:
+        """Write the row of a call in another process."""
+        place = record.topic(), record.partition(), record.offset()
+        started = Started(0, *place, self.key_of(record), 0, in_ns(began))
+        self._put_call(started, Ended(0, outcome, in_ns(ended)), worker)
+
     def _ended(self, event: Ended) -> None:
         started, worker = self._running.pop(event.attempt)
+        self._put_call(started, event, worker)
+
+    def _put_call(self, started: Started, event: Ended, worker: str) -> None:
         place = started.topic, started.partition, started.offset
         attempt = 1
         if event.outcome == FAILED:

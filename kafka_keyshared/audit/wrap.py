@@ -65,7 +65,7 @@ def _fill(body: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
 
 
 def _audited_call(handler: Callable[..., Any], ledger: Ledger) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(handler):
+    if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
 
         async def call_async(record: Record) -> Any:
             return await _run_async(handler, ledger, record)

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from kafka_keyshared.client.topic_ids import id_in
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.dlq.topics import has_controller
 
@@ -36,9 +37,7 @@ def ids_of(conf: Mapping[str, Any], topic: str) -> Callable[[], Future[str | Non
             if error is not None:
                 answer.set_exception(error)
                 return
-            id_ = found.result().topic_id
-            known = id_.get_most_significant_bits() or id_.get_least_significant_bits()
-            answer.set_result(str(id_) if known else None)
+            answer.set_result(id_in(found.result()))
 
         asked[topic].add_done_callback(answered)
         return answer

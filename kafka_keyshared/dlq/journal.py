@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +43,9 @@ class Journal:
 
     def __contains__(self, mark: object) -> bool:
         return mark in self._marks
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._marks)
 
     def __str__(self) -> str:
         return f"file {self.path}"
@@ -98,7 +101,7 @@ class Journal:
         os.lseek(descriptor, 0, os.SEEK_END)
         if self._whole == 0:
             self._write({"file": KIND, "version": VERSION, "topic": self._topic})
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         return self
 
     def add(self, letters: Iterable[tuple[LetterPlace, int]]) -> None:
@@ -134,8 +137,8 @@ class Journal:
         self.close()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Keep the file's name for good as well."""
+def sync_folder(folder: Path) -> None:
+    """Keep the names of its files for good: they are the content of their folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -106,6 +106,9 @@ class KafkaProgress:
 
     def __contains__(self, mark: object) -> bool:
         return mark in self._marks
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._marks)
 
     def __str__(self) -> str:
         return f"topic {self.topic}, id {self.id}"

@@ -26,6 +26,9 @@ Form: TypeAlias = Literal["headers", "avro"]
 MESSAGE_BYTES_MAX = 64 << 20
 """The producer refuses nothing for its size; whether a dead letter fits is the broker's to say."""
 
+JAVAS_PARTITIONER = "murmur2_random"
+"""What Java's clients choose the partition of a key by, and Spark: librdkafka's name of it."""
+
 REMAKE_AFTER = 0.9
 """Seconds for which no producer is made after one failed for good: less than the first back-off."""
 
@@ -206,9 +209,13 @@ def why_refused(
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the producer's configuration: the consumer's connection, idempotent, not hurried."""
+    """Return the producer's configuration: the consumer's connection, idempotent, not hurried.
+
+    A key has the partition that Spark gives it, so that what pods and Spark write of it is in one.
+    """
     return {
         **connection_conf(conf),
+        "partitioner": JAVAS_PARTITIONER,
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": MESSAGE_BYTES_MAX,

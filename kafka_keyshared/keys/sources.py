@@ -74,23 +74,36 @@ def from_json(pointer: str) -> KeyOf:
     one is the whole value. Where nothing stands there, or a null, or where the record has no value,
     the key is null. Raises :class:`ConfigError` for what is no pointer.
     """
-    tokens = _tokens_of(pointer)
-    whole = msgspec.json.Decoder().decode
-    narrow = _narrow_decoder(tokens) if all(map(_PLAIN_NAME.fullmatch, tokens)) else None
+    return ours(JsonKey(pointer))
 
-    def key_of(record: Record) -> bytes | None:
+
+class JsonKey:
+    """The key function for a place in JSON. See :func:`from_json`.
+
+    What decodes cannot be pickled, and Spark sends it to executors: it is made again there.
+    """
+
+    def __init__(self, pointer: str) -> None:
+        self._pointer = pointer
+        self._tokens = tokens = _tokens_of(pointer)
+        self._whole = msgspec.json.Decoder().decode
+        self._narrow = _narrow_decoder(tokens) if all(map(_PLAIN_NAME.fullmatch, tokens)) else None
+
+    def __reduce__(self) -> tuple[Callable[[str], KeyOf], tuple[str]]:
+        return from_json, (self._pointer,)
+
+    def __call__(self, record: Record) -> bytes | None:
+        """Return the key of one record; raise :class:`Undecodable` for a value that is no JSON."""
         if (value := record.value()) is None or record.error() is not None:
             return None
         try:
-            if narrow is not None:
+            if self._narrow is not None:
                 with suppress(msgspec.ValidationError):
-                    return key_bytes(narrow(value))
+                    return key_bytes(self._narrow(value))
                 # An array on the way, or nothing where an object was meant: read it all.
-            return key_bytes(_walk(whole(value), tokens))
+            return key_bytes(_walk(self._whole(value), self._tokens))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Undecodable(f"the value is not JSON: {error}") from error
-
-    return ours(key_of)
 
 
 def _tokens_of(pointer: str) -> tuple[str, ...]:

@@ -26,8 +26,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafka_keyshared.audit.processed import PRODUCED
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.spark.steps import by_time
+from kafka_keyshared.spark.suspects import RECORD, suspects, totals_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,7 +44,6 @@ LANES: dict[str, tuple[str, ...]] = {
     "partition": ("topic", "partition", "key"),
     "subscription": ("key",),
 }
-RECORD = ("topic", "partition", "offset")
 
 
 @dataclass
@@ -82,28 +83,38 @@ def audit(
     what is to be found. ``tolerance`` is in seconds. Raises :class:`KeySharedError` where nothing
     says what was produced.
     """
+
+    tick, lane = round(tolerance * 1e9), LANES[scope]
+    whole, handled = _with_source(rows, source), _handled(rows)
+    totals = totals_of(whole)
+    if not totals["produced"]:
+        raise KeySharedError(
+            "nothing says what was produced, so nothing can be called lost: the topics (-t) "
+            "have no record in this range, and the log has no rows of a producer"
+        )
+    with suspects(whole, lane, by_record=totals.pop("suspects") > 0) as few:
+        found = {rule: Finding() for rule in RULES} if few is None else _judged(few, lane, tick)
+    workers = load_by_worker(handled)
+    totals["failed_calls"] = sum(each["failed"] for each in workers)
+    totals["incarnations"] = len({each["incarnation"] for each in workers})
+    return Audit(found, totals, workers, _timeline(handled, workers), tolerance)
+
+
+def _judged(rows: DataFrame, lane: tuple[str, ...], tick: int) -> dict[str, Finding]:
+    """Judge by every rule; a key that is there has all its rows, or breaks no rule but by them."""
     from pyspark import StorageLevel
 
-    tick = round(tolerance * 1e9)
     handled = _handled(rows)
-    records = _records(rows, source).persist(StorageLevel.DISK_ONLY)
+    records = _records(rows).persist(StorageLevel.DISK_ONLY)
     try:
-        totals = _totals(records)
-        if not totals["produced"]:
-            raise KeySharedError(
-                "nothing says what was produced, so nothing can be called lost: the topics (-t) "
-                "have no record in this range, and the log has no rows of a producer"
-            )
-        broken = {
-            "lost": _lost(records),
-            "duplicates": _repeated(records, handled),
-            "order": _overtaken(records, handled, tick),
-            "overlaps": _overlapping(handled, LANES[scope], tick),
-        }
-        workers = load_by_worker(handled)
-        totals["failed_calls"] = sum(each["failed"] for each in workers)
-        totals["incarnations"] = len({each["incarnation"] for each in workers})
-        return Audit(_findings(broken), totals, workers, _timeline(handled, workers), tolerance)
+        return _findings(
+            {
+                "lost": _lost(records),
+                "duplicates": _repeated(records, handled),
+                "order": _overtaken(records, handled, tick),
+                "overlaps": _overlapping(handled, lane, tick),
+            }
+        )
     finally:
         records.unpersist()
 
@@ -114,24 +125,33 @@ def _handled(rows: DataFrame) -> DataFrame:
     return rows.where(f.col("event") == "handled").drop("event", "attempt")
 
 
-def _records(rows: DataFrame, source: DataFrame | None) -> DataFrame:
+def _with_source(rows: DataFrame, source: DataFrame | None) -> DataFrame:
+    """Return the rows with what was produced as the source says it, if there is one."""
+    from pyspark.sql import functions as f
+
+    if source is None:
+        return rows
+    told = source.select(
+        f.lit(PRODUCED).alias("event"),
+        *RECORD,
+        f.lit("").alias("incarnation"),
+        f.lit(None).cast("bigint").alias("started"),
+        f.lit(None).cast("bigint").alias("ended"),
+        "key",
+        f.lit(None).cast("string").alias("worker"),
+        f.lit(None).cast("int").alias("attempt"),
+        f.lit(None).cast("string").alias("outcome"),
+    )
+    return rows.where(f.col("event") != PRODUCED).select(told.columns).unionByName(told)
+
+
+def _records(rows: DataFrame) -> DataFrame:
     """Return a row for each record: what was produced, and what became of it."""
     from pyspark.sql import functions as f
 
     def of(event: str) -> Column:
         return f.col("event") == event
 
-    if source is not None:
-        told = source.select(
-            f.lit("produced").alias("event"),
-            *RECORD,
-            f.lit("").alias("incarnation"),
-            f.lit(None).cast("bigint").alias("started"),
-            f.lit(None).cast("bigint").alias("ended"),
-            "key",
-            f.lit(None).cast("string").alias("outcome"),
-        )
-        rows = rows.where(~of("produced")).select(told.columns).unionByName(told)
     ok, settled = f.col("outcome") == "ok", f.col("outcome").isin("ok", "dropped")
     started = f.struct("started", "incarnation")
     return rows.groupBy(*RECORD).agg(
@@ -311,21 +331,6 @@ def shown(key: bytes | None) -> str | None:
     except UnicodeDecodeError:
         return f"hex:{bytes(key).hex()}"
     return text if text.isprintable() else f"hex:{bytes(key).hex()}"
-
-
-def _totals(records: DataFrame) -> dict[str, int]:
-    from pyspark.sql import functions as f
-
-    counted = records.agg(
-        f.count_if("produced").alias("produced"),
-        f.count_if(~f.col("produced")).alias("not_in_source"),
-        f.coalesce(f.sum("calls"), f.lit(0)).alias("calls"),
-        f.count_if(f.col("oks") > 0).alias("ok"),
-        f.count_if(f.expr("oks = 0 and letters > 0")).alias("dead_lettered"),
-        f.count_if(f.expr("oks = 0 and letters = 0 and drops > 0")).alias("dropped"),
-        f.count_if(f.expr("calls > 0 and key is null")).alias("keyless"),
-    ).first()
-    return {} if counted is None else {name: int(n) for name, n in counted.asDict().items()}
 
 
 def load_by_worker(handled: DataFrame) -> list[dict[str, Any]]:

@@ -151,6 +151,14 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
 # --- which are meant ---
 
 
+def outstanding(letters: DataFrame, replayed: Iterable[int]) -> DataFrame:
+    """Return the letters that no replay has sent; ``replayed`` has the marks of those it has."""
+    import pyarrow as pa
+
+    marks = pa.table({"mark": pa.array((f"{each:016x}" for each in replayed), pa.string())})
+    return letters.join(letters.sparkSession.createDataFrame(marks), "mark", "left_anti")
+
+
 def chosen(letters: DataFrame, *, whole_keys: bool) -> DataFrame:
     """Return the letters that are meant; with ``whole_keys`` all letters of each key of theirs."""
     meant = letters.where("chosen")

@@ -6,13 +6,13 @@ Nothing here brings a record to the driver.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_keyshared.audit.processed import LINES_SUFFIX, TOPIC
 from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.spark.java import java_conf
 from kafka_keyshared.spark.rows import SPARK_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ ROW = (
 _NEEDED = ("event", "topic", "partition", "offset", "incarnation", "started", "ended")
 _NAMES = [part.split()[0] for part in ROW.split(", ")]
 _DAMAGED = "_damaged"
-_UNSAFE = re.compile(r"[\"\\]")
-_UNKNOWN = ("ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 
 
 class Span(NamedTuple):
@@ -86,38 +84,6 @@ def source_records(
     )
 
 
-def kafka_options(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return Spark's settings for a cluster, from those of the client that Python uses.
-
-    Raises :class:`ConfigError` for what the client of Java has in another form: a certificate of
-    one's own.
-    """
-    found = {"kafka.bootstrap.servers": str(conf["bootstrap.servers"])}
-    for name in _UNKNOWN:
-        if name in conf:
-            raise ConfigError(
-                f"{name}: Spark's client cannot be given it; use a user that logs in by SASL"
-            )
-    if authority := conf.get("ssl.ca.location"):
-        found["kafka.ssl.truststore.type"] = "PEM"
-        found["kafka.ssl.truststore.location"] = str(authority)
-    if protocol := conf.get("security.protocol"):
-        found["kafka.security.protocol"] = str(protocol).upper()
-    mechanism = conf.get("sasl.mechanism", conf.get("sasl.mechanisms"))
-    if mechanism:
-        found["kafka.sasl.mechanism"] = str(mechanism)
-        module = "scram.ScramLoginModule" if "SCRAM" in mechanism else "plain.PlainLoginModule"
-        user, password = (
-            _UNSAFE.sub(r"\\\g<0>", str(conf.get(f"sasl.{part}", "")))
-            for part in ("username", "password")
-        )
-        found["kafka.sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module} required "
-            f'username="{user}" password="{password}";'
-        )
-    return found
-
-
 def whole_records(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) -> DataFrame:
     """Return the records of these spans with all that is in them, by :data:`.rows.COLUMNS`."""
     found = _kafka(spark, conf, spans)
@@ -137,7 +103,7 @@ def _kafka(spark: SparkSession, conf: Mapping[str, Any], spans: Sequence[Span]) 
             bounds[which].setdefault(span.topic, {})[str(span.partition)] = getattr(span, which)
     return (
         spark.read.format("kafka")
-        .options(**kafka_options(conf))
+        .options(**java_conf(conf))
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(bounds["begin"]))
         .option("endingOffsets", json.dumps(bounds["end"]))
@@ -191,15 +157,18 @@ def _parquet(spark: SparkSession, place: str, files: Sequence[str]) -> DataFrame
 
 
 def _checked(found: DataFrame, place: str, writers: int) -> DataFrame:
-    """Return the rows, kept on disk, once each is known to have what a row needs.
+    """Return the rows, once each is known to have what a row needs.
 
     As many lines may be no rows as there were writers: a kill cuts the last line of each short.
+    What was read of lines is kept on disk. Of Parquet each look reads the few columns that it needs
+    from the files, which is less than to write and to read all of them once more.
     """
     from pyspark.sql import functions as f
 
-    if _DAMAGED not in found.columns:
+    if _DAMAGED in found.columns:
+        found = found.persist(_on_disk())
+    else:
         found = found.withColumn(_DAMAGED, f.lit(None).cast("string"))
-    found = found.persist(_on_disk())
     whole, handled = f.col(_DAMAGED).isNull(), f.col("event") == "handled"
     counted = found.agg(
         f.count_if(whole).alias("rows"),

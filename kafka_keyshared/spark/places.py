@@ -22,6 +22,7 @@ from kafka_keyshared.core.lanes import NULL_KEY
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOT_KEY_BYTES
+from kafka_keyshared.model import Record, Undecodable
 
 SPARK_SEED = 42
 """What Spark's ``hash`` starts from, by which it repartitions."""
@@ -49,6 +50,10 @@ def place_numbers(workers: int) -> tuple[int, ...]:
 class Places:
     """The places of the records of a subscription. It is small, and travels to every executor.
 
+    ``table`` has the place of each slot, ``numbers`` that of each worker. ``nulls`` is where the
+    one lane of null keys is, None where they go to each worker in turn. ``whole`` says that all
+    goes to one worker, ``turns`` that everything goes in turn.
+
     Raises :class:`ConfigError` for a routing that leaves keys to nobody or to whoever filters them:
     what is declared for a worker that is away is held by pods, and a batch would not end.
     """
@@ -62,12 +67,14 @@ class Places:
             )
         self.numbers = place_numbers(len(settings.workers))
         mode = settings.routing.mode
-        self._whole = mode == "exclusive"
-        self._turns = mode == "unordered"
-        table = [0] * len(routing.table()) if self._turns else routing.table()
-        self._table = array("i", (self.numbers[owner] for owner in table))
-        self._slot_function = settings.slot_function
-        self._lane_of_nulls = settings.null_keys == "one-lane"
+        self.whole = mode == "exclusive"
+        self.turns = mode == "unordered"
+        table = [0] * len(routing.table()) if self.turns else routing.table()
+        self.table = array("i", (self.numbers[owner] for owner in table))
+        self.slot_function = settings.slot_function
+        one_lane = settings.null_keys == "one-lane"
+        slot = SLOT_FUNCTIONS[self.slot_function]
+        self.nulls = self.table[slot(NULL_KEY)] if one_lane else None
 
     def of(
         self,
@@ -80,17 +87,20 @@ class Places:
         What has no key goes to each worker in turn, by its offset, so that a task that runs again
         gets the same records. So does a record whose key cannot be read, which stands for None.
         """
-        slot, table, numbers = SLOT_FUNCTIONS[self._slot_function], self._table, self.numbers
-        if self._whole:
+        slot, table, numbers = SLOT_FUNCTIONS[self.slot_function], self.table, self.numbers
+        nulls = self.nulls
+        if self.whole:
             return [table[0] for _ in keys]
-        if self._turns:
+        if self.turns:
             return [numbers[offset % len(numbers)] for offset in offsets]
-        nulls = table[slot(NULL_KEY)] if self._lane_of_nulls else None
+        known = list(keys)
+        if None not in known:
+            return [table[slot(key)] for key in known if key is not None]
         return [
             table[slot(key)]
             if key is not None
             else (nulls if nulls is not None else numbers[(partition + offset) % len(numbers)])
-            for key, partition, offset in zip(keys, partitions, offsets, strict=True)
+            for key, partition, offset in zip(known, partitions, offsets, strict=True)
         ]
 
 
@@ -120,3 +130,24 @@ def alone(
         lend_after=None,
         new_workers_wait=False,
     )
+
+
+class MadeKeys:
+    """Tells the keys that were made before the records were given their places.
+
+    The function that made them is not asked again: another answer now would break the order.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, bytes | str | None] = {}
+
+    def note(self, record: Record, key: bytes | None, unreadable: str | None) -> None:
+        """Keep the key of a record that comes next, or why it has none that can be read."""
+        self._known[id(record)] = key if unreadable is None else unreadable
+
+    def __call__(self, record: Record) -> bytes | None:
+        """Return the key, once."""
+        found = self._known.pop(id(record))
+        if isinstance(found, str):
+            raise Undecodable(found)
+        return found

@@ -25,6 +25,7 @@ from kafka_keyshared.core.runs import bitmap_span
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.spark.places import derived_key
 from kafka_keyshared.spark.settled import common, to_position
 from kafka_keyshared.spark.task import Report, Share
 
@@ -38,7 +39,10 @@ BATCH_OFFSETS = 1_000_000
 def leaves_nothing(settings: SubscriptionSettings) -> bool:
     """Say whether every record of a batch settles in it, whatever becomes of it."""
     gives_up = settings.poison in ("drop", "dead_letter")
-    return gives_up and settings.when_undecodable() != "block" and settings.dlq_limit is None
+    # Of a record that goes by its own key, which is bytes or null, nothing can be unreadable.
+    readable = derived_key(settings) is None and settings.null_keys != "reject"
+    keyed = readable or settings.when_undecodable() != "block"
+    return gives_up and keyed and settings.dlq_limit is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,28 @@ HEIGHT = 220
 COLOURS = ("#2b6cb0", "#dd6b20")
 
 
-def bars(title: str, values: Mapping[str, Sequence[float]], names: Sequence[str], unit: str) -> str:
-    """Return a bar for each value of each label; ``names`` says what the values of a label are."""
+def bars(
+    title: str,
+    values: Mapping[str, Sequence[float]],
+    names: Sequence[str],
+    unit: str,
+    kinds: Mapping[str, int] | None = None,
+) -> str:
+    """Return a bar for each value of each label; ``names`` says what the values of a label are.
+
+    With ``kinds`` a label has one value, and ``names`` says of which kind it is.
+    """
     most = max((value for each in values.values() for value in each), default=0) or 1
     scale = (WIDTH - LEFT - RIGHT) / most
-    thick = ROW / max(1, len(names))
+    thick = ROW / (max(1, len(names)) if kinds is None else 1)
     parts = []
     for row, (label, each) in enumerate(values.items()):
         y = TOP + row * (ROW + 6)
         parts.append(_text(LEFT - 8, y + ROW - 5, label, "end"))
         for place, value in enumerate(each):
             top = y + place * thick
-            parts.append(_box(LEFT, top, value * scale, thick - 1, COLOURS[place]))
+            colour = COLOURS[place if kinds is None else kinds[label]]
+            parts.append(_box(LEFT, top, value * scale, thick - 1, colour))
         shown = " / ".join(f"{value:,.1f}".removesuffix(".0") for value in each)
         parts.append(_text(LEFT + max(each) * scale + 6, y + ROW - 5, shown))
     height = TOP + len(values) * (ROW + 6) + 14

@@ -53,7 +53,8 @@ def records_of(columns: Sequence[Sequence[Any]]) -> list[Record]:
             offset=offset,
             key=key,
             value=value,
-            headers=headers and [(each["key"], each["value"]) for each in headers],
+            # None or a sequence: a list, or an array of numpy's, which is no truth value.
+            headers=None if headers is None else [(at["key"], at["value"]) for at in headers],
             timestamp=(kind, timestamp),
         )
         for topic, partition, offset, timestamp, kind, key, value, headers in zip(

@@ -85,6 +85,17 @@ def python_in(archives: Iterable[str]) -> str | None:
     return f"./{ENVIRONMENT}/bin/python" if ENVIRONMENT in unpacked else None
 
 
+def without_java() -> None:
+    """Take Spark's own jar from where this process looks for modules; there are none in it.
+
+    Spark puts it there, and pyspark reads the directory of every archive anew before each task: of
+    its five thousand entries that is 0.05 to 0.15 s of processor time.
+    """
+    for place in [each for each in sys.path if Path(each).name.startswith("spark-core_")]:
+        sys.path.remove(place)
+        sys.path_importer_cache.pop(place, None)
+
+
 class Found(NamedTuple):
     """What one executor said of itself."""
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.dlq.journal import sync_folder
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import TopicPartition
@@ -93,14 +94,20 @@ def release(made: Made, mine: Sequence[tuple[int, int]], file: Path, *, go_on: b
             "what can be pickled"
         ) from error
     file.parent.mkdir(parents=True, exist_ok=True)
+    _write_for_good(file, written)
+    if go_on:
+        made.adopt(slots, pickle.loads(written))
+
+
+def _write_for_good(file: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, and outlasts the machine's end once it is."""
     partial = file.with_suffix(".partial")
     with partial.open("wb") as out:
-        out.write(written)
+        out.write(content)
         out.flush()
         os.fsync(out.fileno())
     partial.rename(file)
-    if go_on:
-        made.adopt(slots, pickle.loads(written))
+    sync_folder(file.parent)
 
 
 def _load(file: str) -> Any:
@@ -149,12 +156,14 @@ class StateStore:
         return folder
 
     def keep(self, folder: Path, kept: Sequence[Kept], positions: Positions) -> None:
-        """Write the index of a batch's states, before these positions are committed."""
-        index = self._home / f"{folder.name}.json"
-        partial = index.with_suffix(".partial")
+        """Write the index of a batch's states, before these positions are committed.
+
+        It is on the disk for good when this returns: were it lost with the machine behind a commit,
+        handlers would begin without state at positions that say otherwise.
+        """
         files = {each.file: [list(pair) for pair in each.slots] for each in kept}
-        partial.write_text(json.dumps({"positions": _texts(positions), "files": files}))
-        partial.rename(index)
+        text = json.dumps({"positions": _texts(positions), "files": files})
+        _write_for_good(self._home / f"{folder.name}.json", text.encode())
 
     def forget_before(self, folder: Path) -> None:
         """Remove what is older than this, whose positions are committed."""

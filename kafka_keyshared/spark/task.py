@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.assignment import unreceived
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.lane_notes import LaneNotes
+from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.offsets import Snapshot
 from kafka_keyshared.core.runs import Runs
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -32,10 +34,10 @@ from kafka_keyshared.dlq import envelope
 from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import HEADER, JSON, Place, handing_out, identity
-from kafka_keyshared.model import Output, Record, TopicPartition, Undecodable, partition_of
+from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.pools.inline import CHUNK, Inline, InlinePool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.spark.places import alone, derived_key
+from kafka_keyshared.spark.places import MadeKeys, alone, derived_key
 from kafka_keyshared.spark.settled import from_begin, without
 from kafka_keyshared.spark.state import Kept, adopt, release, slots_of
 from kafka_keyshared.spark.task_log import LogRow, TaskLog, ordered_by
@@ -100,6 +102,22 @@ def name_of_batch(job: Job) -> str:
     return hashlib.blake2b(repr((job.group, at)).encode(), digest_size=8).hexdigest()
 
 
+def _room_for_all(shares: Iterable[Share]) -> int:
+    """Return a budget for settled sets in which every offset of a batch has room.
+
+    A task commits nothing: that what a batch leaves fits in the metadata is the plan's to see to,
+    and nothing is parked for it here. A character says six offsets, of which one alone is needed.
+    """
+    spans = (each.end - min(each.begin, each.start.position or each.begin) for each in shares)
+    return max([SET_BUDGET, *spans])
+
+
+def _next_partition(chunk: Sequence[Record], at: int) -> int:
+    """Return the index of the first record behind ``at`` that is of another partition."""
+    partition = partition_of(chunk[at])
+    return bisect_left(chunk, True, lo=at, key=lambda each: partition_of(each) != partition)
+
+
 class Letter(NamedTuple):
     """A dead letter, to be written before anything is committed."""
 
@@ -140,27 +158,6 @@ class Report:
     outputs: int = 0
 
 
-class MadeKeys:
-    """Tells the keys that were made before the records were given their places.
-
-    The function that made them is not asked again: another answer now would break the order.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, bytes | str | None] = {}
-
-    def note(self, record: Record, key: bytes | None, unreadable: str | None) -> None:
-        """Keep the key of a record that comes next, or why it has none that can be read."""
-        self._known[id(record)] = key if unreadable is None else unreadable
-
-    def __call__(self, record: Record) -> bytes | None:
-        """Return the key, once."""
-        found = self._known.pop(id(record))
-        if isinstance(found, str):
-            raise Undecodable(found)
-        return found
-
-
 class Drive(Inline):
     """Takes the records of a source through the core; hands out letters and, last, a report."""
 
@@ -175,7 +172,7 @@ class Drive(Inline):
         if job.outputs is not None:
             own = replace(own, make=lambda: self._handing_out(spec.make()))
         pool = InlinePool([own], mailbox, self._now)
-        core = Dispatcher([settings])
+        core = Dispatcher([settings], set_budget=_room_for_all(job.shares.values()))
         super().__init__(core, pool, mailbox, self._now, self._pass)
         self._job, self._worker, self._attempt = job, worker, attempt
         self.workers_in_all = len(job.settings.workers)
@@ -293,6 +290,16 @@ class Drive(Inline):
         if self._settled_before is None or not self._settled_before(record):
             self._left[partition_of(record)].append(record.offset())
 
+    def ends_of(self, chunk: Sequence[Record]) -> dict[TopicPartition, int]:
+        """Return up to where each has come; as they come by partition, few are asked for it."""
+        ends: dict[TopicPartition, int] = {}
+        at = 0
+        while at < len(chunk):
+            partition = partition_of(chunk[at])
+            at = _next_partition(chunk, at)
+            ends[partition] = chunk[at - 1].offset() + 1
+        return ends
+
     def _beat(self) -> None:
         now = self._clock()
         if now - self._beat_at >= BEAT:
@@ -313,10 +320,10 @@ class Drive(Inline):
             self._log.ledger.dead_letter_acknowledged(*place)
         self.answer(ev.DeadLettered(publish))
 
-    def dropped(self, records: Sequence[Record]) -> None:
+    def dropped(self, dropped: cmd.Dropped) -> None:
         """Write them down, if anything is."""
         if self._log is not None:
-            for each in records:
+            for each in dropped.records:
                 self._log.ledger.dropped(each.topic(), each.partition(), each.offset())
 
     def _handing_out(self, made: Made) -> Made:

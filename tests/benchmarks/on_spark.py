@@ -1,13 +1,17 @@
-"""What order costs on Spark, and what it gains: each a ratio of two sides, turn by turn in one run.
+"""What order costs on Spark, and what it gains: two sides that take turns in one run.
 
-    python tests/benchmarks/on_spark.py plain|executors|audit|memory|start [--records N] [--turns N]
+plain      a batch against a plain PySpark job that reads the same topic, groups by key and applies
+           the same handler in pandas, without order and without commits; both in one warm session
+blocks     the same with poison="block", where batches are bounded by what may stay behind
+executors  two executors of one core against one, with a handler that computes; each side a session
+           of its own, warmed by a small topic
+memory     the most memory of an executor's processes, for a batch and for ten times as much
+start      from the start of the command to the first record, cold, beside a script of PySpark
+audit      the time and memory of `keyshared spark audit` over a log of so many records
+planted    the same verb over a clean log, and over one with a fault of each kind in it
 
-``plain``: a batch against a plain PySpark job that reads the same topic, groups by key and applies
-the same handler in pandas, without order and without commits. ``executors``: two executors of one
-core each against one, with a handler that computes. ``audit``: the time and memory of ``keyshared
-spark audit`` over a log of so many records. ``memory``: the memory of what runs Python, for ten
-times the batch. ``start``: from the command to the first record. Prints JSON; it asserts what has
-to have happened, and leaves it to the reader to judge figures by the load that is printed too.
+Prints JSON. It fails where something did not happen that was to be measured, and leaves it to the
+reader to judge figures by the load that stands beside them.
 """
 
 from __future__ import annotations
@@ -19,83 +23,143 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.spark_run import wanted_of
+from kafka_keyshared.bench.processes import Meter, watched
+from kafka_keyshared.cli.spark_run import by_value, wanted_of
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import run_batches
+from kafka_keyshared.spark.jars import needed_files
 from kafka_keyshared.spark.session import Session, SparkOptions, start
-from tests.support.planted_log import clean_log
+from tests.benchmarks.auditing import KEYSHARED, measure_audit, measure_planted
 
-KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
 PARTITIONS = 4
 KEYS = 1_000
 WORKERS = 8
+OUT = "KEYSHARED_BENCH_OUT"
+
+# Both tell the moment of the first record by the clock that all processes of a machine share.
+_HANDLER = """
+import os, time
+
+def handle(record):
+    try:
+        with open({first!r}, "x") as file:
+            file.write(str(time.monotonic()))
+    except FileExistsError:
+        pass
+"""
+_SCRIPT = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[*]").config("spark.jars", {jars!r}).getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+found = (
+    spark.read.format("kafka")
+    .option("kafka.bootstrap.servers", {bootstrap!r})
+    .option("subscribe", "started")
+    .load()
+)
+{handler}
+
+def each(frame):
+    for value in frame["value"]:
+        handle(value)
+    return frame[["partition"]]
+
+grouped = found.select("key", "value", "partition").groupBy("key")
+grouped.applyInPandas(each, "partition int").count()
+"""
 
 
-def produced(cluster: Cluster, topic: str, records: int) -> None:
+def produced(cluster: Cluster, topic: str, records: int, padding: int = 40) -> None:
     """Write orders as JSON, of a thousand keys in turn."""
     cluster.create_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 20})
     for number in range(records):
-        value = json.dumps({"order": number, "amount": number % 997, "customer": "c" * 40})
+        value = json.dumps({"order": number, "amount": number % 997, "customer": "c" * padding})
         producer.produce(topic, value.encode(), b"key-%d" % (number % KEYS))
         if number % 1_000 == 0:
-            producer.poll(0)
+            producer.flush(120)
     if producer.flush(120):
         raise RuntimeError("not everything was written")
 
 
-def an_app(cluster: Cluster, topic: str, group: str, handler: Any, **more: Any) -> KeyShared:
+def an_app(cluster: Cluster, topic: str, group: str, handler: Any, poison: Any) -> KeyShared:
     """Return what runs the handler over the topic, from its begin."""
     conf = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",
     }
-    app = KeyShared(conf, [topic], workers=WORKERS, poison="drop", **more)
+    app = KeyShared(conf, [topic], workers=WORKERS, poison=poison)
     app.handler(handler)
+    by_value(handler)
     return app
 
 
-def parse(record: Record) -> None:
+def check(value: bytes) -> None:
     """Do what a handler of a pipeline does at least."""
-    order = json.loads(record.value() or b"")
+    order = json.loads(value)
     if order["amount"] < 0:
         raise ValueError("no such amount")
 
 
+def parse(record: Record) -> None:
+    """Do so with a record."""
+    check(record.value() or b"")
+
+
 def compute(record: Record) -> None:
     """Compute for about a millisecond, and note which executor it was."""
+    del record
     total = 0
     for number in range(15_000):
         total += number * number
-    place = Path(os.environ["KEYSHARED_BENCH_OUT"], f"{Path.cwd().parent.name}-{Path.cwd().name}")
+    place = Path(os.environ[OUT], f"{Path.cwd().parent.name}-{Path.cwd().name}")
     if not place.exists():
         place.touch()
 
 
 def turns(count: int, sides: dict[str, Callable[[], float]]) -> dict[str, Any]:
-    """Time the sides turn by turn; return the seconds of each, and the ratio of the medians."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(count):
-        for name, side in sides.items():
-            times[name].append(side())
-    ours, theirs = (statistics.median(each) for each in times.values())
-    seconds = {name: [round(each, 2) for each in found] for name, found in times.items()}
-    return {"seconds": seconds, "ratio": round(ours / theirs, 3)}
+    """Run two sides in pairs, either first in turn; return the ratios of the first to the second.
+
+    ``ratio`` is the median over the pairs of the seconds that they took, ``cpu_ratio`` of the
+    processor time of all their processes, which says more on a machine that others use.
+    """
+    pairs = []
+    names = list(sides)
+    for number in range(count):
+        pair: dict[str, Any] = {}
+        for name in names if number % 2 == 0 else names[::-1]:
+            meter = Meter(os.getpid())
+            seconds = sides[name]()
+            pair[name] = {"seconds": round(seconds, 2), "cpu": round(meter.seconds(), 2)}
+        pairs.append({**pair, "load": round(os.getloadavg()[0], 1)})
+
+    def ratio(what: str) -> float:
+        one, other = names
+        found = [each[one][what] / each[other][what] for each in pairs]
+        return round(float(statistics.median(found)), 2)
+
+    return {"pairs": pairs, "ratio": ratio("seconds"), "cpu_ratio": ratio("cpu")}
+
+
+def seconds_only(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave processor time out, where sides start a Java: one that nobody waits for is not seen."""
+    for pair in found["pairs"]:
+        for side in pair.values():
+            if isinstance(side, dict):
+                side.pop("cpu")
+    return {name: value for name, value in found.items() if name != "cpu_ratio"}
 
 
 def timed(session: Session, app: KeyShared, records: int) -> float:
@@ -107,186 +171,185 @@ def timed(session: Session, app: KeyShared, records: int) -> float:
     return time.monotonic() - began
 
 
-def measure_plain(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
+def by_hand(session: Session, cluster: Cluster, topic: str, records: int) -> float:
+    """Run what somebody would write without this package; return the seconds."""
+    began = time.monotonic()
+    frame = (
+        session.spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .option("subscribe", topic)
+        .load()
+    )
+
+    def each(rows: Any) -> Any:
+        import pandas as pd
+
+        for value in rows["value"]:
+            check(value)
+        return pd.DataFrame({"records": [len(rows)]})
+
+    made = frame.select("key", "value").groupBy("key").applyInPandas(each, "records long")
+    found = made.agg({"records": "sum"}).first()
+    if found is None or found[0] != records:
+        raise RuntimeError(f"{found}")
+    return time.monotonic() - began
+
+
+def beside_plain(
+    session: Session, cluster: Cluster, records: int, count: int, poison: str = "drop"
+) -> dict[str, Any]:
+    """Measure a batch against a plain job; one more of each goes first, and does not count."""
+    topic = f"plain-{poison}"
+    produced(cluster, topic, records)
+    groups = iter(f"{topic}-{number}" for number in range(count + 1))
+    by_value(check)
+
+    def ours() -> float:
+        return timed(session, an_app(cluster, topic, next(groups), parse, poison), records)
+
+    def plain() -> float:
+        return by_hand(session, cluster, topic, records)
+
+    ours(), plain()
+    return turns(count, {"keyshared": ours, "plain": plain})
+
+
+def measure_plain(
+    cluster: Cluster, records: int, count: int, poison: str = "drop"
+) -> dict[str, Any]:
     """A batch against what somebody would write without this package."""
-    produced(cluster, "plain", records)
-    groups = iter(f"plain-{number}" for number in range(count + 1))
-    with start(SparkOptions("local[2]", conf={"spark.sql.shuffle.partitions": "8"})) as session:
+    conf = {"spark.sql.shuffle.partitions": str(WORKERS)}
+    with start(SparkOptions("local[2]", conf=conf)) as session:
+        return beside_plain(session, cluster, records, count, poison)
 
-        def by_hand() -> float:
-            began = time.monotonic()
-            frame = (
-                session.spark.read.format("kafka")
-                .option("kafka.bootstrap.servers", cluster.bootstrap)
-                .option("subscribe", "plain")
-                .load()
-            )
 
-            def each(rows: Any) -> Any:
-                import pandas as pd
-
-                for value in rows["value"]:
-                    order = json.loads(value)
-                    if order["amount"] < 0:
-                        raise ValueError("no such amount")
-                return pd.DataFrame({"records": [len(rows)]})
-
-            made = frame.select("key", "value").groupBy("key").applyInPandas(each, "records long")
-            found = made.agg({"records": "sum"}).first()
-            if found is None or found[0] != records:
-                raise RuntimeError(f"{found}")
-            return time.monotonic() - began
-
-        def ours() -> float:
-            return timed(session, an_app(cluster, "plain", next(groups), parse), records)
-
-        ours()  # so that neither of them is the first
-        return turns(count, {"keyshared": ours, "plain": by_hand})
+def measure_blocks(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
+    """The same where keys may block, so that there are many batches."""
+    return measure_plain(cluster, records, count, "block")
 
 
 def measure_executors(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
     """One executor against two, and whether each of the two has done something."""
+    produced(cluster, "warm", KEYS)
     produced(cluster, "computed", records)
     number = iter(range(2 * count))
-    seen: dict[int, int] = {}
 
     def on(executors: int) -> Callable[[], float]:
         def side() -> float:
             with tempfile.TemporaryDirectory() as out:
-                os.environ["KEYSHARED_BENCH_OUT"] = out
-                conf = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+                conf = {
+                    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+                    f"spark.executorEnv.{OUT}": out,
+                }
                 master = f"local-cluster[{executors},1,1024]"
                 options = SparkOptions(master, executor_memory="512m", conf=conf)
                 with start(options) as session:
-                    app = an_app(cluster, "computed", f"computed-{next(number)}", compute)
+                    group = f"computed-{next(number)}"
+                    timed(session, an_app(cluster, "warm", group, compute, "drop"), KEYS)
+                    for each in Path(out).iterdir():
+                        each.unlink()
+                    app = an_app(cluster, "computed", group, compute, "drop")
                     seconds = timed(session, app, records)
-                seen[executors] = len(list(Path(out).iterdir()))
-            if seen[executors] != executors:
-                raise RuntimeError(f"{seen[executors]} of {executors} executors did something")
+                worked = len(list(Path(out).iterdir()))
+            if worked != executors:
+                raise RuntimeError(f"{worked} of {executors} executors did something")
             return seconds
 
         return side
 
     found = turns(count, {"one": on(1), "two": on(2)})
-    return {**found, "cores": os.cpu_count(), "executors_that_worked": seen[2]}
-
-
-def measure_audit(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
-    """The verb over a log in Parquet: its seconds and the memory of its processes, at most."""
-    del cluster
-    with tempfile.TemporaryDirectory() as place:
-        log = Path(place) / "log"
-        with start(SparkOptions("local[2]", driver_memory="2g")) as session:
-            clean_log(session.spark, records).write.parquet(str(log))
-        found = []
-        for _ in range(count):
-            began = time.monotonic()
-            command = [*KEYSHARED, "spark", "audit", str(log), "--json", "--driver-memory", "2g"]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE)
-            with process, peak_of(process.pid) as peak:
-                told = json.loads(process.communicate()[0])
-            if told["totals"]["produced"] != records or process.returncode:
-                raise RuntimeError(f"{told}")
-            found.append({"seconds": round(time.monotonic() - began, 1), "mib": peak[0] >> 20})
-        return {"runs": found}
+    return {**seconds_only(found), "cores": os.cpu_count()}
 
 
 def measure_memory(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
-    """The memory of the processes that run Python, once for a tenth and once for all."""
+    """The memory of an executor of two cores, its Java and its Python, for a tenth and for all.
+
+    Its Java has all its heap from the begin, less than the records take, and cannot grow by more.
+    """
     del count
-    peaks = {}
+    peaks: dict[int, dict[str, float]] = {}
     for size in (records // 10, records):
-        produced(cluster, f"memory-{size}", size)
-        with start(SparkOptions("local[2]")) as session, peak_of(os.getpid(), "pyspark") as peak:
-            app = an_app(cluster, f"memory-{size}", f"memory-{size}", parse)
-            timed(session, app, size)
-        peaks[size] = peak[1]
+        topic = f"memory-{size}"
+        produced(cluster, topic, size, padding=1_000)
+        conf = {"spark.executor.extraJavaOptions": "-Xms512m -XX:+AlwaysPreTouch"}
+        options = SparkOptions("local-cluster[1,2,1024]", executor_memory="512m", conf=conf)
+        with start(options) as session, watched(os.getpid()) as peak:
+            timed(session, an_app(cluster, topic, topic, parse, "drop"), size)
+        java, python = "CoarseGrainedExecutorBackend", "pyspark.daemon"
+        peaks[size] = {
+            "executor_mib": (peak.total(java) + peak.total(python)) / 2**20,
+            "largest_python_mib": peak.largest(python) / 2**20,
+        }
     small, large = peaks.values()
     return {
-        "mib_of_the_largest": {size: round(peak / 2**20, 1) for size, peak in peaks.items()},
-        "ratio": round(large / small, 3),
+        "peaks": {size: {n: round(v, 1) for n, v in each.items()} for size, each in peaks.items()},
+        "ratio": {name: round(large[name] / small[name], 3) for name in small},
     }
 
 
 def measure_start(cluster: Cluster, records: int, count: int) -> dict[str, Any]:
     """From the start of the command to the first call of the handler."""
     produced(cluster, "started", records)
-    seconds = []
+    number = iter(range(count))
     with tempfile.TemporaryDirectory() as place:
-        handlers, first = Path(place) / "handlers.py", Path(place) / "first"
-        handlers.write_text(
-            "import os, time\ndef handle(record):\n"
-            f"    if not os.path.exists({str(first)!r}):\n"
-            f"        open({str(first)!r}, 'w').write(str(time.monotonic()))\n"
-        )
-        for number in range(count):
+        handlers, first, script = (Path(place) / each for each in ("h.py", "first", "script.py"))
+        handlers.write_text(_HANDLER.format(first=str(first)))
+        jars = ",".join(str(file) for file in needed_files())
+        filled = {"jars": jars, "bootstrap": cluster.bootstrap, "handler": handlers.read_text()}
+        script.write_text(_SCRIPT.format(**filled))
+
+        def until_first(command: Sequence[str]) -> float:
             began = time.monotonic()
-            command = [*KEYSHARED, "spark", "run", f"{handlers}:handle", "-b", cluster.bootstrap]
-            command += ["-t", "started", "-g", f"started-{number}", "--from-beginning"]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            seconds.append(round(float(first.read_text()) - began, 2))
+            own = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
+            if ran.returncode:
+                raise RuntimeError(f"{command}: {ran.stdout[-500:]}{ran.stderr[-2000:]}")
+            seconds = float(first.read_text()) - began
             first.unlink()
-    return {"seconds": seconds, "median": statistics.median(seconds)}
+            return seconds
+
+        def ours() -> float:
+            command = [*KEYSHARED, "spark", "run", f"{handlers}:handle", "-b", cluster.bootstrap]
+            group = f"started-{next(number)}"
+            return until_first([*command, "-t", "started", "-g", group, "--from-beginning"])
+
+        def plain() -> float:
+            return until_first([sys.executable, str(script)])
+
+        found = turns(count, {"keyshared": ours, "plain": plain})
+    seconds = [pair["keyshared"]["seconds"] for pair in found["pairs"]]
+    return {**seconds_only(found), "median": statistics.median(seconds)}
 
 
-@contextmanager
-def peak_of(pid: int, having: str = "") -> Iterator[list[int]]:
-    """Watch a process and its descendants: the most bytes of all at once, and of one of them.
-
-    ``having`` is what the command line of those has that count.
-    """
-    peak, over = [0, 0], threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.2):
-            sizes = [size for size, command in descendants(pid) if having in command]
-            peak[0] = max(peak[0], sum(sizes))
-            peak[1] = max(peak[1], *sizes, 0)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        over.set()
-        thread.join()
-
-
-def descendants(pid: int) -> list[tuple[int, str]]:
-    """Return resident bytes and command line of a process and of all that come from it."""
-    shown = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,rss=,args="], capture_output=True, text=True, check=True
-    )
-    rows = [line.split(None, 3) for line in shown.stdout.splitlines()]
-    family, before = {str(pid)}, 0
-    while len(family) > before:
-        before = len(family)
-        family |= {row[0] for row in rows if row[1] in family}
-    return [(int(row[2]) << 10, row[3]) for row in rows if row[0] in family and len(row) > 3]
-
-
-CASES: dict[str, tuple[Callable[[Cluster, int, int], dict[str, Any]], int]] = {
-    "plain": (measure_plain, 500_000),
-    "executors": (measure_executors, 20_000),
-    "audit": (measure_audit, 5_000_000),
-    "memory": (measure_memory, 1_000_000),
-    "start": (measure_start, 1_000),
+CASES: dict[str, tuple[Callable[[Cluster, int, int], dict[str, Any]], int, int]] = {
+    "plain": (measure_plain, 1_000_000, 5),
+    "blocks": (measure_blocks, 500_000, 3),
+    "executors": (measure_executors, 40_000, 3),
+    "memory": (measure_memory, 1_000_000, 1),
+    "start": (measure_start, 1_000, 5),
+    "audit": (measure_audit, 5_000_000, 1),
+    "planted": (measure_planted, 1_000_000, 1),
 }
 
 
 def main() -> int:
     """Take one measurement and print it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "python -m tests.benchmarks.on_spark", description=__doc__, formatter_class=form
+    )
     parser.add_argument("case", choices=CASES)
-    parser.add_argument("--records", type=int)
-    parser.add_argument("--turns", type=int, default=3)
+    usual = ", ".join(f"{name} {size:,}" for name, (_, size, _) in CASES.items())
+    parser.add_argument("--records", type=int, help=f"how many; else {usual}")
+    often = ", ".join(f"{name} {count}" for name, (_, _, count) in CASES.items())
+    parser.add_argument("--turns", type=int, help=f"how many pairs or runs; else {often}")
     asked = parser.parse_args()
-    measure, usual = CASES[asked.case]
-    before = os.getloadavg()[0]
+    measure, records, count = CASES[asked.case]
+    records, count = asked.records or records, asked.turns or count
+    load = round(os.getloadavg()[0], 1)
     with RealCluster() as cluster:
-        found = measure(cluster, asked.records or usual, asked.turns)
-    load = [round(before, 1), round(os.getloadavg()[0], 1)]
-    told = {"case": asked.case, "records": asked.records or usual, **found, "load": load}
+        found = measure(cluster, records, count)
+    told = {"case": asked.case, "records": records, "load_before": load, **found}
     sys.stdout.write(f"{json.dumps(told)}\n")
     return 0
 

@@ -56,9 +56,12 @@ def no_sockets_for_others() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def session(spark_parts: None) -> Iterator[Session]:
-    """Spark on two threads of this machine, for the whole session: leave its settings alone."""
+    """Spark on two threads of this machine, for the whole session: leave its settings alone.
+
+    A task that fails is run again, as on a cluster.
+    """
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": SHORT_LIVED}
-    options = SparkOptions("local[2]", conf=conf)
+    options = SparkOptions("local[2,4]", conf=conf)
     with start(options) as running:
         yield running
     _collect_sockets()

@@ -57,9 +57,11 @@ def test_each_planted_fault_is_found_as_what_it_is_and_where(clean: DataFrame) -
 def test_a_source_says_what_was_produced_and_a_record_that_waited_was_overtaken(
     session: Session,
 ) -> None:
-    def call(offset: int, at: int, outcome: str, process: str = "a") -> tuple[object, ...]:
+    def call(
+        offset: int, at: int, outcome: str, process: str = "a", key: bytes = b"k"
+    ) -> tuple[object, ...]:
         end = at + 10
-        return ("handled", "t", 0, offset, process, at, end, b"k", "w", 1, outcome)
+        return ("handled", "t", 0, offset, process, at, end, key, "w", 1, outcome)
 
     columns = (
         "event string, topic string, partition int, offset bigint, incarnation string, "
@@ -74,19 +76,24 @@ def test_a_source_says_what_was_produced_and_a_record_that_waited_was_overtaken(
             *(call(2, 300, "ok", "b"), call(3, 295, "ok", "c")),
             # 4 failed and was tried no more; 5 never started.
             call(4, 400, "failed"),
+            # 6 failed and was tried no more, 7 ran; 8 failed, and its letter went out before 9.
+            *(call(6, 500, "failed", key=b"l"), call(7, 520, "ok", key=b"l")),
+            *(call(8, 500, "failed", key=b"m"), call(9, 520, "ok", key=b"m")),
+            ("dead_lettered", "t", 0, 8, "a", 515, 515, None, None, None, None),
         ],
         columns,
     )
     source = spark.createDataFrame(
-        [("t", 0, offset, b"k") for offset in range(1, 6)],
+        [("t", 0, offset, b"k") for offset in range(1, 10)],
         "topic string, partition int, offset bigint, key binary",
     )
     found = audit(rows, source, tolerance=1e-6)
     places = {rule: [case["offset"] for case in found.findings[rule].examples] for rule in RULES}
-    assert places == {"lost": [4, 5], "duplicates": [], "order": [0], "overlaps": []}
+    assert places == {"lost": [4, 5, 6], "duplicates": [], "order": [0, 6], "overlaps": []}
     assert found.totals["not_in_source"] == 1
     told = [case["why"] for case in found.findings["lost"].examples]
-    assert told == ["it failed 1 times and nothing settled it", "it never started"]
+    failed = "it failed 1 times and nothing settled it"
+    assert told == [failed, "it never started", failed]
 
 
 def test_what_is_no_processed_log_is_refused_in_a_line(session: Session, tmp_path: object) -> None:

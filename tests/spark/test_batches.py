@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.run import write_down
 from kafka_keyshared.cli.spark_tools import spans_of
+from kafka_keyshared.core.events import StartPoint
+from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError
 from kafka_keyshared.spark.driver.run import Outcome, run_batches
+from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.logs import processed_log, source_records
 from kafka_keyshared.spark.session import Session
+from kafka_keyshared.spark.task import Job, Share
 from kafka_keyshared.spark.task_log import TaskLedger
 from tests.support.batches import (
     PARTITIONS,
     Eventually,
     an_app,
     by_key,
+    filled,
+    folders,
     noted,
     noting,
     produce,
@@ -43,11 +51,8 @@ def test_pods_go_on_where_a_batch_has_ended(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     """Nothing is lost, nothing repeated, and each key stays in order."""
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(900))
-    pods, spark = tmp_path / "pods", tmp_path / "spark"
-    pods.mkdir()
-    spark.mkdir()
+    filled(real_cluster, topic, 900)
+    pods, spark = folders(tmp_path)
     outcome = run_batches(session.spark, wanted(an_app(real_cluster, topic, noting(spark))))
     assert (outcome.records, outcome.batches, outcome.ended) == (900, 1, "caught_up")
     assert sorted(each[1] for each in noted(spark)) == list(range(900))
@@ -61,8 +66,7 @@ def test_pods_go_on_where_a_batch_has_ended(
 def test_dead_letters_are_those_that_pods_would_write(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(300))
+    filled(real_cluster, topic, 300)
     handler = noting(tmp_path, lambda number: number % 10 == 3)
     options = {"dlq": True, "dlq_create": True, "retry": {"attempts": 2, "backoff": 0.01}}
     outcome = run_batches(session.spark, wanted(an_app(real_cluster, topic, handler, **options)))
@@ -82,11 +86,8 @@ def test_dead_letters_are_those_that_pods_would_write(
 def test_a_blocked_key_is_handed_over_with_everything_else_settled(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(400))
-    pods, spark = tmp_path / "pods", tmp_path / "spark"
-    pods.mkdir()
-    spark.mkdir()
+    filled(real_cluster, topic, 400)
+    pods, spark = folders(tmp_path)
     handler = noting(spark, lambda number: number % 20 == 7 and number >= 107)
     options = {"retry": {"attempts": 2, "backoff": 0.01}}
     outcome = run_batches(session.spark, wanted(an_app(real_cluster, topic, handler, **options)))
@@ -102,8 +103,7 @@ def test_a_blocked_key_is_handed_over_with_everything_else_settled(
 def test_an_active_group_is_refused(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(10))
+    filled(real_cluster, topic, 10)
     app = an_app(real_cluster, topic, noting(tmp_path))
 
     def refused() -> bool:
@@ -120,8 +120,7 @@ def test_an_active_group_is_refused(
 def test_batches_follow_one_another_until_all_is_done(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(300))
+    filled(real_cluster, topic, 300)
     told: list[tuple[str, int]] = []
 
     def watch(what: str, plan: Any, done: Outcome) -> None:
@@ -165,8 +164,7 @@ def test_a_handler_class_goes_on_with_its_state_from_batch_to_batch(
 
             Path(where, f"{uuid.uuid4().hex}.json").write_text(json.dumps(self.seen))
 
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(300))
+    filled(real_cluster, topic, 300)
     outcome = run_batches(session.spark, wanted(an_app(real_cluster, topic, Counting), most=60))
     assert outcome.batches > 1
     told: dict[str, list[int]] = {}
@@ -188,8 +186,7 @@ def test_a_batch_whose_letters_are_not_written_commits_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next run does all of it once more; a letter that is there twice says of which record."""
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(100))
+    filled(real_cluster, topic, 100)
     handler = noting(tmp_path, lambda number: number % 10 == 3)
     options = {"dlq": True, "dlq_create": True, "retry": {"attempts": 1}}
     app = an_app(real_cluster, topic, handler, **options)
@@ -214,9 +211,8 @@ def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     """A key that blocks is not run again and again while nothing comes."""
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(100))
-    over = threading.Event()
+    filled(real_cluster, topic, 100)
+    stop = Stop()
     left: list[int] = []
 
     def watch(what: str, plan: Any, done: Outcome) -> None:
@@ -226,11 +222,11 @@ def test_a_stream_goes_on_with_what_comes_until_it_is_stopped(
         if len(left) == 1:
             produce(real_cluster, topic, range(100, 150))
         else:
-            over.set()
+            stop.ask()
 
     handler = noting(tmp_path, lambda number: number == 7)
     app = an_app(real_cluster, topic, handler, retry={"attempts": 1})
-    outcome = run_batches(session.spark, wanted(app), watch, over)
+    outcome = run_batches(session.spark, wanted(app), watch, stop, streams=True)
     behind = [number for number in range(7, 150, 20) if number % 50 != 49]
     assert (outcome.ended, outcome.batches) == ("stopped", 2)
     assert sorted(each[1] for each in noted(tmp_path)) == sorted(set(range(150)) - set(behind))
@@ -286,3 +282,46 @@ def test_pods_then_spark_then_pods_with_failures_at_each_change(
     assert found.clean, found.findings
     assert (found.totals["produced"], found.totals["ok"]) == (600, 600)
     assert found.totals["incarnations"] == 2 + 4, "two pods, and a task for each worker"
+
+
+def test_records_of_a_task_are_sorted_by_topic_partition_and_offset(session: Session) -> None:
+    topics = {"a": (2, 0), "b": (1,), "c": (0, 30)}
+    shares = {
+        TopicPartition(topic, partition): Share(StartPoint(0), 0, 1_000)
+        for topic, partitions in topics.items()
+        for partition in partitions
+    }
+    rows = [(*each, offset) for each in shares for offset in (999, 0, 7, 512)]
+    frame = session.spark.createDataFrame(rows, "topic string, partition int, offset bigint")
+    for end in (1_000, 1 << 60):
+        wide = {each: Share(StartPoint(0), 0, end) for each in shares}
+        job = Job(SubscriptionSettings(), [], wide, "g")
+        found = frame.sort(batch.number_of(job)).collect()
+        assert [tuple(each) for each in found] == sorted(rows), end
+
+
+def test_records_that_retention_removes_behind_the_plan_are_told_and_the_rest_is_run(
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a pod, it goes on where the log begins by then."""
+    real_cluster.create_topic(topic, 1)
+    produce(real_cluster, topic, range(100))
+    gone = 40
+
+    def watch(what: str, plan: Any, done: Outcome) -> None:
+        if what == "begun":
+            admin = AdminClient({"bootstrap.servers": real_cluster.bootstrap})
+            (deleted,) = admin.delete_records([ClientPartition(topic, 0, gone)]).values()
+            deleted.result(30)
+
+    outcome = run_batches(
+        session.spark, wanted(an_app(real_cluster, topic, noting(tmp_path))), watch
+    )
+    assert (outcome.records, outcome.batches, outcome.ended) == (60, 1, "caught_up")
+    assert outcome.positions == {f"{topic}-0": 100}
+    assert sorted(each[1] for each in noted(tmp_path)) == list(range(gone, 100))
+    assert "retention has removed records of the batch since it was planned" in caplog.text

@@ -49,18 +49,3 @@ def test_the_flights_on_spark_come_to_the_same_answer(
     assert compare(expected(), read_answers(tmp_path)) == []
     assert "its pages: http://127.0.0.1:" in run.stderr
     assert "batch 1 committed: 362,891 records" in run.stderr
-
-
-def test_what_cannot_run_is_told_in_a_line_before_spark_starts(
-    spark_parts: None, tmp_path: Path
-) -> None:
-    handler = tmp_path / "handlers.py"
-    handler.write_text("def handle(record): ...\n")
-    given = ("spark", "run", f"{handler}:handle", "-b", "127.0.0.1:1", "-t", "t", "-g", "g")
-    nobody = keyshared(*given, "-X", "socket.connection.setup.timeout.ms=1000")
-    assert nobody.returncode == 1
-    assert "no broker answered at 127.0.0.1:1" in nobody.stderr
-    assert "Traceback" not in nobody.stderr
-    unknown = keyshared(*given, "-X", "sasl.kerberos.keytab=x")
-    assert unknown.returncode == 2
-    assert "sasl.kerberos.keytab: Spark's Kafka client has no such setting" in unknown.stderr

@@ -145,8 +145,7 @@ def test_what_is_chosen_on_spark_is_replayed_in_key_order(
     assert set(table["key"].to_pylist()) == {b"key-0", b"key-1"}
     assert sorted(table["value"].to_pylist())[0] == b"0:0"
 
-    state = ("--state", tmp_path / "progress")
-    replay = ("dlq", "replay", *where, "--selection", selection, "--json", *state, "--execute")
+    replay = ("dlq", "replay", *where, "--selection", selection, "--json", "--execute")
     replayed = in_process(capsys, *replay)
     assert replayed.status == 0, replayed.err
     assert json.loads(replayed.out)["replayed"] == 20
@@ -156,6 +155,15 @@ def test_what_is_chosen_on_spark_is_replayed_in_key_order(
         for key in range(2)
         for partition in range(2)
     }
+
+    out = ("--select", tmp_path / "rest", "--export", tmp_path / "left")
+    left = json.loads(dlq("--outstanding", *out).out)
+    assert (left["letters"], left["foreign"], left["unreadable"]) == (LETTERS - 20, 3, 1)
+    assert [each["error_type"] for each in left["errors"]] == ["TimeoutError"]
+    assert {each["key"]["text"] for each in left["keys"]} == {f"key-{n}" for n in range(2, KEYS)}
+    assert len((tmp_path / "rest").read_text().splitlines()) == LETTERS - 20
+    exported = [file.read_text() for file in (tmp_path / "left").glob("*.txt")]
+    assert sum(len(each.splitlines()) for each in exported) == LETTERS - 20 + 4
 
 
 @pytest.mark.timeout(600)

@@ -18,10 +18,10 @@ from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.spark.places import Places
 from tests.support.batches import (
-    PARTITIONS,
     Eventually,
     an_app,
     by_key,
+    filled,
     noted,
     noting,
     produce,
@@ -113,8 +113,7 @@ def test_kills_lose_nothing_and_repeat_no_more_than_the_batch(
     for each in (out, out / "noted", pods):
         each.mkdir()
     (out / "handlers.py").write_text(HANDLER)
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(600))
+    filled(real_cluster, topic, 600)
     app = an_app(real_cluster, topic, noting(pods), workers=WORKERS)
     # Of the task that is the first of its executor: what one has ended is lost with it, and the
     # batch fails then.

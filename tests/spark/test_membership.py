@@ -19,15 +19,18 @@ from tests.support.batches import (
     PARTITIONS,
     Eventually,
     an_app,
+    filled,
+    folders,
     noted,
     noting,
-    produce,
     wanted,
 )
 
-PROTOCOLS = {
-    "eager": {},
-    "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
+# A member hears of who joins with its next heartbeat.
+SOON = {"heartbeat.interval.ms": 300}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": SOON,
+    "cooperative": {**SOON, "partition.assignment.strategy": "cooperative-sticky"},
     "consumer": {"group.protocol": "consumer"},
 }
 
@@ -46,8 +49,7 @@ def conf_of(cluster: Cluster, topic: str, protocol: str = "eager") -> dict[str, 
 def test_it_has_every_partition_and_says_where_the_group_stands(
     real_cluster: Cluster, topic: str, protocol: str
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(100))
+    filled(real_cluster, topic, 100)
     first = TopicPartition(topic, 0)
     with SoleMember(conf_of(real_cluster, topic, protocol), [topic]) as member:
         starts, untold = member.starts()
@@ -66,8 +68,7 @@ def test_it_has_every_partition_and_says_where_the_group_stands(
 def test_who_joins_waits_for_the_batch_and_goes_on_behind_its_commit(
     real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually, protocol: str
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(90))
+    filled(real_cluster, topic, 90)
     conf = conf_of(real_cluster, topic, protocol)
     app = an_app(real_cluster, topic, noting(tmp_path), conf=conf)
     with SoleMember(conf, [topic]) as member:
@@ -99,11 +100,8 @@ def test_who_joins_waits_for_the_batch_and_goes_on_behind_its_commit(
 def test_a_run_ends_after_its_batch_when_a_pod_joins(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(600))
-    pods, spark = tmp_path / "pods", tmp_path / "spark"
-    pods.mkdir()
-    spark.mkdir()
+    filled(real_cluster, topic, 600)
+    pods, spark = folders(tmp_path)
     app = an_app(real_cluster, topic, noting(pods))
     pod = threading.Thread(target=app.run)
 
@@ -111,7 +109,7 @@ def test_a_run_ends_after_its_batch_when_a_pod_joins(
         if what == "begun" and not pod.ident:
             pod.start()
 
-    other = an_app(real_cluster, topic, noting(spark))
+    other = an_app(real_cluster, topic, noting(spark), conf=SOON)
     try:
         outcome = run_batches(session.spark, wanted(other, most=100), watch)
         eventually(lambda: len(noted(pods)) + len(noted(spark)) >= 600, 60)
@@ -142,11 +140,8 @@ def test_a_batch_that_is_late_for_a_pod_is_given_up_and_its_handlers_end(
     session: Session, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     """The pod runs its records again; nothing is committed over what it does."""
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(240))
-    pods, spark = tmp_path / "pods", tmp_path / "spark"
-    pods.mkdir()
-    spark.mkdir()
+    filled(real_cluster, topic, 240)
+    pods, spark = folders(tmp_path)
     note = noting(spark)
 
     def slowly(record: Any) -> None:

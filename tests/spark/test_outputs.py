@@ -26,6 +26,7 @@ from tests.support.batches import (
     PARTITIONS,
     Eventually,
     an_app,
+    filled,
     produce,
     read_all,
     run_pod,
@@ -55,6 +56,7 @@ def test_pods_and_spark_write_the_same_topic_each_key_in_order(
     session: Session, real_cluster: Cluster, topic: str, eventually: Eventually
 ) -> None:
     real_cluster.create_topic(topic, PARTITIONS)
+    real_cluster.create_topic(f"{topic}.dlq", 8)
     out = f"{topic}.out"
     app = an_app(real_cluster, topic, answering(), **NO_RETRY)
     with pytest.raises(TopicMissingError, match=r"--outputs topic:.* create it first"):
@@ -89,6 +91,10 @@ def test_pods_and_spark_write_the_same_topic_each_key_in_order(
     assert len({dict(each.headers())["keyshared.output"] for each in found}) == len(found)
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
     assert {len(each) for each in partitions.values()} == {1}, "pods and Spark agree whose a key is"
+    letters = read_all(real_cluster, f"{topic}.dlq")
+    assert sorted(int(each.value()) for each in letters) == list(range(3, 300, 10))
+    of_letters = {(each.key(), each.partition()) for each in letters}
+    assert len(of_letters) == len({each.key() for each in letters}) == 2, "and of whom a letter is"
 
 
 @pytest.mark.timeout(600)
@@ -99,8 +105,7 @@ def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real_cluster.create_topic(topic, PARTITIONS)
-    produce(real_cluster, topic, range(100))
+    filled(real_cluster, topic, 100)
     app = an_app(real_cluster, topic, answering(), **NO_RETRY)
     lines = replace(wanted(app), outputs=Place("json", str(tmp_path / "lines")))
     written = batch.write_outputs

@@ -57,7 +57,8 @@ def clean_log(spark: SparkSession, records: int, keys: int = 1_000) -> DataFrame
             "incarnation",
             (f.col("at") + begin).alias("started"),
             (f.col("at") + end).alias("ended"),
-            "key",
+            # As in a log that a run has written: a letter's row has none.
+            (f.lit(None).cast("binary") if event == "dead_lettered" else f.col("key")).alias("key"),
             "worker",
             f.lit(attempt).cast("int").alias("attempt"),
             f.lit(outcome).cast("string").alias("outcome"),

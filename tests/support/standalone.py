@@ -1,10 +1,11 @@
-"""A Spark cluster on this machine: one master and a worker, as its operators start them."""
+"""A Spark cluster on this machine: a master and its workers, as its operators start them."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,23 @@ from urllib.request import urlopen
 from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.spark.checks import java_of_spark, spark_home
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for a test: to compile well costs it more than it can ever get back."""
+CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+"""Spark's classes, read and verified once and for all (``python -m tests.setup.spark_classes``)."""
+
+
+def _short_lived() -> str:
+    """Return the options of a Java that lives for a test.
+
+    To compile well costs it more than it can ever get back, and half of its start is the loading of
+    classes. An archive of them that is of another Spark or Java is passed over by Java itself.
+    """
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    if not CLASSES.is_file() or " " in str(CLASSES):
+        return options
+    return f"{options} -XX:SharedArchiveFile={CLASSES} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+SHORT_LIVED = _short_lived()
 
 _UP_WITHIN = 120.0
 
@@ -43,8 +59,13 @@ def _running(command: Sequence[str], log: Path, **more: str) -> Iterator[None]:
 
 
 @contextmanager
-def standalone(place: Path, *, cores: int = 2) -> Iterator[str]:
-    """Run a cluster and yield its master's address; its logs and work are in ``place``."""
+def standalone(
+    place: Path, *, cores: int = 2, hosts: Sequence[str] = ("127.0.0.1",)
+) -> Iterator[str]:
+    """Run a cluster and yield its master's address; its logs and work are in ``place``.
+
+    It has a worker for each name in ``hosts``. They are all this machine: Spark goes by the name.
+    """
     port, pages = free_ports(2)
     start = [str(spark_home() / "bin" / "spark-class")]
     here = ["--host", "127.0.0.1"]
@@ -54,11 +75,13 @@ def standalone(place: Path, *, cores: int = 2) -> Iterator[str]:
         command += ["--webui-port", str(pages)]
         stack.enter_context(_running(command, place / "master.log", SPARK_DAEMON_MEMORY="256m"))
         _await_pages(pages, 0)
-        command = [*start, "org.apache.spark.deploy.worker.Worker", *here, "--webui-port", "0"]
-        command += ["--cores", str(cores), "--memory", "2g", "--work-dir", str(place / "work")]
-        command += [master]
-        stack.enter_context(_running(command, place / "worker.log", SPARK_DAEMON_MEMORY="256m"))
-        _await_pages(pages, 1)
+        for host in hosts:
+            command = [*start, "org.apache.spark.deploy.worker.Worker", "--host", host]
+            command += ["--webui-port", "0", "--cores", str(cores), "--memory", "2g"]
+            command += ["--work-dir", str(place / f"work-{host}"), master]
+            log = place / f"worker-{host}.log"
+            stack.enter_context(_running(command, log, SPARK_DAEMON_MEMORY="256m"))
+        _await_pages(pages, len(hosts))
         yield master
 
 

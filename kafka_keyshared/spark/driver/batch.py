@@ -24,14 +24,17 @@ from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.handling import outputs as handed
 from kafka_keyshared.model import Retry
+from kafka_keyshared.spark.driver.lost import TornBatchError
+from kafka_keyshared.spark.driver.placing import place_column
 from kafka_keyshared.spark.places import Places, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
+from kafka_keyshared.spark.shipping import without_java
 from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report
 from kafka_keyshared.spark.task_log import LogRow, write_whole
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TOLD = (
     "kind string, attempt bigint, topic string, key binary, value binary, "
@@ -85,6 +88,8 @@ def placed(frame: DataFrame, job: Job) -> DataFrame:
     from pyspark.sql import functions
 
     places, key_of = Places(job.settings), derived_key(job.settings)
+    if key_of is None and (column := place_column(places)) is not None:
+        return frame.withColumn("place", column)
     if key_of is None:
         told = functions.pandas_udf(_places_of(places), "int")  # type: ignore[attr-defined]
         return frame.withColumn("place", told("key", "partition", "offset"))
@@ -98,7 +103,8 @@ def _places_of(places: Places) -> Callable[..., Any]:
     import pandas as pd
 
     def place(keys: Any, partitions: Any, offsets: Any) -> Any:
-        return pd.Series(places.of(keys, partitions, offsets), dtype="int32")
+        found = places.of(keys.tolist(), partitions.tolist(), offsets.tolist())
+        return pd.Series(found, dtype="int32")
 
     return _typed(place, pd.Series, pd.Series)
 
@@ -117,10 +123,13 @@ def _keys_of(places: Places, key_of: KeyOf) -> Callable[..., Any]:
         lists = [list(column) for column in columns]
         keys: list[bytes | None] = []
         reasons: list[str | None] = []
-        for record in records_of(lists):
+        records = records_of(lists)
+        for record in records:
             key, reason = _read_key(key_of, record)
             keys.append(key)
             reasons.append(reason)
+        for at in {0, len(records) - 1} if records else ():
+            _require_the_same(key_of, records[at], keys[at])
         _, partitions, offsets = lists[:3]
         found = places.of(keys, partitions, offsets)
         return pd.DataFrame({"place": found, "made_key": keys, "unreadable": reasons})
@@ -155,23 +164,51 @@ def _read_key(key_of: KeyOf, record: Any) -> tuple[bytes | None, str | None]:
     )
 
 
+def _require_the_same(key_of: KeyOf, record: Any, key: bytes | None) -> None:
+    """Refuse a function that has another key for a record when it is asked again.
+
+    Spark asks again for what was lost with an executor. A record whose key is another one then may
+    be given to a second worker, or to none. Two records of each thousand are asked twice for that.
+    """
+    from kafka_keyshared.model import name_of
+
+    again, _ = _read_key(key_of, record)
+    if again != key:
+        raise KeySharedError(
+            f"the key of {name_of(record)} was {key!r}, and asked again {again!r}: a key function "
+            "must say the same of a record whenever it is asked, because Spark asks again for what "
+            "is lost with an executor"
+        )
+
+
 def run_tasks(frame: DataFrame, job: Job) -> DataFrame:
     """Return what the tasks hand out; it has been computed, once, and is kept on disk."""
     from pyspark import StorageLevel
 
     workers = len(job.settings.workers)
-    mine = frame.repartition(workers, "place").sortWithinPartitions("topic", "partition", "offset")
+    mine = frame.repartition(workers, "place").sortWithinPartitions(number_of(job))
     out = mine.mapInArrow(_task(job), TOLD)
     return out.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
-def is_lost_with_its_executor(error: Exception) -> bool:
-    """Say whether a batch has failed because an executor died behind a task that it had ended.
+def number_of(job: Job) -> Column:
+    """Return what orders records by topic, partition and offset, as one number.
 
-    Spark names what is gone by its block, ``Checkpoint block rdd_15_0 not found``, and has no class
-    of its own for it.
+    By one number Spark sorts without comparing rows. Where a batch has offsets so large that there
+    is no room for that, it is three, which it compares.
     """
-    return "Checkpoint block rdd_" in str(error)
+    from pyspark.sql import functions as f
+
+    bits = max(share.end for share in job.shares.values()).bit_length()
+    topics = sorted({each.topic for each in job.shares})
+    first, count = f.lit(0), 0
+    for topic in topics:
+        if count:
+            first = f.when(f.col("topic") == topic, f.lit(count)).otherwise(first)
+        count += 1 + max(each.partition for each in job.shares if each.topic == topic)
+    if count << bits >= 1 << 63:
+        return f.struct("topic", "partition", "offset")
+    return f.shiftleft((first + f.col("partition")).cast("bigint"), bits) + f.col("offset")
 
 
 def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
@@ -181,6 +218,7 @@ def _task(job: Job) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarro
         context = TaskContext.get()
         if context is None:
             raise InvariantError("a task of Spark runs in a task of Spark")
+        without_java()
         worker, attempt = context.partitionId(), context.taskAttemptId()
         drive = Drive(job, worker, attempt=attempt)
         rows = drive.run_all(_records(drive, worker, batches))
@@ -196,7 +234,7 @@ def _records(
     """Yield the records of a task, batch by batch; refuse those that are another worker's."""
     workers = drive.workers_in_all
     for batch in batches:
-        for place in set(batch.column("place").to_pylist()):
+        for place in batch.column("place").unique().to_pylist():
             if spark_partition(place, workers) != worker:
                 raise InvariantError(
                     f"task {worker} of {workers} was given the records of place {place}: they are "
@@ -247,12 +285,12 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
     """Return the reports of all tasks, and what else the attempts handed out that made them.
 
-    Raises :class:`InvariantError` unless each worker has told one.
+    Raises :class:`TornBatchError` unless each worker has told one.
     """
     rows = out.filter(out.kind == REPORT).select("attempt", "value").collect()
     reports: list[Report] = [pickle.loads(row.value) for row in rows]
     if sorted(each.worker for each in reports) != list(range(workers)):
-        raise InvariantError(
+        raise TornBatchError(
             f"{len(reports)} tasks have told what they did, of {workers} workers: nothing of the "
             "batch is committed"
         )
@@ -263,7 +301,7 @@ def reports_of(out: DataFrame, workers: int) -> tuple[list[Report], DataFrame]:
 def write_letters(told: DataFrame, source: Source, expected: int) -> None:
     """Write the dead letters, and return once the brokers have them all.
 
-    Raises :class:`InvariantError` when they are not as many as the tasks have told.
+    Raises :class:`TornBatchError` when they are not as many as the tasks have told.
     """
     if not expected:
         return
@@ -278,7 +316,7 @@ def write_outputs(
     """Write what handlers have handed out, and return once it is there.
 
     In a folder a batch has a folder of its own, ``batch=NAME``: one that was not committed is
-    written over when it is run again. Raises :class:`InvariantError` as :func:`write_letters` does.
+    written over when it is run again. Raises :class:`TornBatchError` as :func:`write_letters` does.
     """
     if not expected:
         return
@@ -299,7 +337,7 @@ def write_outputs(
 def _require(rows: DataFrame, expected: int, what: str) -> None:
     found = rows.count()
     if found != expected:
-        raise InvariantError(
+        raise TornBatchError(
             f"{found} {what} are there of {expected} that the tasks have made: nothing of the "
             "batch is committed"
         )

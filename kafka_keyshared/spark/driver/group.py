@@ -199,6 +199,16 @@ class SoleMember:
         if self._failure is not None:
             raise self._failure
 
+    def post(self, act: Callable[[], None]) -> None:
+        """Have the thread that polls do something; a signal's handler may ask for it."""
+        self._orders.put(act)
+
+    def fail(self, error: KeySharedError) -> None:
+        """End the membership for this reason, in the thread that polls; the first one counts."""
+        self._failure = self._failure or error
+        self._changed.set()
+        self._lost()
+
     def close(self) -> None:
         """Leave the group."""
         self._idle.set()
@@ -224,11 +234,11 @@ class SoleMember:
                 message = client.poll(_POLL)
                 error = None if message is None else message.error()
                 if error is not None and classify_event(error) is EventKind.FATAL:
-                    self._fail(
+                    self.fail(
                         KeySharedError(f"the driver cannot be in the group: {with_cure(error)}")
                     )
         except Exception as error:  # noqa: BLE001 - the driver is told, whatever it is
-            self._fail(KeySharedError(f"the driver's member has ended: {error}"))
+            self.fail(KeySharedError(f"the driver's member has ended: {error}"))
         finally:
             client.close()
             self._over.set()
@@ -259,7 +269,7 @@ class SoleMember:
                 self._serve()
             self._serve()
             if not self._idle.is_set():
-                self._fail(
+                self.fail(
                     GroupLostError(
                         f"somebody has joined the group, and the batch has not ended within "
                         f"{REVOKE_SHARE * interval:.0f} s: who goes on runs its records again; "
@@ -270,7 +280,7 @@ class SoleMember:
 
     def _on_lost(self, partitions: list[TopicPartition]) -> None:
         self._contested.set()
-        self._fail(GroupLostError("the group has given the driver's partitions to others"))
+        self.fail(GroupLostError("the group has given the driver's partitions to others"))
         self._gone(partitions)
 
     def _gone(self, partitions: list[TopicPartition]) -> None:
@@ -383,8 +393,3 @@ class SoleMember:
                 )
             self._changed.wait(_POLL)
             self._changed.clear()
-
-    def _fail(self, error: KeySharedError) -> None:
-        self._failure = self._failure or error
-        self._changed.set()
-        self._lost()

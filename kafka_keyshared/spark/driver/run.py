@@ -6,7 +6,6 @@ no checkpoint beside it that could say something else.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,9 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import SoleMember
-from kafka_keyshared.spark.driver.java import java_conf
+from kafka_keyshared.spark.driver.lost import why_lost
+from kafka_keyshared.spark.driver.stop import Stop
+from kafka_keyshared.spark.java import java_conf
 from kafka_keyshared.spark.places import Places
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
 from kafka_keyshared.spark.state import Kept, Positions, StateStore
@@ -46,7 +47,7 @@ NO_STATE_FOLDER = (
 )
 
 LOST_AT_MOST = 4
-"""How often in a row a batch may be lost with an executor: as often as Spark tries a task."""
+"""How often in a row a batch may be lost by what another try mends: as often as Spark's tasks."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks for more, where a run goes on with what comes."""
@@ -127,48 +128,52 @@ def run_batches(
     spark: SparkSession,
     wanted: Wanted,
     watch: Watch = lambda *_: None,
-    over: threading.Event | None = None,
+    stop: Stop | None = None,
+    *,
+    streams: bool = False,
 ) -> Outcome:
     """Run everything up to what there is when the first batch is planned; return what was done.
 
-    With ``over`` it goes on with what comes, until that is set or a pod joins: then the batch that
-    runs is the last.
+    With ``streams`` it goes on with what comes. When ``stop`` is asked or a pod joins, the batch
+    that runs is the last.
 
     Raises :class:`KeySharedError` for whatever ends it early; what earlier batches have done stays
     committed.
     """
     wanted.check()
+    stop = stop or Stop()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
     began = time.monotonic()
     with (
         _state_store(spark, wanted) as store,
         _jobs_of_a_run(spark) as cancel,
-        SoleMember(wanted.conf, wanted.topics, cancel) as member,
+        stop.ends(SoleMember(wanted.conf, wanted.topics, cancel)) as member,
     ):
-        run = _Run(spark, wanted, member, watch, store, streams=over is not None)
+        run = _Run(spark, wanted, member, watch, store, streams=streams)
         more, lost = True, 0
-        while more and member.begin():
+        while more and not stop.asked and member.begin():
             try:
                 more = run.batch()
             except Exception as error:
                 member.refuse_failed()  # why its jobs were cancelled
                 lost += 1
-                if not batch.is_lost_with_its_executor(error) or lost >= LOST_AT_MOST:
+                why = why_lost(error)
+                if why is None or lost >= LOST_AT_MOST:
                     raise
                 log.warning(
-                    "an executor has died, and with it what a task had handed out that had ended "
-                    "there: nothing of the batch is committed, and it is planned and run again"
+                    "%s: nothing of the batch is committed, and it is planned and run again", why
                 )
                 continue
             finally:
                 member.end()
             lost = 0
-            if over is not None:
-                more = not over.wait(0.0 if more else LOOK_EVERY)
+            if streams and not more:
+                stop.wait(LOOK_EVERY)
+                more = True
     done = run.done
-    if over is not None and over.is_set():
+    if stop.asked and more:
         done.ended = "stopped"
-    elif done.left or over is not None:
+    elif done.left or streams:
         done.ended = "member_joined" if more else "held_up"
     done.seconds = time.monotonic() - began
     return done

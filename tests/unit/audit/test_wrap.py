@@ -178,3 +178,19 @@ def test_a_static_handle_works_too() -> None:
 def test_a_class_without_handle_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"dict has no method handle\(record\)"):
         audited(dict, MemoryLedger())
+
+
+class CalledAndAwaited:
+    """An object that is called like a coroutine function."""
+
+    async def __call__(self, record: Record) -> str:
+        await asyncio.sleep(0)
+        return "late"
+
+
+def test_an_object_with_an_async_call_stays_async() -> None:
+    ledger = MemoryLedger()
+    call = audited(CalledAndAwaited(), ledger)
+    assert inspect.iscoroutinefunction(call)
+    assert asyncio.run(call(message())) == "late"
+    assert outcomes(ledger) == ["ok"]

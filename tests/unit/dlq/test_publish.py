@@ -346,6 +346,7 @@ def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
         "ssl.ca.location": "/ca.pem",
         "client.id": "c",
         "oauth_cb": repr,  # without it the broker lets the producer in no more than a stranger
+        "partitioner": "murmur2_random",  # by which Spark chooses, too
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": 64 << 20,

@@ -15,6 +15,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
 from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
+from kafka_keyshared.spark.driver.stop import Stop
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = [P0, P1]
@@ -176,3 +177,24 @@ def test_a_log_that_ends_before_the_groups_position_is_refused(
     Client.made.bounds[P0] = (0, 100, 1)
     starts, untold = member.starts()
     assert ({each: at.position for each, at in starts.items()}, untold) == ({P0: 100, P1: 3}, set())
+
+
+def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
+    joins: Callable[..., SoleMember],
+) -> None:
+    """Asked once, the batch that runs is still committed."""
+    lost = threading.Event()
+    stop = Stop()
+    member = stop.ends(joins(lost.set))
+    assert not stop.wait(0)
+    assert member.begin()
+    stop.ask()
+    assert stop.wait(30)
+    member.commit(ENTRIES)
+    assert [each.entries for each in Client.made.committed_here] == [ENTRIES]
+    assert not lost.is_set()
+    stop.ask()
+    waited(lost)
+    with pytest.raises(KeySharedError, match="stopped twice: the batch that ran is given up"):
+        member.commit(ENTRIES)
+    assert len(Client.made.committed_here) == 1

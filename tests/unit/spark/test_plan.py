@@ -64,9 +64,13 @@ def test_only_policies_that_give_a_record_up_leave_nothing_behind() -> None:
     assert leaves_nothing(SubscriptionSettings(poison="drop", undecodable="drop"))
     assert not leaves_nothing(BLOCK)
     assert not leaves_nothing(SubscriptionSettings(poison="divert", dlq=True))
-    assert not leaves_nothing(
-        SubscriptionSettings(poison="dead_letter", dlq=True, undecodable="block")
+    derived = SubscriptionSettings(
+        poison="dead_letter", dlq=True, undecodable="block", key_of=lambda record: record.key()
     )
+    assert not leaves_nothing(derived)
+    # What goes by its own key has one, or none: without a place for letters nothing blocks either.
+    assert leaves_nothing(SubscriptionSettings(poison="drop"))
+    assert not leaves_nothing(SubscriptionSettings(poison="drop", null_keys="reject"))
 
 
 def test_what_retention_has_removed_is_not_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,11 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.driver import ready
 from kafka_keyshared.spark.driver.group import GroupActiveError
 from kafka_keyshared.spark.driver.ready import require_ready
+from kafka_keyshared.testing import record
 
 pytest.importorskip("pyspark")
+
+from pyspark import cloudpickle
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -75,3 +79,22 @@ def test_an_active_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "refuse_active", refuse)
     with pytest.raises(GroupActiveError, match="group 'g' has 1 member"):
         require_ready(wanted_of(an_app(print)), here=True)
+
+
+@pytest.mark.usefixtures("quiet_group")
+@pytest.mark.parametrize("key", ["header:customer", "json:/customer/id", "json:/a~1b", "avro:id"])
+def test_every_kind_of_key_reaches_executors_and_reads_there_what_it_reads_here(
+    key: str, tmp_path: Path
+) -> None:
+    schema = tmp_path / "schema.avsc"
+    schema.write_text(
+        '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}'
+    )
+    given: dict[str, Any] = {"key_schema": str(schema)} if key == "avro:id" else {}
+    wanted = wanted_of(an_app(print, key=key, **given))
+    require_ready(wanted, here=True)
+    sent = cloudpickle.dumps(wanted.settings.key_of)  # type: ignore[no-untyped-call]
+    there = pickle.loads(sent)
+    values = {"json:/customer/id": b'{"customer": {"id": "k"}}', "avro:id": b"\x02k"}
+    value = values.get(key, b'{"a/b": "k"}')
+    assert there(record("other", value, headers=[("customer", b"k")])) == b"k"

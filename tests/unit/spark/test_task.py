@@ -71,6 +71,29 @@ def test_records_run_in_order_and_all_are_settled() -> None:
     assert to_position(0, report.settled[P0].runs) == (100, ())
 
 
+def test_nothing_waits_for_room_in_a_commit_that_a_task_does_not_make() -> None:
+    # Of many workers each has a record here and there: a pod would hold it back.
+    apart, parked = 50_000, []
+    job = a_job(lambda _: parked.append(drive.core.ceilings.parked()), {P0: share(0, 100 * apart)})
+    drive = Drive(job, 0)
+    *_, report = drive.run_all([[of(n * apart) for n in range(100)]])
+    assert isinstance(report, Report)
+    assert report.handled == 100
+    assert not any(parked)
+
+
+def test_how_far_each_partition_has_come_is_told_with_each_chunk() -> None:
+    seen: list[tuple[int, int]] = []
+    shares = {TopicPartition("t", number): share(0, 10) for number in range(3)}
+    job = a_job(lambda each: seen.append((each.partition(), each.offset())), shares)
+    chunk = [of(at, partition=number) for number in range(3) for at in range(number + 1)]
+    drive = Drive(job, 0)
+    assert drive.ends_of(chunk) == {TopicPartition("t", number): number + 1 for number in range(3)}
+    assert drive.ends_of([]) == {}
+    _, report = done(job, chunk)
+    assert report.handled == len(seen) == 6
+
+
 def test_a_record_that_fails_runs_again_before_what_follows_in_its_key() -> None:
     calls: list[tuple[str, int]] = []
 

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import ConfigError
 
-_SAME = ("client.id", "client.dns.lookup", "security.protocol", "isolation.level")
+_SAME = ("client.id", "client.dns.lookup")
 _LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -27,6 +27,8 @@ def java_conf(conf: Mapping[str, Any]) -> dict[str, str]:
     own.pop("metadata.broker.list", None)
     found = {"bootstrap.servers": str(servers)}
     found |= {name: str(own.pop(name)) for name in _SAME if name in own}
+    if protocol := own.pop("security.protocol", None):
+        found["security.protocol"] = str(protocol).upper()
     found |= _login(own)
     found |= _certificates(own)
     # How the client opens sockets and what it calls itself is its own affair.

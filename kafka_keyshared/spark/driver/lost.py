@@ -1,0 +1,37 @@
+"""Which batches are lost so that they can be planned and run again, and why."""
+
+from __future__ import annotations
+
+from kafka_keyshared.errors import KeySharedError
+
+
+class TornBatchError(KeySharedError):
+    """What is there of a batch is not what its tasks have told: nothing of it is committed."""
+
+
+LOST_WITH_EXECUTOR = (
+    "an executor has died, and with it what a task had handed out that had ended there"
+)
+TORN = "Spark ran a task twice, and of what it handed out there are parts of both"
+CUT_OFF = "retention has removed records of the batch since it was planned"
+
+
+def why_lost(error: Exception) -> str | None:
+    """Say why a batch was lost that can be planned and run again; None for any other failure.
+
+    Spark names a task's result that is gone with its executor by its block, ``Checkpoint block
+    rdd_15_0 not found``, and has no class of its own for it. Nor has it one for records that are no
+    longer in the log.
+    """
+    if isinstance(error, TornBatchError):
+        return TORN
+    said = str(error)
+    if "Checkpoint block rdd_" in said:
+        return LOST_WITH_EXECUTOR
+    return CUT_OFF if any(each in said for each in _NO_LONGER_IN_THE_LOG) else None
+
+
+_NO_LONGER_IN_THE_LOG = (
+    "Some data may have been lost because they are not available in Kafka any more",
+    "OffsetOutOfRangeException",
+)

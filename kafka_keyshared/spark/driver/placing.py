@@ -1,0 +1,81 @@
+"""The place of a record, said so that Spark's own Java works it out, next to where it reads.
+
+:class:`~kafka_keyshared.spark.places.Places` is what says where a record goes. To ask it takes the
+way of every key to a process of Python and back, and of the whole record through a queue meanwhile.
+Murmur3 is on Java's side, too, in a library that Spark brings along; so for the slot functions that
+are murmur3 the same table is looked up there. A test holds the two together, key by key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka_keyshared.hashing import SLOT_SEED
+from kafka_keyshared.spark.places import Places
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+SEEDS = {"mmh3": SLOT_SEED, "pulsar": 0}
+"""Of the slot functions that are the low 16 bits of 32-bit murmur3: the sign is none of them."""
+
+_MURMUR3 = "org.apache.commons.codec.digest.MurmurHash3"
+
+
+def place_column(places: Places) -> Column | None:
+    """Return the place of a record, by its columns key, partition and offset.
+
+    None where the slot function is one that only Python has.
+    """
+    from pyspark.sql import functions as f
+
+    if places.whole:
+        return f.lit(places.table[0])
+    numbers = _in_table(places.numbers, f.col("offset") % len(places.numbers))
+    if places.turns:
+        return numbers
+    seed = SEEDS.get(places.slot_function)
+    if seed is None:
+        return None
+    by_turns = _in_table(
+        places.numbers, (f.col("partition") + f.col("offset")) % len(places.numbers)
+    )
+    keyless = by_turns if places.nulls is None else f.lit(places.nulls)
+    slot = _murmur3("key", seed).bitwiseAND(0xFFFF)
+    return f.when(f.col("key").isNull(), keyless).otherwise(_in_table(places.table, slot))
+
+
+def _in_table(table: Any, index: Column) -> Column:
+    """Return the number at an index, from 0, of a table that Spark reads once."""
+    from pyspark.sql import functions as f
+
+    told = ",".join(map(str, table))
+    return f.element_at(f.expr(f"cast(split('{told}', ',') as array<int>)"), index.cast("int") + 1)
+
+
+def _murmur3(name: str, seed: int) -> Column:
+    """Return the hash of a column of bytes; pyspark has no name for a call of Java's."""
+    from pyspark import SparkContext
+    from pyspark.sql import Column
+    from pyspark.sql import functions as f
+
+    jvm = _wrapped(SparkContext.getOrCreate(), "_jvm")
+    of = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    given = [f.col(name), f.lit(0), f.octet_length(name), f.lit(seed)]
+    called = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
+        jvm.java.lang.Class.forName(_MURMUR3),
+        jvm.org.apache.spark.sql.types.DataTypes.IntegerType,
+        "hash32x86",
+        jvm.PythonUtils.toSeq([of.expression(_wrapped(each, "_jc")) for each in given]),
+        jvm.PythonUtils.toSeq([]),
+        True,  # of no bytes there is no hash
+        False,
+        True,  # it says the same whenever it is asked
+        jvm.scala.Option.empty(),
+    )
+    return Column(of.column(called))
+
+
+def _wrapped(thing: Any, name: str) -> Any:
+    """Return what of Java's an object of pyspark stands for; it has no public name for that."""
+    return getattr(thing, name)
