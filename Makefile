@@ -82,7 +82,7 @@ format: $(VENV)/.installed-test ## Rewrite the sources in the agreed format
 	$(BIN)/ruff format .
 
 simulate: $(VENV)/.installed ## Two thousand seeds of the whole system in made-up time (SEEDS=… STEPS=… FIRST=…)
-	@$(BIN)/keyshared simulate --seeds $(or $(SEEDS),2000) --steps $(or $(STEPS),5000) \
+	@$(BIN)/keyshared simulate --seeds $(or $(SEEDS),2000) --steps $(or $(STEPS),800) \
 	  --first $(or $(FIRST),1)
 
 soak: $(VENV)/.installed-test ## Ten minutes of every fault, judged (MINUTES=20 SEED=7 and more)
@@ -124,5 +124,5 @@ $(VENV)/.installed: $(VENV)/.made-in pyproject.toml constraints.txt
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	@$(BIN)/python $(TALK) 'Installing what the tests need' \
-	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,spark,test]'
+	  $(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[cli,spark,peers,test]'
 	@touch $@

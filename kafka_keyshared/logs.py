@@ -41,11 +41,8 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         try:
             super().log(level, msg, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a user's code runs here
-            where = f"{logging.getLevelName(level)} {self.logger.name}"
-            line = f"{where}: {_text(msg, args)} (the log raised {type(error).__name__})\n"
-            # Where there is no standard error either, nobody can be told.
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(line)
+            name, text = logging.getLevelName(level), _text(msg, args)
+            _on_standard_error(name, self.logger.name, text, error)
 
 
 class ClientLog:
@@ -114,6 +111,24 @@ def _text(msg: object, args: tuple[object, ...]) -> str:
         return str(msg) % args if args else str(msg)
     except Exception as error:  # noqa: BLE001 - so it does where an argument is put into words
         return f"(a line that cannot be put into words: {type(error).__name__})"
+
+
+def hand_on(record: logging.LogRecord) -> None:
+    """Give a line that was made elsewhere to its logger; whatever comes of it, the program goes on.
+
+    Text only, no arguments.
+    """
+    try:
+        logging.getLogger(record.name).handle(record)
+    except Exception as error:  # noqa: BLE001 - a user's code runs here
+        _on_standard_error(record.levelname, record.name, str(record.msg), error)
+
+
+def _on_standard_error(level: str, name: str, text: str, error: Exception) -> None:
+    line = f"{level} {name}: {text} (the log raised {type(error).__name__})\n"
+    # Where there is no standard error either, nobody can be told.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line)
 
 
 def log_of(name: str) -> Log:

@@ -63,8 +63,8 @@ def named_key(key: object) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number of things in words: ``1 topic``, ``2,000 topics``."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
+    """Return a number of things in words: ``1 topic``, ``2,000 topics``, ``2 processes``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
 
 
 def in_words(seconds: float) -> str:

@@ -2,9 +2,12 @@
 
 A file of tests stays in one process (``--dist loadfile``), because its tests share what its
 fixtures have started, and files are given out in the order in which they were collected
-(``--no-loadscope-reorder``). So the order is made here: what takes longest goes first, or at the
-end one process works alone. First come the files that ``[tool.keyshared.first]`` in pyproject.toml
-names, then the others by the seconds that the budget of their suite has for so many tests.
+(``--no-loadscope-reorder``). Files that ``[tool.keyshared.together]`` names in one list stay in one
+process as well: what they share takes longer to start than most of them take.
+
+So the order is made here: what takes longest goes first, or at the end one process works alone.
+First come the files that ``[tool.keyshared.first]`` in pyproject.toml names, then the others by the
+seconds that the budget of their suite has for so many tests.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +55,23 @@ def read_first(pyproject: Path) -> list[str]:
     return first
 
 
+def read_together(pyproject: Path) -> dict[str, str]:
+    """Return the name of its group for each file that stays with others in one process.
+
+    Raises:
+        pytest.UsageError: one of them is not there.
+    """
+    tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {})
+    groups: dict[str, list[str]] = tool.get("keyshared", {}).get("together", {})
+    found = {file: name for name, files in groups.items() for file in files}
+    if gone := [file for file in found if not (pyproject.parent / file).is_file()]:
+        raise pytest.UsageError(
+            f"{pyproject}: [tool.keyshared.together] names {', '.join(gone)}, which is not there: "
+            "give its new name or take it out"
+        )
+    return found
+
+
 class SpreadPlugin:
     """Puts the collected tests in the order in which their files are to start."""
 
@@ -64,6 +85,23 @@ class SpreadPlugin:
         order = in_order(Counter(files), self.first, self.budgets)
         place = {file: at for at, file in enumerate(order)}
         items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep files that belong together in one process, where files are what is given out."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    if config.getvalue("dist") != "loadfile":
+        return None
+    groups = read_together(config.rootpath / "pyproject.toml")
+
+    class Together(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return groups.get(file, file)
+
+    return Together(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,8 +8,13 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import counted
 
-WORKERS_ARE = {"thread": "thread", "asyncio": "coroutine", "pull": "member", "split": "member"}
-
+WORKERS_ARE = {
+    "thread": "thread",
+    "process": "process",
+    "asyncio": "coroutine",
+    "pull": "member",
+    "split": "member",
+}
 
 ORDER = {"exclusive": "one order for everything", "unordered": "no order"}
 

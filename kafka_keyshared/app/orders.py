@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from kafka_keyshared.app.named import those_of
 from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
 from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder, SetFilters
@@ -17,6 +18,7 @@ from kafka_keyshared.owner.flush import Positions, flush
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError, T
+from kafka_keyshared.owner.pausing import pause, resume
 from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set_filters
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
@@ -39,6 +41,7 @@ class Orderable:
 
     instance: Instance | None
     options: Options
+    topics: list[str]
 
     def lanes(self) -> list[LaneStatus]:
         """Return every closed lane, those first that wait for somebody."""
@@ -91,6 +94,45 @@ class Orderable:
         refuse_inside_handler("flush()")
         return flush(self._running("flush"), timeout)
 
+    def pause(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Iterable[tuple[str, int]] | None = None,
+    ) -> list[TopicPartition]:
+        """Fetch nothing more from these topics and partitions, or without either from anything.
+
+        From any thread, but not in a handler or a callback. What has been fetched runs to its end
+        and is committed, and the app stays in its group. It lasts until :meth:`resume`, or to the
+        end of the process: what comes back in a rebalance is paused still, and so is what comes for
+        the first time. The last order that names a partition counts, however wide it is.
+
+        Returns when the client fetches nothing from them any more, with the partitions of this
+        process that are paused by hand then.
+
+        Raises :class:`ConfigError` for what is no list of topics or partitions;
+        :class:`OrderRefusedError` for a topic that the app does not read, for a partition that
+        there is not, and when the app does not run or stops meanwhile; and :class:`TimeoutError`
+        when that has not come about in 10 s: then it goes on by itself.
+        """
+        those = those_of("pause", self.topics, topics, partitions)
+        order = pause(those)
+        return self._running("pause").ask("pause", order, ANSWERED_WITHIN, follows=True)
+
+    def resume(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Iterable[tuple[str, int]] | None = None,
+    ) -> list[TopicPartition]:
+        """Fetch again from these topics and partitions, or without either from everything.
+
+        Takes, raises and returns what :meth:`pause` does. What is not paused stays as it is.
+        """
+        those = those_of("resume", self.topics, topics, partitions)
+        order = resume(those)
+        return self._running("resume").ask("resume", order, ANSWERED_WITHIN, follows=True)
+
     def scale(
         self, workers: int, timeout: float = 30.0, *, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> tuple[str, ...]:
@@ -113,7 +155,7 @@ class Orderable:
         if self.options.coroutines is not None:
             order = limit_to(workers, subscription)
             return self._running("scale").ask(f"scale({workers})", order, ANSWERED_WITHIN)
-        if self.options.pool != "thread":
+        if not self.options.serial:
             raise ConfigError(f"scale({workers}): an app with members has those that join it")
         moving = Moving()
         order = bring_to(subscription, worker_names(workers), moving)

@@ -8,13 +8,17 @@ from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
+from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.orders import OrderRefusedError, named
 from kafka_keyshared.owner.scaling import Ordered
 from kafka_keyshared.pools.actor import Mail
+from kafka_keyshared.pools.batches import BatchPool
+from kafka_keyshared.pools.loop_host import Host
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool
@@ -28,11 +32,24 @@ def own_pool(
     mailbox: Mailbox[Mail],
     clock: Clock,
     threads: Callable[..., Pool],
+    *,
+    host: Host | None = None,
+    batches: BatchRule | None = None,
 ) -> Pool:
-    """Return the pool that calls a handler: threads, or coroutines."""
+    """Return the pool that calls a handler: threads, processes, or coroutines.
+
+    Coroutines run on the ``host``'s event loop, without one on their own. With ``batches`` the
+    handler takes several records at a time.
+    """
+    if batches is not None:
+        return BatchPool(specs, mailbox, clock, batches)
+    if options.pool == PROCESS:
+        from kafka_keyshared.pools.processes import ProcessPool  # most have no use for it
+
+        return ProcessPool(specs, mailbox, clock)
     if options.coroutines is None:
         return threads(specs, mailbox, clock)
-    return TaskPool(specs, mailbox, clock, limit=options.coroutines)
+    return TaskPool(specs, mailbox, clock, limit=options.coroutines, host=host)
 
 
 def pull_pool(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, Unpack
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from kafka_keyshared.app.awaiting import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
+from kafka_keyshared.app.handled import Handling
 from kafka_keyshared.app.members import PullMember
-from kafka_keyshared.app.orders import Orderable
-from kafka_keyshared.app.pools import own_pool, pull_pool, specs_of
+from kafka_keyshared.app.pools import own_pool, pull_pool
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
@@ -23,13 +24,14 @@ from kafka_keyshared.client.wrap import Wrapped, take_over
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.decoding import Deserializer, decoding
-from kafka_keyshared.handling.handlers import hands_over, maker
+from kafka_keyshared.handling.called import Called
+from kafka_keyshared.handling.decoding import Deserializer
+from kafka_keyshared.handling.outputs import Take
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Record
 from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
@@ -38,9 +40,10 @@ from kafka_keyshared.owner.stopping import StopReport
 from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.cell import Cell
+from kafka_keyshared.pools.loop_host import CallersLoop, Host
 from kafka_keyshared.pools.mailbox import Mailbox
+from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program import garbage
 from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
@@ -65,18 +68,21 @@ class Hooks:
     ``client`` and ``pool`` are made in place of :class:`KafkaClient` and :class:`ThreadPool`;
     ``rebalanced`` is told of partitions that come and go; ``dead_lettered`` of every answer for a
     dead letter, ``dropped`` of what was settled without its handler; ``stepped`` is shown the
-    instance after every round.
+    instance after every round. ``called`` is told of calls of a handler in other processes, and
+    ``outputs`` takes what such a handler hands out: in this one it is wrapped for both.
     """
 
     client: Callable[..., KafkaClient] = KafkaClient
     pool: Callable[..., ThreadPool] = ThreadPool
     dead_lettered: Callable[[DeadLettered], None] | None = None
-    dropped: Callable[[Sequence[Record]], None] | None = None
+    dropped: Callable[[Dropped], None] | None = None
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None
     stepped: Callable[[InstanceView], None] | None = None
+    called: Called | None = None
+    outputs: Take | None = None
 
 
-class KeyShared(Orderable):
+class KeyShared(Handling):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
@@ -129,12 +135,12 @@ class KeyShared(Orderable):
             refuse_own(self.options, self.topics)
             refuse_to_skip(self.options, dead_letter_on)
         self._commit_policy = self.options.commit_policy()
-        self._dead_letter_on = dead_letter_on
+        self.dead_letter_on = dead_letter_on
         self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
-        self._serdes = (key_deserializer, value_deserializer)
+        self.serdes = (key_deserializer, value_deserializer)
         self.hooks = hooks
-        self._handler: Callable[..., Any] | None = None
-        self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self._serdes)
+        self.workers_unsaid = "workers" not in options
+        self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
         self._board = Board(CLOCK)
         self.http: HttpServer | None = None
@@ -181,19 +187,6 @@ class KeyShared(Orderable):
         app._wrapped = wrapped
         wrapped.take(None)
         return app
-
-    def handler(self, handler: H) -> H:
-        """Use this function, or this class with ``handle(record)``, for every record.
-
-        Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
-        and ``adopt`` where keys have no worker of their own.
-        """
-        maker(handler, self.options.pool)
-        over, instances = hands_over(handler), inspect.isclass(handler)
-        found = replace(self.subscription, hands_over=over, instances=instances)
-        found.check()
-        self.subscription, self._handler = found, handler
-        return handler
 
     def join(
         self,
@@ -258,15 +251,43 @@ class KeyShared(Orderable):
         It returns within ``stop_timeout`` and a second of being asked, whatever hangs; a handler or
         a callback that does is named and left behind on its thread, which ends with the program.
         """
-        refuse_while_imported("run()")
         refuse_inside_handler("run()")
+        return self._until_over(self._begin("run()"), stop_signals(self.stop))
+
+    async def run_async(self) -> int:
+        """Run until stopped, on the event loop that awaits this; return the exit status.
+
+        Coroutines run on that loop, beside whatever else does; all the rest is :meth:`run`'s, also
+        what the status means. Cancelling the awaiting task stops the app as SIGTERM would, then
+        ``CancelledError`` is raised; cancelling it again makes it hurry. SIGTERM and SIGINT are
+        left to whoever handles them already. Raises what the run has failed with.
+        """
+        refuse_in_a_handlers_task("run_async()")
+        ending, host = self._begin("run_async()"), CallersLoop()
+
+        async def leave() -> None:
+            pool = None if ending.instance is None else ending.instance.ports.pool
+            if isinstance(pool, TaskPool):
+                await pool.quit()
+
+        return await awaited_run(
+            lambda: self._until_over(ending, nullcontext(), host), ending.ask, leave
+        )
+
+    def _begin(self, call: str) -> Ending:
+        refuse_while_imported(call)
         self._check_workers()
         ending = self._ending
         ending.take()
         self.report = None
+        return ending
+
+    def _until_over(
+        self, ending: Ending, signals: AbstractContextManager[None], host: Host | None = None
+    ) -> int:
         try:
-            with stop_signals(self.stop), garbage.in_flight(self.subscription.window_records):
-                return ending.run(lambda: self._run_client(ending))
+            with signals, garbage.in_flight(self.subscription.window_records):
+                return ending.run(lambda: self._run_client(ending, host))
         finally:
             self.report = ending.report
             if ending.instance is not None:
@@ -280,7 +301,7 @@ class KeyShared(Orderable):
                 self.http = None
             self._ending = ending.next()  # which what stopped this run does not stop
 
-    def _run_client(self, ending: Ending) -> int:
+    def _run_client(self, ending: Ending, host: Host | None) -> int:
         mailbox: Mailbox[Mail] = Mailbox() if self._pull is None else self._pull.mailbox
         try:
             client = self.hooks.client(self.conf, self.topics, mailbox.put)
@@ -289,7 +310,7 @@ class KeyShared(Orderable):
         try:
             self._wrapped.take(client.consumer)
             client.users = ending.among(self._wrapped.callbacks(client.consumer))
-            status = self._run(client, mailbox, ending)
+            status = self._run(client, mailbox, ending, host)
         finally:
             ending.leaving(sys.exception() or client.ending)
             client.close()
@@ -299,10 +320,10 @@ class KeyShared(Orderable):
 
     def _check_workers(self) -> None:
         if self._pull is None:
-            if self._handler is None:
+            if self.called is None:
                 raise ConfigError("there is no handler: put @app.handler on a function or a class")
             return
-        if self._handler is not None:
+        if self.called is not None:
             raise ConfigError(
                 f"workers={self.options.workers!r} and a handler: members ask for records and "
                 "settle them themselves; leave one of the two out"
@@ -314,7 +335,9 @@ class KeyShared(Orderable):
         self.subscription = replace(self.subscription, workers=self._pull.names())
         self.subscription.check()
 
-    def _run(self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending) -> int:
+    def _run(
+        self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending, host: Host | None
+    ) -> int:
         self._serve_http()
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
         letters = None
@@ -322,8 +345,9 @@ class KeyShared(Orderable):
             refuse_own(self.options, self.topics, topics)
             post = seen_by(self.hooks.dead_lettered, mailbox.put)
             letters = publisher(self.conf, self.options, topics, post, START_TIMEOUT)
+        specs = self.worker_specs(self.hooks.called, self.hooks.outputs)
         pool = self._pull or own_pool(
-            self.options, self.worker_specs(), mailbox, CLOCK, self.hooks.pool
+            self.options, specs, mailbox, CLOCK, self.hooks.pool, host=host, batches=self.batches
         )
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
@@ -374,9 +398,3 @@ class KeyShared(Orderable):
         server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
         if server.start():
             self.http = server
-
-    def worker_specs(self) -> list[WorkerSpec]:
-        """Return how each worker of an app with a handler is made."""
-        handler, options = self._handler, self.options
-        make = decoding(maker(handler, options.pool), *self._serdes)
-        return specs_of(self.subscription, handler, make, self._dead_letter_on)

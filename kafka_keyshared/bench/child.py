@@ -75,7 +75,7 @@ def tell_parent(what: Any) -> None:
 def run_app(
     reading: Reading,
     conf: Mapping[str, Any],
-    handler: Callable[[Any], None],
+    handler: Callable[[Any], Any],
     stepped: Callable[[KeyShared, InstanceView], None],
     *,
     rebalanced: Callable[[str, Sequence[Any]], None] | None = None,

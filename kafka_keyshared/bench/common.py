@@ -26,6 +26,9 @@ RECORD_OVERHEAD = 32
 END_TIMEOUT = 30.0
 
 Headers = list[tuple[str, str | bytes | None]]
+Row = tuple[bytes, bytes | None, int, Headers | None]
+"""A record to be produced: value, key, partition, headers."""
+
 Progress = Callable[[str], None]
 R = TypeVar("R")
 
@@ -112,6 +115,19 @@ def produce_all(
 
     Raises :class:`KeySharedError` when the broker did not acknowledge every one.
     """
+    value = b"x" * value_bytes
+
+    def row(number: int, key: bytes | None) -> Row:
+        # Spread by number, not by key: a bench with few keys must fill all partitions alike.
+        if header is None:
+            return value, key, number % partitions, None
+        return value, None, number % partitions, [] if key is None else [(header, key)]
+
+    produce_rows(bootstrap, topic, (row(number, key) for number, key in enumerate(keys)))
+
+
+def produce_rows(bootstrap: str, topic: str, rows: Iterable[Row]) -> None:
+    """Produce these records. Raises :class:`KeySharedError` when one was not acknowledged."""
     failures: list[str] = []
 
     def delivered(error: Any, _message: Any) -> None:
@@ -128,17 +144,14 @@ def produce_all(
             "delivery.report.only.error": True,
         }
     )
-    value = b"x" * value_bytes
     number = -1
-    for number, key in enumerate(keys):
-        # Spread by number, not by key: a bench with few keys must fill all partitions alike.
+    for number, (value, key, partition, headers) in enumerate(rows):
         while True:
             try:
-                if header is None:
-                    producer.produce(topic, value, key, number % partitions)
+                if headers is None:
+                    producer.produce(topic, value, key, partition)
                 else:
-                    headers: Headers = [] if key is None else [(header, key)]
-                    producer.produce(topic, value, None, number % partitions, headers=headers)
+                    producer.produce(topic, value, key, partition, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -126,6 +126,15 @@ def handler_of(task: Task) -> Callable[[Any], None]:
     return fails_once
 
 
+def awaited(handler: Callable[[Any], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """Return the handler as a pool of coroutines takes it; it waits for nothing."""
+
+    async def handle(record: Any) -> None:
+        handler(record)
+
+    return handle
+
+
 def _empty(record: Any) -> None:
     del record
 
@@ -177,6 +186,9 @@ def run_bare(task: Task, note: Noted = _unnoted) -> Result:
 
 def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
     """Run the package until every record is settled and the commit of it acknowledged."""
+    # Only here, so that the bare side does not carry what it does not use.
+    from kafka_keyshared.config.pooled import coroutines_of
+
     answered_at = 0.0
     patience = Patience()
 
@@ -193,10 +205,11 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         else:
             patience.check(done, "settled")
 
+    handler = handler_of(task)
     loop = run_app(
         task,
         {**conf_of(task), "on_commit": answered},
-        handler_of(task),
+        handler if coroutines_of(task.workers) is None else awaited(handler),
         stepped,
         max_leases_per_key=task.max_leases_per_key,
         key="record" if task.key_header is None else f"header:{task.key_header}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from kafka_keyshared.bench import idle, latency, memory, noop
+from kafka_keyshared.bench import compare, idle, latency, memory, noop
+from kafka_keyshared.bench.compare import ComparePlan
 from kafka_keyshared.bench.idle import IdlePlan
 from kafka_keyshared.bench.latency import LatencyPlan
 from kafka_keyshared.bench.memory import MemoryPlan
 from kafka_keyshared.bench.noop import NoopPlan
-from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import make_options
 
@@ -51,6 +52,51 @@ def memory_verb(plan: MemoryPlan, bootstrap: str | None, output: Output) -> int:
 def idle_verb(plan: IdlePlan, bootstrap: str | None, output: Output) -> int:
     """Measure what waiting costs and print it."""
     return _verb("bench idle", idle.measure_at, plan, bootstrap, output)
+
+
+def compare_verb(plan: ComparePlan, bootstrap: str | None, output: Output) -> int:
+    """Compare, and print a row for each system and scenario, or everything that was found."""
+    plan.check_plan()
+    if bootstrap is not None:
+        require_broker({"bootstrap.servers": bootstrap})
+    result = compare.measure_at(plan, bootstrap, write_note)
+    for reason in result["suspect"]:
+        write_note(f"suspect: {reason}")
+    if output is not Output.TABLE:
+        write_result(result, output, "bench compare")
+        return 0
+    write_table("bench compare", _COLUMNS, [_shown(row) for row in result["rows"]])
+    if result["latency"]:
+        write_table(
+            "latency",
+            {"system": "left", "p50 ms": "right", "p99 ms": "right", "added p50 ms": "right"},
+            [
+                [str(row[name]) for name in ("system", "p50_ms", "p99_ms", "added_p50_ms")]
+                for row in result["latency"]
+            ],
+        )
+    return 0
+
+
+_COLUMNS: dict[str, Justify] = {
+    "scenario": "left",
+    "system": "left",
+    "records/s": "right",
+    "of bare": "right",
+    "MiB": "right",
+    "order per key": "left",
+    "at least once": "left",
+    "bounded memory": "left",
+}
+
+
+def _shown(row: dict[str, Any]) -> list[str]:
+    promises = ("key_order", "at_least_once", "bounded_memory")
+    return [
+        *(row["scenario"], row["system"], f"{row['per_s']:,}"),
+        *("–" if row[name] is None else str(row[name]) for name in ("ratio", "peak_mib")),
+        *("yes" if row[name] else "no" for name in promises),
+    ]
 
 
 def _verb(

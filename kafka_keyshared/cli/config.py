@@ -14,12 +14,12 @@ from kafka_keyshared.cli.output import Output, write_error, write_note, write_re
 from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.client.groupless import outsider
-from kafka_keyshared.config import Fault, SettingsError
+from kafka_keyshared.config import Fault, Options, SettingsError
 from kafka_keyshared.config.client import without_effect
 from kafka_keyshared.config.schema import schema
 from kafka_keyshared.config.show import in_force, of_program
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.handling.handlers import awaits, maker
 
 
 def schema_verb() -> int:
@@ -104,7 +104,7 @@ def _found(arguments: RunArguments) -> tuple[list[Fault], Mapping[str, Any]]:
         _caught(faults, layers.check)
         faults += missing(layers)
     if target is not None:
-        pool = "thread" if layers is None else layers.pool
+        pool = Options().pool if layers is None else layers.pool_for(awaited=awaits(target))
         _caught(faults, lambda: maker(target, pool), ("handler",))
     if layers is None or faults:
         return faults, {} if layers is None else layers.conf

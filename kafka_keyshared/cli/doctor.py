@@ -43,7 +43,7 @@ from kafka_keyshared.doctor.progress_checks import Standing, Told
 from kafka_keyshared.doctor.report import write_report
 from kafka_keyshared.doctor.survey import Look, Survey
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.handling.handlers import awaits, maker
 from kafka_keyshared.model import TopicPartition, counted
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Doctor:
             self._app = self._target
             return conclude("handler", f"{spec}: an app")
         try:
-            maker(self._target, self._layers.pool)
+            maker(self._target, self._layers.pool_for(awaited=awaits(self._target)))
         except ConfigError as error:
             return conclude("handler", spec, [_refused(Kind.HANDLER_UNUSABLE, error)])
         kind = "class" if isinstance(self._target, type) else "function"

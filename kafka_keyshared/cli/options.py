@@ -44,7 +44,9 @@ RunKey = Annotated[
 ]
 RunWorkers = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="How many workers: 16, thread:16 or asyncio:1000."),
+    typer.Option(
+        metavar="TEXT", help="How many workers: 16, thread:16, process:4 or asyncio:1000."
+    ),
 ]
 DeadLetters = Annotated[
     str | None, typer.Option(metavar="TEXT", help="The dead-letter topic; auto means <topic>.dlq.")

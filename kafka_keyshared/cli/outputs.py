@@ -96,8 +96,6 @@ class _Topic:
         self._conf = {
             **producer_conf(conf),
             "linger.ms": 1,
-            # The partition of a key is the one that Java's clients choose, and so Spark.
-            "partitioner": "murmur2_random",
             "log_level": 2,
         }
         self._producer = Producer(self._conf)

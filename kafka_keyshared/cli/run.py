@@ -35,10 +35,11 @@ from kafka_keyshared.config import (
     sources,
     starts_at_beginning,
 )
+from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.lanes import NULL_KEY, lane_by
 from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.handling.outputs import outputs_taken
+from kafka_keyshared.handling.outputs import Take, outputs_taken
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable
 
@@ -87,8 +88,7 @@ def run_verb(
             if outputs is not None:
                 place = checked_place(outputs, app.conf, app.topics)
                 # Inside of what the log calls done: an output that is not written is a failure.
-                target = outputs_taken(target, stack.enter_context(outputs_to(place, app.conf)))
-                app.handler(target)
+                target = hand_out(app, target, stack.enter_context(outputs_to(place, app.conf)))
             if audit_log is not None:
                 write_down(app, target, stack.enter_context(opened_log(audit_log, app.conf)))
             stack.enter_context(shown)
@@ -102,8 +102,21 @@ def run_verb(
 def write_down(app: KeyShared, handler: Callable[..., Any], ledger: ProcessedLog) -> None:
     """Have the app tell the ledger what becomes of each record."""
     ledger.key_of = ordered_by(app)
-    app.handler(audited(handler, ledger))
+    if app.options.pool == PROCESS:
+        app.hooks = replace(app.hooks, called=ledger.called)
+    else:
+        app.handler(audited(handler, ledger))
     app.hooks = replace(app.hooks, dead_lettered=on_dead_letter(ledger), dropped=on_dropped(ledger))
+
+
+def hand_out(app: KeyShared, handler: Callable[..., Any], take: Take) -> Callable[..., Any]:
+    """Have what the handler hands out taken; return the handler that does so."""
+    if app.options.pool == PROCESS:
+        app.hooks = replace(app.hooks, outputs=take)
+        return handler
+    handler = outputs_taken(handler, take)
+    app.handler(handler)
+    return handler
 
 
 def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.program.importing import importing
+from kafka_keyshared.program.importing import importing, load_file
 from kafka_keyshared.program.whose import is_users
 
 HEX = "hex:"
@@ -124,17 +124,13 @@ def _load_file(place: str, spec: str) -> Any:
         )
     # Never in the place of another module: handlers in a queue.py must not hide the real one.
     name = path.stem if path.stem not in sys.modules else f"handlers_in_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise ConfigError(f"{spec!r}: {path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(found)
-    # Registered, because dataclasses and pickling look a module up by its name.
-    sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        module = load_file(name, path)
     except (Exception, SystemExit) as error:
         _show(error)
         raise ConfigError(f"{spec!r}: {path} cannot be imported: {_named(error)}") from error
+    if module is None:
+        raise ConfigError(f"{spec!r}: {path} cannot be loaded as Python")
     return module
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.cli.away import Away
+from kafka_keyshared.cli.dlq_progress import Known, loaded, others
 from kafka_keyshared.cli.letters import (
     Wanted,
     Where,
@@ -46,12 +47,15 @@ CELL = 60
 class DlqArguments:
     """What the command line said.
 
-    ``select`` is the file for the places of the letters that are meant, ``export`` the folder for
-    the letters themselves, in one of :data:`FORMS`.
+    ``known`` says what was replayed, and with ``outstanding`` that is left out. ``select`` is the
+    file for the places of the letters that are meant, ``export`` the folder for the letters
+    themselves, in one of :data:`FORMS`.
     """
 
     where: Where
     wanted: Wanted
+    known: Known
+    outstanding: bool
     whole_keys: bool
     most: int
     samples: int
@@ -68,14 +72,16 @@ def dlq_verb(arguments: DlqArguments, output: Output) -> int:
     _check(arguments)
     conf = arguments.where.conf()
     spans = _spans(conf, topic)
+    replayed = _replayed(arguments, conf, topic)
     with ExitStack() as stack:
         spark = stack.enter_context(on_spark(arguments.spark))
         # A letter may be as large as a record, and a batch of Arrow's has them whole.
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
         records = whole_records(spark, conf, spans)
-        every = on_letters.letters_of(
-            records, choice, on_letters.OUTLINE, on_letters.outline_of
-        ).persist(_on_disk())
+        every = on_letters.letters_of(records, choice, on_letters.OUTLINE, on_letters.outline_of)
+        if replayed is not None:
+            every = on_letters.outstanding(every, replayed)
+        every = every.persist(_on_disk())
         meant = on_letters.chosen(every, whole_keys=arguments.whole_keys)
         found = on_letters.grouped(meant, arguments.most, arguments.samples)
         result = _told(topic, found)
@@ -95,6 +101,19 @@ def dlq_verb(arguments: DlqArguments, output: Output) -> int:
         write_result(result, output, topic)
     _notes(arguments, result)
     return 0
+
+
+def _replayed(
+    arguments: DlqArguments, conf: Mapping[str, Any], topic: str
+) -> Collection[int] | None:
+    """Return the marks of what was replayed, where that is to be left out."""
+    if not arguments.outstanding:
+        return None
+    progress = arguments.known.of(conf, topic, Away(write_note))
+    loaded(progress)
+    for line in others(progress):
+        write_note(line)
+    return progress
 
 
 def _on_disk() -> Any:
@@ -136,7 +155,7 @@ def _write_out(
     if arguments.export is not None:
         choice = arguments.wanted.choice()
         letters = on_letters.whole_letters(records, choice, topic, arguments.form)
-        places = meant if arguments.whole_keys else None
+        places = meant if arguments.whole_keys or arguments.outstanding else None
         on_letters.export(letters, places, arguments.export)
 
 

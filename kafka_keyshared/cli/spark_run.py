@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,9 +27,10 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.program.signals import stop_signals
 from kafka_keyshared.program.whose import is_users
-from kafka_keyshared.spark.checks import require_pyspark
+from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
 from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
+from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
 from kafka_keyshared.spark.shipping import modules_below, modules_zip
@@ -104,8 +105,10 @@ def spark_run_verb(
     if app.options.http_port is not None:
         log.warning("http_port: a run on Spark has no server of its own; its pages are Spark's")
     wanted = replace(wanted_of(app, on.most, on.state), audit_log=_opened(audit_log))
+    options = on.options(f"keyshared {app.conf['group.id']}")
     try:
         wanted.check()
+        require(options.where, options.given)
         require_broker(app.conf)
         if audit_log is not None and audit_log.startswith(TOPIC):
             require_log_topic(audit_log, app.conf)
@@ -115,18 +118,18 @@ def spark_run_verb(
             )
     except ConfigError as error:
         raise layers.told(error) from error
-    options = on.options(f"keyshared {app.conf['group.id']}")
     by_value(target)
     require_ready(wanted, here=options.here)
     with handlers_of(arguments.app_dir, options) as sent, start(sent) as session:
         where = session.spark.sparkContext.master
         log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
         bring_along(session, arguments.app_dir)
-        over = threading.Event() if on.streams else None
-        with nullcontext() if over is None else stop_signals(over.set):
-            done = _run(session, wanted, over)
+        stop = Stop()
+        with stop_signals(stop.ask):
+            done = _run(session, wanted, stop, streams=on.streams)
     write_result(_shown(done, output), output, "spark run")
-    return 0 if done.ended in ("caught_up", "stopped") else 1
+    # What goes on with what comes ends by nothing but a stop.
+    return 0 if done.ended == "caught_up" or (on.streams and done.ended == "stopped") else 1
 
 
 def _opened(place: str | None) -> str | None:
@@ -143,7 +146,7 @@ def _opened(place: str | None) -> str | None:
 
 def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
     """Return what an app with a handler would run, for Spark."""
-    if app.options.pool != "thread":
+    if not app.options.serial:
         raise ConfigError(
             f"workers={app.options.workers!r}: Spark's tasks call a handler; give a number of "
             "workers and a handler"
@@ -193,10 +196,10 @@ def bring_along(session: Session, app_dir: Path) -> None:
     environment["PYTHONPATH"] = ":".join(filter(None, known))
 
 
-def _run(session: Session, wanted: Wanted, over: threading.Event | None) -> Outcome:
+def _run(session: Session, wanted: Wanted, stop: Stop, *, streams: bool) -> Outcome:
     try:
         with _telling(session.spark) as telling:
-            return run_batches(session.spark, wanted, telling.watch, over)
+            return run_batches(session.spark, wanted, telling.watch, stop, streams=streams)
     except KeySharedError:
         raise
     except Exception as error:
@@ -205,9 +208,15 @@ def _run(session: Session, wanted: Wanted, over: threading.Event | None) -> Outc
 
         if not isinstance(error, PySparkException | Py4JError):
             raise
+        why = cause(error)
+        if why.startswith(("ModuleNotFoundError: ", "ImportError: ")):
+            raise ConfigError(
+                f"an executor cannot load the handler: {why}; keep the module below --app-dir, "
+                "install it on the executors, or send an archive of an environment that has it "
+                "(--archives FILE#environment). The batch is not committed"
+            ) from error
         raise KeySharedError(
-            f"Spark has failed, and the batch is not committed: {cause(error)}; look into "
-            f"{session.log}"
+            f"Spark has failed, and the batch is not committed: {why}; look into {session.log}"
         ) from error
 
 

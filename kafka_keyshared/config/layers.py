@@ -21,6 +21,7 @@ from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fa
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
 from kafka_keyshared.config.options import Options
+from kafka_keyshared.config.pooled import suited
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
 from kafka_keyshared.config.whole import FileConfig
@@ -77,11 +78,13 @@ class Layers:
     origins: dict[str, str]
     faults: tuple[Fault, ...] = ()
 
-    @property
-    def pool(self) -> str:
-        """Return how workers run, as far as that is said; threads where it is not, or wrongly."""
+    def pool_for(self, *, awaited: bool) -> str:
+        """Return how workers run a handler, as far as that is said, and rightly.
+
+        ``awaited``: it is a coroutine function.
+        """
         try:
-            return make_options(self.options).pool
+            return make_options({"workers": suited(awaited), **self.options}).pool
         except ConfigError:
             return Options().pool
 

@@ -42,13 +42,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     workers: Annotated[
         Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=pooled.WORKERS)],
         Meta(
-            description="How many workers run handlers, and in what pool.",
-            extra={
-                "flag": "--workers",
-                "allowed": pooled.WORKERS_ALLOWED,
-            },
+            description="How many workers run handlers, and in what pool. Not given, a "
+            "coroutine function has `asyncio:1000`.",
+            extra={"flag": "--workers", "allowed": pooled.WORKERS_ALLOWED},
         ),
-    ] = 16
+    ] = pooled.THREADS
     dlq: Annotated[
         bool | Annotated[str, Meta(pattern=_TOPIC)],
         Meta(
@@ -269,8 +267,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[float, Meta(gt=0, le=WEEK)] | None,
         Meta(
             description="How long a record may run: on a thread it is stuck then, from a member it "
-            "is taken, a failed attempt. Not set: 30 s for `pull`, else for ever; a warning names "
-            "it after 30 s.",
+            "is taken, a failed attempt. Not set: 30 s for `pull`, 60 s for processes, else for "
+            "ever; a warning names it after 30 s.",
             extra={"unit": "s"},
         ),
     ] = None
@@ -328,11 +326,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def pool(self) -> str:
-        """Return how workers run: ``thread`` or ``asyncio``; ``pull`` or ``split``: members ask.
+        """Return how workers run: ``thread``, ``process``, ``asyncio``, or members that ask.
+
+        Those are ``pull`` and ``split``.
 
         Raises :class:`ConfigError` for anything else.
         """
         return pooled.pool_of(self.workers)
+
+    @property
+    def serial(self) -> bool:
+        """Say whether each worker calls a handler with one record after the other."""
+        return self.pool in pooled.SERIAL
 
     @property
     def time_limit(self) -> float | None:
@@ -370,14 +375,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             leases_per_worker=pooled.leases_of(self.workers, self.leases_per_worker),
             lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == pooled.PULL else None),
-            individually=self.pool != "thread",
+            individually=not self.serial,
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
             reliable=self.reliable,
             unblocking_interval=self.unblocking_interval,
             new_workers_wait=self.new_workers_wait,
             on_evict=self.on_evict,
-            lend_after=(self.lend_after or None) if self.pool == "thread" else None,
+            lend_after=(self.lend_after or None) if self.serial else None,
         )
         settings.check()
         return settings

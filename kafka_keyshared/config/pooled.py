@@ -6,18 +6,26 @@ import re
 
 from kafka_keyshared.errors import ConfigError
 
-ASYNCIO = "asyncio"
-POOLS = ("thread", ASYNCIO, "split")
+ASYNCIO, PROCESS = "asyncio", "process"
+POOLS = ("thread", ASYNCIO, PROCESS, "split")
 PULL = "pull"
-ACK_TIMEOUTS: dict[str, float | None] = {"thread": None, ASYNCIO: None, "split": None, PULL: 30.0}
+SERIAL = ("thread", PROCESS)
+"""Of these a worker calls a handler with one record after the other."""
+
+ACK_TIMEOUTS: dict[str, float | None] = {**dict.fromkeys(POOLS), PROCESS: 60.0, PULL: 30.0}
 """By pool for how many seconds a record may run unless it is said: a loop that is split has as long
 as it had with one consumer."""
 
 WORKERS = rf"^(?:{PULL}|(?:({'|'.join(POOLS)}):)?0*([1-9][0-9]{{0,8}}))$"
 WORKERS_ALLOWED = (
     "a number of threads such as 16 or 'thread:16', at least 1 worker; 'asyncio:1000' for so many "
-    "coroutines at once; or 'pull' for members that ask for records"
+    "coroutines at once, 'process:4' for processes; or 'pull' for members that ask for records"
 )
+
+THREADS = 16
+COROUTINES = 1_000
+"""How many workers a plain function has where nobody has said it, and how many records of a
+coroutine function run at once."""
 
 LENDS = (
     "How long a record runs on a thread until the other keys of its worker go to workers that get "
@@ -36,10 +44,15 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
         # In full, as the page of errors quotes it.
         raise ConfigError(
             f"workers={workers!r}: give a number of threads such as 16 or 'thread:16', at least 1 "
-            "worker; 'asyncio:1000' for so many coroutines at once; or 'pull' for members that ask "
-            "for records"
+            "worker; 'asyncio:1000' for so many coroutines at once, 'process:4' for processes; or "
+            "'pull' for members that ask for records"
         )
     return match[1] or POOLS[0], int(match[2])
+
+
+def suited(awaited: bool) -> int | str:
+    """Return the workers of a handler where they are not said; ``awaited``: it is a coroutine."""
+    return f"{ASYNCIO}:{COROUTINES}" if awaited else THREADS
 
 
 def pool_of(workers: int | str) -> str:

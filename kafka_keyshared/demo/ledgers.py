@@ -8,9 +8,9 @@ from typing import Any
 from kafka_keyshared.audit.ledger import Ledger, Ranges
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.core import metadata
-from kafka_keyshared.core.commands import Commit
+from kafka_keyshared.core.commands import Commit, Dropped
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, DeadLettered
-from kafka_keyshared.model import Record, TopicPartition
+from kafka_keyshared.model import TopicPartition
 
 
 class AuditedClient(KafkaClient):
@@ -87,11 +87,11 @@ def on_dead_letter(ledger: Ledger) -> Callable[[DeadLettered], None]:
     return note
 
 
-def on_dropped(ledger: Ledger) -> Callable[[Sequence[Record]], None]:
+def on_dropped(ledger: Ledger) -> Callable[[Dropped], None]:
     """Return the hook that reports what was settled without its handler saying so."""
 
-    def note(records: Sequence[Record]) -> None:
-        for record in records:
+    def note(dropped: Dropped) -> None:
+        for record in dropped.records:
             ledger.dropped(record.topic(), record.partition(), record.offset())
 
     return note

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_keyshared import status
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.doctor.progress_checks import Standing, Told
 from kafka_keyshared.model import TopicPartition, counted, in_words, some
@@ -19,6 +20,8 @@ _UNHANG = (
     "give the calls in the handler a timeout, and see where it hangs: py-spy dump --pid PID of "
     "the instance; where records take that long, give --held-after more"
 )
+
+_RESUME = "whoever has paused it resumes it (app.resume()), or restarts the instance"
 
 
 def instance(url: str, seen: status.Status, group: str | None, held_after: float) -> Check:
@@ -135,7 +138,10 @@ def _told(seen: status.Status, of: status.PartitionStatus, position: int) -> Tol
     if of.fetched is not None and of.fetched > position:
         what = f"it waits, for a worker or its next attempt, for {in_words(of.oldest_seconds)}"
         return Told(of.oldest_seconds, what, log)
-    return Told(0.0, "; ".join(("it has not fetched it", *of.held_back)), log)
+    what = "; ".join(("it has not fetched it", *of.held_back))
+    if Reason.BY_HAND in of.held_back:
+        return Told(0.0, what, _RESUME, by_hand=True)
+    return Told(0.0, what, log)
 
 
 def _held_back(seen: status.Status) -> list[str]:

@@ -75,13 +75,15 @@ class Told(NamedTuple):
     """What an instance says of the record at a position that stands still.
 
     ``seconds`` is for how long at least it has been the oldest one that is not settled; ``what``
-    becomes of it, in words; ``cure`` what to do about that. A ``blocked`` one stays.
+    becomes of it, in words; ``cure`` what to do about that. A ``blocked`` one stays; where it is
+    ``by_hand``, somebody wants it so.
     """
 
     seconds: float
     what: str
     cure: str
     blocked: bool = False
+    by_hand: bool = False
 
 
 class Watched(NamedTuple):
@@ -157,6 +159,8 @@ def _kind(each: Standing, watched: Watched, held_after: float) -> tuple[Kind, St
 
 def is_stuck(each: Standing, told: Told | None, held_after: float) -> bool:
     """Say whether a position is known to have stood for so many seconds, or to stay."""
+    if told is not None and told.by_hand:
+        return False
     if told is not None and (told.blocked or told.seconds >= held_after):
         return True
     return not each.moved and each.seconds >= held_after

@@ -8,11 +8,12 @@ came: a dead letter carries the bytes that could not be read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.handling.handlers import Made, maker
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import DeadLetter, Record
 
@@ -57,6 +58,20 @@ class DecodedRecord:
 
     def __bool__(self) -> bool:
         return True  # also when it has neither key nor value
+
+
+@dataclass(frozen=True)
+class Making:
+    """Makes a worker's handler, in the worker's own thread, or in a process of its own."""
+
+    handler: Any
+    pool: str = "thread"
+    key: Deserializer | None = None
+    value: Deserializer | None = None
+
+    def __call__(self) -> Made:
+        """Return the handler, which gets decoded records where there are serdes."""
+        return decoding(maker(self.handler, self.pool), self.key, self.value)()
 
 
 def decoding(

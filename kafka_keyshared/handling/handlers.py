@@ -114,6 +114,13 @@ def deferred_work(result: Any) -> str | None:
     return None
 
 
+def awaits(handler: Any) -> bool:
+    """Say whether a handler is declared with ``async def``, or a class whose ``handle`` is."""
+    if inspect.isclass(handler):
+        handler = getattr(handler, "handle", None)
+    return callable(handler) and inspect.iscoroutinefunction(_called(handler))
+
+
 def _called(target: Any) -> Any:
     """Return the function that runs when ``target`` is called, as far as that can be told.
 

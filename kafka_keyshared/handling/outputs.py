@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.handlers import awaits
 from kafka_keyshared.model import Output, Record, name_of
 
 HEADER = "keyshared.output"
@@ -88,7 +89,7 @@ def handing_out(handle: Callable[[Any], Any], take: Take) -> Callable[[Any], Any
             await asyncio.to_thread(take, record, found)
         return None
 
-    return call_async if inspect.iscoroutinefunction(handle) else call
+    return call_async if awaits(handle) else call
 
 
 def outputs_taken(handler: Any, take: Take) -> Any:

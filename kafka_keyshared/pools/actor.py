@@ -56,7 +56,7 @@ class Actor(ABC):
             cmd.Release: lambda c: self.pool.release(c),  # noqa: PLW0108 - the pool may be another
             cmd.Adopt: lambda c: self.pool.adopt(c),  # noqa: PLW0108 - the pool may be another
             cmd.Publish: self.publish,
-            cmd.Dropped: lambda command: self.dropped(command.records),
+            cmd.Dropped: self.dropped,
             cmd.Commit: self.send,
             cmd.ClientEvents: lambda command: self.client_events(command.events),
             cmd.AssignAt: lambda command: self.assign_at(command.positions),
@@ -139,9 +139,9 @@ class Actor(ABC):
     def publish(self, publish: cmd.Publish) -> None:
         """Send a dead letter; the answer is mail."""
 
-    def dropped(self, records: Sequence[Record]) -> None:
+    def dropped(self, dropped: cmd.Dropped) -> None:
         """Note that these are settled without their handler, where a log is kept."""
-        del records
+        del dropped
 
     @abstractmethod
     def send(self, commit: cmd.Commit) -> None:

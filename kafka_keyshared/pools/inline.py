@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -147,17 +147,26 @@ class Inline(Actor):
     def _fetch(self) -> bool:
         """Give the core what it has room for; say whether it took anything."""
         room = min(self.core.room(), CHUNK)
-        paused = self.core.holds.paused(self.core.partitions)
+        if paused := self.core.holds.paused(self.core.partitions):
+            chunk = self._not_of(paused, room)
+        else:
+            chunk = [self.ahead.popleft() for _ in range(min(room, len(self.ahead)))]
+        if chunk:
+            self.tell(ev.Fetched(chunk, self.ends_of(chunk)))
+        return bool(chunk)
+
+    def _not_of(self, paused: Collection[TopicPartition], room: int) -> list[Record]:
         chunk: list[Record] = []
         left: deque[Record] = deque()
         while self.ahead and len(chunk) < room:
             following = self.ahead.popleft()
             (left if partition_of(following) in paused else chunk).append(following)
         self.ahead.extendleft(reversed(left))
-        if chunk:
-            ends = {partition_of(each): (each.offset() or 0) + 1 for each in chunk}
-            self.tell(ev.Fetched(chunk, ends))
-        return bool(chunk)
+        return chunk
+
+    def ends_of(self, chunk: Sequence[Record]) -> dict[TopicPartition, int]:
+        """Return up to where each partition has come with these records."""
+        return {partition_of(each): (each.offset() or 0) + 1 for each in chunk}
 
     def serve(self, timeout: float) -> bool:
         """Take all the mail; nobody posts any while this waits, so it does not."""

@@ -6,20 +6,60 @@ looked up when a handler asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.model import Record, TopicPartition, name_of, partition_of
+
+
+class Leased(Protocol):
+    """The slice, as far as it is asked for here."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of partitions that had come and gone when it was leased."""
+
+
+class OneLeased(Leased, Protocol):
+    """A slice of one record."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Return the record."""
 
 
 class Held(Protocol):
     """A slice in the hands of a worker, and the partitions of which its leases are over."""
 
-    slice: Slice
-    gone: frozenset[TopicPartition]
+    @property
+    def slice(self) -> Leased:
+        """Return the slice."""
+
+    @property
+    def gone(self) -> frozenset[TopicPartition]:
+        """Return those partitions."""
+
+
+class OneHeld(Held, Protocol):
+    """A slice of one record in the hands of a worker."""
+
+    @property
+    def slice(self) -> OneLeased:
+        """Return the slice."""
+
+
+class Together:
+    """The records of one call, each in a slice of its own."""
+
+    def __init__(self, held: Iterable[OneHeld]) -> None:
+        self._held = {name_of(each.slice.records[0]): each for each in held}
+
+    def of(self, record: Record) -> Held | None:
+        """Return the slice of a record of the call."""
+        return self._held.get(name_of(record))
 
 
 class Worker(Protocol):
@@ -30,8 +70,8 @@ class Worker(Protocol):
         """Return what the worker is called."""
 
     @property
-    def current(self) -> Held | None:
-        """Return the slice that it is in."""
+    def current(self) -> Held | Together | None:
+        """Return the slice that it is in, or several that it is in together."""
 
 
 WORKER: ContextVar[Worker] = ContextVar("worker")
@@ -68,6 +108,8 @@ def lease_of(record: Record) -> Lease:
     """
     worker = WORKER.get(None)
     held = None if worker is None else worker.current
+    if isinstance(held, Together):
+        held = held.of(record)
     if worker is None or held is None:
         raise KeySharedError(
             "no handler runs here: ask lease_of(record) in the handler, "

@@ -11,12 +11,15 @@ from typing import Any, Protocol
 
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.program.importing import handling
-from kafka_keyshared.program.whose import standing
+from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
 END_PATIENCE = 1.0
 """Seconds for what the user's code has left on the loop to end once it is cancelled."""
+
+LOOK_AGAIN = 1.0
+"""Seconds after which who waits for a loop looks whether its owner has closed it."""
 
 
 class Host(Protocol):
@@ -40,6 +43,9 @@ class Host(Protocol):
 
     def standing(self) -> str:
         """Return where in the user's program the loop's thread is now; nothing where in none."""
+
+    def stack(self) -> str:
+        """Return the calls that the loop's thread is in, as lines of text."""
 
     def close(self) -> None:
         """End the loop, if it is this one's to end."""
@@ -96,6 +102,11 @@ class OwnLoop:
         ident = None if self._thread is None else self._thread.ident
         return "" if ident is None else standing(ident)
 
+    def stack(self) -> str:
+        """Return the calls that its thread is in."""
+        ident = None if self._thread is None else self._thread.ident
+        return "" if ident is None else stack_of(ident)
+
     def close(self) -> None:
         """Let the thread end, when the loop comes to it; nobody waits for it."""
         self._closing = True
@@ -114,6 +125,51 @@ class OwnLoop:
                     log.exception("what a handler left on the event loop would have ended it")
             _end_tasks(loop)
         loop.close()
+
+
+class CallersLoop:
+    """The event loop of whoever makes this, on its thread. See :class:`Host`.
+
+    It is theirs to run and to close. Once it is closed nothing runs on it any more, and the pool
+    has lost its worker.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def alive(self) -> bool:
+        """Say whether the loop may turn again."""
+        return not self._loop.is_closed()
+
+    def start(self) -> None:
+        """Do nothing: the caller runs it."""
+
+    def tell(self, what: Callable[[], object]) -> None:
+        """Have the loop call it soon."""
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(what)
+
+    def wait(self, event: threading.Event, timeout: float | None = None) -> bool:
+        """Wait for the event, without a timeout as long as the loop may turn."""
+        if timeout is not None:
+            return event.wait(timeout)
+        while self.alive:
+            if event.wait(LOOK_AGAIN):
+                return True
+        return event.is_set()
+
+    def standing(self) -> str:
+        """Return where the caller's thread is."""
+        return standing(self._thread)
+
+    def stack(self) -> str:
+        """Return the calls that the caller's thread is in."""
+        return stack_of(self._thread)
+
+    def close(self) -> None:
+        """Do nothing: it goes on for the caller."""
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -15,9 +15,8 @@ import inspect
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Container, Iterable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import replace
-from typing import Any
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
@@ -35,14 +34,14 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Ack, Drop, Record
+from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.awaited import awaitable, place_of, turning, unmade
 from kafka_keyshared.pools.chains import Chains, Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program.forks import end_child
-from kafka_keyshared.program.whose import is_users, shown
 
 log = log_of("kafka_keyshared.pool")
 
@@ -96,7 +95,7 @@ class TaskWorker:
         self.broken: BaseException | None = None
         self._post = post
         self._clock = clock
-        self._handler = Made(_unmade)
+        self._handler = Made(unmade)
         # In which each runner starts, whoever wakes it.
         self._context = copy_context()
         self._chains = Chains()
@@ -115,7 +114,7 @@ class TaskWorker:
         """Make the handler."""
         try:
             made = self.spec.make()
-            self._handler = made._replace(handle=_awaitable(made.handle))
+            self._handler = made._replace(handle=awaitable(made.handle))
         except BaseException as error:  # noqa: BLE001 - raised where the pool is started
             self.broken = error
         finally:
@@ -123,7 +122,7 @@ class TaskWorker:
 
     def reopen(self) -> None:
         """Go on, on another loop, behind what ran on one that has ended."""
-        self._fail_running()
+        self.lose()
         self._runners.clear()
         self._resting.clear()
         self.open()
@@ -132,9 +131,25 @@ class TaskWorker:
         """Start nothing any more; close the handler when nothing runs."""
         self._closing = True
         self._chains.clear()
-        while self._resting:
-            self._resting.pop().set_result(None)
+        while self._rouse():
+            continue
         self._close_if_idle()
+
+    def quit(self) -> list[asyncio.Task[None]]:
+        """Start nothing any more, and cancel what runs; return the tasks that are to end."""
+        self.close()
+        left = [each.task for each in self._running.values() if each.task is not None]
+        for task in left:
+            task.cancel()
+        return left
+
+    def lose(self) -> None:
+        """Report what ran as failed, because the loop has ended; once, however often it is told."""
+        for runner in list(self._running.values()):
+            if runner.current is not None:
+                runner.task = None
+                error = LoopEndedError("the event loop ended while the record ran on it")
+                self._over(runner, runner.current, error)
 
     @property
     def runs(self) -> bool:
@@ -144,11 +159,12 @@ class TaskWorker:
     def _close_if_idle(self) -> None:
         if self.runs or self.closed.is_set() or not self._closing:
             return
-        close, self._handler = self._handler.close, Made(_unmade)
-        if close is None:
+        close, self._handler = self._handler.close, Made(unmade)
+        loop = turning()
+        if close is None or loop is None:  # one that has ended closes nothing
             self.closed.set()
             return
-        asyncio.get_running_loop().create_task(self._close(close))
+        loop.create_task(self._close(close))
 
     async def _close(self, close: Callable[[], object]) -> None:
         try:
@@ -195,8 +211,7 @@ class TaskWorker:
         self._when_heeded(past, stuck, HEED_TURNS)
 
     def _when_heeded(self, past: TimeOut, stuck: list[Given], turns: int) -> None:
-        if turns:
-            loop = asyncio.get_running_loop()
+        if turns and (loop := turning()) is not None:
             loop.call_soon(self._when_heeded, past, stuck, turns - 1)
             return
         stuck = [each for each in stuck if each.slice.id in self._running]
@@ -239,13 +254,23 @@ class TaskWorker:
         """Have one more runner look for work, if there is some and one may run it."""
         if not self._ready or self.busy >= self.limit or self._closing:
             return
-        if self._resting:
-            self._resting.pop().set_result(None)
-        elif len(self._runners) < self.limit + self.apart:
+        loop = turning()
+        if loop is None or self._rouse():
+            return
+        if len(self._runners) < self.limit + self.apart:
             runner = Runner(self.name)
             self._runners.add(runner)
-            loop, context = asyncio.get_running_loop(), self._context.copy()
+            context = self._context.copy()
             runner.task = loop.create_task(self._live(runner), context=context)
+
+    def _rouse(self) -> bool:
+        """Wake a runner that rests; say whether there was one."""
+        while self._resting:
+            rest = self._resting.pop()
+            if not rest.done():  # as it is of one that somebody has cancelled
+                rest.set_result(None)
+                return True
+        return False
 
     async def _live(self, runner: Runner) -> None:
         """Run records for as long as there are some, and the handlers leave the context as it was.
@@ -265,14 +290,17 @@ class TaskWorker:
                 for _ in range(2):
                     if len(self._ready) > 1:
                         self.wake()
-                await self._run(runner)
+                await self._run(runner, before)
         finally:
             self._runners.discard(runner)
             self.wake()
             self._close_if_idle()
 
-    async def _run(self, runner: Runner) -> None:
-        """Run what may start, one record after the other, until that is nothing."""
+    async def _run(self, runner: Runner, before: Context) -> None:
+        """Run what may start, one record after the other, until that is nothing.
+
+        Or until one has left another context than there was ``before``.
+        """
         ready, now = self._ready, self._clock.monotonic
         for turn in range(1, 1 << 62):
             if not ready or self.busy >= self.limit:
@@ -283,12 +311,13 @@ class TaskWorker:
             self.busy += 1
             given.since = now()
             given.started = True
-            before = copy_context()
             try:
                 if (result := await self._handler.handle(given.slice.records[0])) is not None:
                     raise_verdict(result)
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
-                self._over(runner, given, error)
+            except BaseException as error:
+                if turning() is None and not self.forked:  # the loop has ended, with its tasks
+                    raise
+                self._over(runner, given, error)  # a failed attempt, whatever it is
             else:
                 self._over(runner, given, None)
             if self._closing or copy_context() != before:
@@ -348,51 +377,18 @@ class TaskWorker:
                 before.discard(given.slice.id)
             self._see_to_orders()
 
-    # --- when the loop has ended ---
-
-    def _fail_running(self) -> None:
-        for runner in list(self._running.values()):
-            if runner.current is not None:
-                runner.task = None
-                error = LoopEndedError("the event loop ended while the record ran on it")
-                self._over(runner, runner.current, error)
-
     def abandon(self, *, settle: bool) -> None:
         """Report what ran as failed, and everything as ended; what had not started as dropped."""
         self._closing = True
-        self._fail_running()
+        self.lose()
         for given in list(self.given.values()):
             self._end(given, 0.0, (0,) if settle and not given.started else ())
         self._chains.clear()
         self.closed.set()
-
-    # --- where it is ---
 
     def where(self, id_: int) -> str:
         """Return where in the user's program the coroutine stands that runs the record."""
         runner = self._running.get(id_)
         if runner is None or runner.task is None:
             return ""
-        place = ""
-        awaited: Any = runner.task.get_coro()
-        while (frame := getattr(awaited, "cr_frame", None)) is not None:
-            if is_users(frame.f_code.co_filename):
-                place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"
-            awaited = awaited.cr_await
-        return place
-
-
-async def _unmade(record: Record) -> None:
-    raise RuntimeError(f"{record} came to a worker without a handler")
-
-
-def _awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a handler that can be awaited: what wraps a coroutine function may not look so."""
-    if inspect.iscoroutinefunction(handle):
-        return handle
-
-    async def awaiting(record: Any) -> Any:
-        result = handle(record)
-        return await result if inspect.isawaitable(result) else result
-
-    return awaiting
+        return place_of(runner.task.get_coro())

@@ -10,6 +10,7 @@ in their order, so a recall, a fence and a time-out are answered when the loop g
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,12 +22,12 @@ from typing import Any, TypeAlias
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
 from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
-from kafka_keyshared.pools.loop_host import Host, OwnLoop
+from kafka_keyshared.pools.loop_host import END_PATIENCE, Host, OwnLoop
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program import forks
@@ -76,15 +77,18 @@ class TaskPool:
     def start(self, lanes: Lanes = own_lanes) -> None:
         """Start the loop, and wait until the handler of each worker is made.
 
-        Raises :class:`ConfigError` when one cannot be made.
+        Raises :class:`ConfigError` when one cannot be made, and :class:`KeySharedError` when the
+        loop is the caller's and closed meanwhile.
         """
         self._lanes = lanes
         forks.watch(self)
         self._host.start()
-        for worker in self.workers.values():
+        for worker in self.workers.values() if self._host.alive else ():
             self._open(worker)
         for worker in self.workers.values():
-            self._host.wait(worker.made)
+            if not self._host.wait(worker.made):
+                self.stop(0.0)
+                raise KeySharedError("the event loop was closed before the workers had started")
             if worker.broken is not None:
                 self.stop(0.0)
                 raise ConfigError(
@@ -176,9 +180,10 @@ class TaskPool:
             self._blocked = True
             log.warning(
                 "the event loop has not turned for %s, so no other record gets on; its thread "
-                "stands %s: await what takes time, or give it to asyncio.to_thread()",
+                "stands %s: await what takes time, or give it to asyncio.to_thread()\n%s",
                 in_words(now - self._asked_at),
                 self._host.standing() or "in no code of the program's",
+                self._host.stack().rstrip(),
             )
 
     def _turned(self) -> None:
@@ -193,11 +198,15 @@ class TaskPool:
         return {}
 
     def replace(self, subscription: str, worker: int) -> None:
-        """Start the loop anew; what the worker was running counts as failed."""
+        """Start the loop anew, unless it is the caller's; what ran there counts as failed."""
         if not self._host.alive:
             self._take_in()
             self._host.start()
-        self._tell(self.workers[subscription, worker].reopen)
+        lost = self.workers[subscription, worker]
+        if self._host.alive:
+            self._tell(lost.reopen)
+        else:
+            lost.lose()
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Report what the dead worker was running as failed, and the rest as ended."""
@@ -231,6 +240,15 @@ class TaskPool:
         if not left:
             self._host.close()
         return left
+
+    async def quit(self) -> None:
+        """Leave nothing behind on the loop that this is awaited on, when the run is over there.
+
+        What still runs is cancelled: nobody waits for it, and it runs again at the next start.
+        """
+        left = [task for worker in self.workers.values() for task in worker.quit()]
+        if left:
+            await asyncio.wait(left, timeout=END_PATIENCE)
 
     # --- the way to the loop ---
 

@@ -54,7 +54,7 @@ class ThreadPool:
         self._pid = os.getpid()
         self._lanes: Lanes = own_lanes
         self._specs = specs
-        self.cells = {(spec.subscription, spec.index): WorkerCell(spec) for spec in specs}
+        self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
         # Those whose threads are left with a stuck record, while others do their workers' work.
         self.beside: list[WorkerCell] = []
 
@@ -77,11 +77,14 @@ class ThreadPool:
                     f"{type(cell.broken).__name__}: {cell.broken}"
                 ) from cell.broken
 
+    def make_cell(self, spec: WorkerSpec) -> WorkerCell:
+        """Return the cell of a worker."""
+        return WorkerCell(spec)
+
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
         cell = self.cells[slice_.subscription, slice_.worker]
-        handover = Handover(slice_)
-        cell.given[slice_.id] = handover
+        handover = cell.given[slice_.id] = cell.handover(slice_)
         cell.inbox.put(handover)
 
     def fence(self, fence: Fence) -> None:
@@ -140,7 +143,7 @@ class ThreadPool:
         of = next(
             each for each in self.cells.values() if each.spec.subscription == worker.subscription
         )
-        cell = WorkerCell(replace(of.spec, index=worker.worker, name=worker.name))
+        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
         cell.failed = FailedLanes(self._lanes(worker.subscription))
         self.cells[worker.subscription, worker.worker] = cell
         self.start_worker(cell)
@@ -255,7 +258,7 @@ class ThreadPool:
         thread = threading.Thread(
             target=self.live,
             args=(cell,),
-            name=f"keyshared-{cell.spec.subscription}-{cell.spec.name}",
+            name=cell.spec.thread,
             daemon=True,  # a handler that never returns must not keep the process from exiting
         )
         try:
@@ -276,7 +279,7 @@ class ThreadPool:
 
     def _live(self, cell: WorkerCell) -> None:
         try:
-            made = cell.spec.make()
+            made = cell.make()
         except BaseException as error:
             if self._in_child():
                 raise

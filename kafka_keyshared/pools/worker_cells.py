@@ -9,7 +9,10 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from kafka_keyshared.core.commands import Adopt, Fence, Release
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.handling.outputs import Take
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover
 
@@ -23,7 +26,9 @@ Item: TypeAlias = Handover | Fence | Release | Adopt
 class WorkerSpec:
     """How one worker is made. ``make`` is called in the worker's own thread.
 
-    ``one_thread``: what that makes is the worker's own, and no second thread may enter it.
+    ``one_thread``: what that makes is the worker's own, and no second thread may enter it. Of a
+    handler that runs in another process ``called`` is told of each call, and ``take`` gets what it
+    hands out; in this one the handler is wrapped for both.
     """
 
     subscription: str
@@ -32,6 +37,13 @@ class WorkerSpec:
     make: Callable[[], Made]
     dead_letter_on: tuple[type[BaseException], ...] = ()
     one_thread: bool = False
+    called: Called | None = None
+    take: Take | None = None
+
+    @property
+    def thread(self) -> str:
+        """Return the name of its thread, which is in what a handler logs."""
+        return f"keyshared-{self.subscription}-{self.name}"
 
 
 @dataclass(eq=False)
@@ -61,6 +73,14 @@ class WorkerCell:
     def name(self) -> str:
         """Return what its worker is called."""
         return self.spec.name
+
+    def make(self) -> Made:
+        """Make the handler, in the worker's own thread."""
+        return self.spec.make()
+
+    def handover(self, slice_: Slice) -> Handover:
+        """Return a slice on its way through the worker."""
+        return Handover(slice_)
 
     def over(self) -> bool:
         """Say whether its thread has ended."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 
 from kafka_keyshared.errors import ConfigError
 
@@ -36,6 +40,20 @@ def refuse_while_imported(call: str) -> None:
         )
 
 
+def load_file(name: str, path: Path) -> ModuleType | None:
+    """Import a file as the module of this name; None for one that cannot be loaded as Python.
+
+    It is registered, because dataclasses and pickling look a module up by its name. Raises what the
+    module does.
+    """
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        return None
+    sys.modules[name] = module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
 @contextmanager
 def handling() -> Iterator[None]:
     """Say that this thread runs handlers."""
@@ -46,14 +64,35 @@ def handling() -> Iterator[None]:
         _thread.handles = False
 
 
-def refuse_inside_handler(call: str) -> None:
-    """Raise :class:`ConfigError` when a handler does ``call``.
+@contextmanager
+def lending_loop() -> Iterator[None]:
+    """Say that handlers run on the event loop that this thread runs, among others; from there."""
+    _thread.lends = getattr(_thread, "lends", 0) + 1
+    try:
+        yield
+    finally:
+        _thread.lends -= 1
+
+
+def refuse_inside_handler(call: str, *, awaited: bool = False) -> None:
+    """Raise :class:`ConfigError` when a handler does ``call``, or who shares an event loop with it.
 
     It would take the handler's own worker for as long as the other instance runs, and each attempt
-    would bring one more member into the group, for which all others have to give up partitions.
+    would bring one more member into the group, for which all others have to give up partitions. And
+    what waits for handlers must not keep their loop from turning, unless it is ``awaited`` there.
     """
     if getattr(_thread, "handles", False):
+        raise inside_handler(call)
+    if getattr(_thread, "lends", 0) and not awaited:
         raise ConfigError(
-            f"{call} is called inside a handler: call it once, where the program starts; a handler "
-            "returns when its record is done"
+            f"{call} is called on the event loop that handlers run on, and would keep it from "
+            "turning: give it to another thread, with asyncio.to_thread()"
         )
+
+
+def inside_handler(call: str) -> ConfigError:
+    """Return what a handler is told that does ``call``."""
+    return ConfigError(
+        f"{call} is called inside a handler: call it once, where the program starts; a handler "
+        "returns when its record is done"
+    )

@@ -10,14 +10,20 @@ from types import FrameType
 
 from kafka_keyshared.program.whose import is_users
 
+PYTHONS_OWN = (signal.SIG_DFL, signal.default_int_handler)
+"""What becomes of a signal that nobody has a handler for."""
+
 
 @contextmanager
-def stop_signals(stop_now: Callable[[], None], *, also_before: bool = False) -> Iterator[None]:
+def stop_signals(
+    stop_now: Callable[[], None], *, also_before: bool = False, only_free: bool = False
+) -> Iterator[None]:
     """Turn SIGTERM and SIGINT into calls while open; do nothing off the main thread.
 
     With ``also_before`` a handler that the program itself had set is called first: it may set a
     flag at which its own code looks as soon as something ends. One of a library's is not called: it
-    may end the process there and then.
+    may end the process there and then. With ``only_free`` a signal that anybody has a handler for
+    stays theirs.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -32,7 +38,11 @@ def stop_signals(stop_now: Callable[[], None], *, also_before: bool = False) -> 
         finally:
             stop_now()
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGINT)
+        if not only_free or signal.getsignal(number) in PYTHONS_OWN
+    ]
     before = {number: signal.signal(number, received) for number in numbers}
     try:
         yield

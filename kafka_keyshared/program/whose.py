@@ -6,12 +6,16 @@ import functools
 import os
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 
 _OURS = f"{Path(__file__).parent.parent}{os.sep}"
 _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+
+STACK_FRAMES_MAX = 30
+"""The most calls of a thread that are told."""
 
 
 @functools.lru_cache(1_000)
@@ -50,3 +54,10 @@ def standing(thread: int) -> str:
         return place
     below = innermost.f_code
     return f"{place}, in {below.co_name} ({Path(below.co_filename).name}:{innermost.f_lineno})"
+
+
+def stack_of(thread: int) -> str:
+    """Return the innermost calls that a thread is in, below this package's, as lines of text."""
+    calls = traceback.extract_stack(sys._current_frames().get(thread), STACK_FRAMES_MAX)
+    below = max((at + 1 for at, each in enumerate(calls) if is_ours(each.filename)), default=0)
+    return "".join(traceback.format_list(calls[below:]))

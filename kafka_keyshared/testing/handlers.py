@@ -168,7 +168,7 @@ class HandlerTest:
             raise ConfigError(
                 f"HandlerTest(app, {', '.join(options)}=…): the app has its options; leave them out"
             )
-        if app.options.pool != "thread":
+        if not app.options.serial:
             raise ConfigError(
                 f"workers={app.options.workers!r}: the members of such an app ask for records, and "
                 "there is no handler to call; call your own code with record(...)"

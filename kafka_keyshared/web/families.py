@@ -6,6 +6,7 @@ gauges only and can be left out.
 
 from __future__ import annotations
 
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.web.client_families import CLIENT
 from kafka_keyshared.web.draining_families import DRAINING
 from kafka_keyshared.web.family import (
@@ -325,6 +326,13 @@ GROUP = (
         "Assigned partitions that are not fetched from just now.",
         (),
         one(lambda status: sum(each.paused for each in status.partitions)),
+    ),
+    Family(
+        "keyshared_partitions_paused_by_hand",
+        "gauge",
+        "Of those, the ones that somebody has paused until they are resumed.",
+        (),
+        one(lambda status: sum(Reason.BY_HAND in each.held_back for each in status.partitions)),
     ),
     Family(
         "keyshared_paused_seconds_total",

@@ -99,6 +99,15 @@ def test_on_a_real_cluster_the_topic_is_deleted_at_the_end(
     eventually(lambda: topic not in admin.list_topics(timeout=10).topics, 30.0)
 
 
+@pytest.mark.parametrize("workers", ["thread:2", "asyncio:100", "process:2"])
+def test_the_empty_handler_is_measured_in_each_kind_of_pool(
+    embedded_cluster: Cluster, workers: str
+) -> None:
+    plan = NoopPlan(records=1_000, repeat=1, workers=workers)
+    result = measure(plan, embedded_cluster, lambda _: None)
+    assert (result["records"], len(result["ratios"])) == (1_000, 1)
+
+
 def test_null_keys_are_as_many_as_asked_for_and_in_every_partition(
     embedded_cluster: Cluster, topic: str
 ) -> None:

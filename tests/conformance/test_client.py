@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException
 
+from kafka_keyshared.client import topic_ids
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.local.cluster import Cluster, admin_client
 from kafka_keyshared.local.node import free_ports
@@ -258,6 +259,34 @@ def test_of_a_paused_partition_no_new_end_is_heard(side: Side) -> None:
     side.client.resume([first])
     read(side, first, 5)
     assert side.client.log_ends()[first] == 6
+
+
+# --- which topic it is ---
+
+
+def ids_of(side: Side, *topics: str) -> dict[str, str]:
+    """Ask, and wait for the answer in turns, as whoever has other things to do."""
+    asked = side.client.ask_topic_ids(topics)
+    deadline = side.now() + PATIENCE
+    while (found := asked.answer(0.0)) is None:
+        assert side.now() < deadline, "not even that nobody answers is said"
+        side.meanwhile()
+    assert asked.answer(PATIENCE) == found, "it is told again"
+    return found
+
+
+def test_a_topic_has_an_id_that_stays_where_brokers_have_ids(
+    side: Side, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not there has none, and an embedded cluster tells none of anything."""
+    monkeypatch.setattr(topic_ids, "ANSWER_WITHIN", 2.0)
+    topic = side.first.topic
+    found = ids_of(side, topic, "nowhere")
+    if request.node.callspec.params["side"] == "embedded":
+        assert found == {}
+        return
+    assert list(found) == [topic]
+    assert ids_of(side, topic) == found
 
 
 # --- whether anybody is there ---

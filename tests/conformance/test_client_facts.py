@@ -242,6 +242,38 @@ def test_a_topic_made_anew_has_no_positions_and_the_shorter_log_is_out_of_range(
     assert side.client.log_bounds([side.first], PATIENCE)[side.first] == (0, 0, 0)
 
 
+@over("simulated", "real")
+def test_a_topic_made_anew_has_another_id_and_is_read_on_in_silence_once_it_is_long_enough(
+    make: Make,
+) -> None:
+    """By nothing else can it be told: neither offsets nor epochs say that it is another log."""
+    side = make()
+    side.write(side.first, 5)
+    side.client.assign({side.first: 0})
+    read(side, side.first, 4)
+    topic = side.first.topic
+    before = side.client.ask_topic_ids([topic]).answer(PATIENCE)
+    side.remake()
+    side.write(side.first, 8)
+    deadline = side.now() + PATIENCE
+    found: list[int] = []
+    while 7 not in found:
+        assert side.now() < deadline, found
+        message = side.client.poll(0.1)
+        if message is not None and message.error() is None:
+            found.append(message.offset())
+        elif message is not None:
+            assert classify_event(message.error()) is not EventKind.OUT_OF_RANGE
+    assert found == [5, 6, 7]
+    assert side.client.positions() == {side.first: 8}
+    assert side.client.received_epoch(side.first) == 0
+    after = side.client.ask_topic_ids([topic]).answer(PATIENCE)
+    assert before is not None
+    assert after is not None
+    assert list(before) == list(after) == [topic]
+    assert before != after
+
+
 def take_until_out_of_range(client: Client, side: World) -> Record:
     """Poll until that is said; while the topic is away, the client says other things too."""
     deadline = side.now() + PATIENCE

@@ -13,7 +13,7 @@ import random
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from tests.support.pool_rules import At, Fate, selecting
 from tests.support.pool_sides import (
     WAIT,
     WORKER,
+    Batches,
     Fake,
     FakeInstances,
     FakeLeases,
@@ -47,11 +48,14 @@ from tests.support.pool_sides import (
     Threads,
 )
 from tests.support.pool_walk import Walk
+from tests.support.process_side import Processes
 from tests.support.records import ERROR, P0, FakeRecord, record
 from tests.support.seeds import seeds
 from tests.support.slices import slice_of
 
 SEEDS = seeds(30)
+SEEDS_OF: dict[type[Side], Sequence[int]] = {Processes: (0, 3, 4, 7)}
+"""Of those that take long to start: these meet all that there is to meet."""
 
 DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -64,13 +68,13 @@ def made(kind: type[S]) -> Iterator[S]:
     side.close()
 
 
-@pytest.fixture(params=[Threads, Tasks, Fake, Later, Members, Split])
+@pytest.fixture(params=[Threads, Processes, Tasks, Batches, Fake, Later, Members, Split])
 def side(request: pytest.FixtureRequest) -> Iterator[Side]:
     """Every pool there is; the fake also as one that answers recalls later."""
     yield from made(request.param)
 
 
-@pytest.fixture(params=[Threads, Fake, Later])
+@pytest.fixture(params=[Threads, Processes, Fake, Later])
 def serial(request: pytest.FixtureRequest) -> Iterator[Threads | Fake]:
     """Those whose workers run one record after the other."""
     yield from made(request.param)
@@ -309,6 +313,7 @@ def test_a_worker_that_is_added_does_all_that_the_first_one_does(side: Side) -> 
 FATES = {
     Threads: Fate.BESIDE,
     Tasks: Fate.ENDS,
+    Batches: Fate.BESIDE,
     Instances: Fate.WAITED_FOR,
     Fake: Fate.BESIDE,
     FakeInstances: Fate.WAITED_FOR,
@@ -362,8 +367,12 @@ def test_it_may_be_asked_again_and_what_has_ended_meanwhile_is_not_stuck(past: S
     assert past.rules.said == said
 
 
+LATE = [each for each, fate in FATES.items() if fate is not Fate.ENDS and each is not Batches]
+"""What may be stuck with others in its slice."""
+
+
 @pytest.mark.parametrize("ending", [None, ERROR, Drop()])
-@pytest.mark.parametrize("kind", [each for each, fate in FATES.items() if fate is not Fate.ENDS])
+@pytest.mark.parametrize("kind", LATE)
 def test_a_late_result_is_reported_as_any_other_and_once(kind: type[Side], ending: Any) -> None:
     for side in made(kind):
         side.together(record(1, "b"), record(2, "a"), record(3, "b"))
@@ -422,8 +431,10 @@ ENDS = {Fate.ENDS.value}
 
 MET: dict[type[Side], set[str]] = {
     Tasks: ENDS | {Fate.RUNS_ON.value, Fate.BESIDE.value, "ended beside"},
+    Batches: {Fate.BESIDE.value, "ended beside", "ended beside, by death"},
     Threads: SERIAL | BESIDE | {Fate.WAITED_FOR.value, "went on after a while"},
     Instances: SERIAL | {Fate.WAITED_FOR.value},
+    Processes: SERIAL | ENDS,
     Fake: SERIAL | BESIDE | {Fate.WAITED_FOR.value, "went on after a while"},
     FakeInstances: SERIAL | {Fate.WAITED_FOR.value},
     FakeProcesses: SERIAL | ENDS,
@@ -439,7 +450,7 @@ MET: dict[type[Side], set[str]] = {
 @pytest.mark.parametrize("kind", MET)
 def test_whatever_comes_in_whatever_order_the_rules_hold(kind: type[Side]) -> None:
     met: Counter[str] = Counter()
-    for seed in SEEDS:
+    for seed in SEEDS_OF.get(kind, SEEDS):
         side = kind()
         try:
             walk = Walk(side, random.Random(seed))
@@ -455,8 +466,14 @@ def test_whatever_comes_in_whatever_order_the_rules_hold(kind: type[Side]) -> No
 
 
 @DIES
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kinds", [(Threads, Fake), (Instances, FakeInstances)])
+@pytest.mark.parametrize(
+    ("kinds", "seed"),
+    [
+        (kinds, seed)
+        for kinds in ((Threads, Fake), (Instances, FakeInstances), (Processes, FakeProcesses))
+        for seed in SEEDS_OF.get(kinds[0], SEEDS)
+    ],
+)
 def test_the_fake_does_to_the_letter_what_a_thread_does(
     kinds: tuple[type[Side], ...], seed: int
 ) -> None:

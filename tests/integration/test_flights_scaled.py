@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,32 @@ def test_the_answer_is_exact_on_an_event_loop_while_2_then_8_then_3_run_at_once(
 
     Scaled(orders).exact()
     assert most[0] == 8
+
+
+class InProcesses(Scaled):
+    """The same, with the handler in processes: the ledger hears of calls from their pool."""
+
+    def _app(self, bootstrap: str, producer: MeteredProducer) -> KeyShared:
+        app = super()._app(bootstrap, producer)
+        app.hooks = replace(app.hooks, called=self._ledger.called)
+        app.handler(Flights)
+        return app
+
+
+def test_the_answer_is_exact_in_processes_while_they_are_2_then_8_then_3(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What each knows of its aircraft goes from process to process."""
+    monkeypatch.setattr(run, "WORKERS", "process:2")
+    named: list[int] = []
+
+    def orders(demo: Scaled) -> None:
+        for at, workers in ((PART // 5, 8), (PART // 2, 3)):
+            demo.settled(at)
+            named.append(len(demo.app.scale(workers, WAIT)))
+
+    InProcesses(orders).exact()
+    assert named == [8, 3]
 
 
 def test_one_aircraft_that_hangs_costs_only_itself(two_workers: pytest.MonkeyPatch) -> None:

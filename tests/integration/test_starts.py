@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewPartitions
 
 from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.demo.ledgers import AuditedClient
@@ -25,6 +25,7 @@ from tests.support.live import (
     client_conf,
     committed,
     group_name,
+    made_anew,
     numbered,
     starts,
     write,
@@ -155,21 +156,6 @@ def test_a_partition_that_has_delivered_nothing_keeps_its_place_when_another_los
 
 
 # --- another log under the same name ---
-
-
-def made_anew(cluster: Cluster, topic: str, partitions: int, eventually: Eventually) -> None:
-    """Delete a topic and make it again."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.delete_topics([topic])[topic].result(60)
-
-    def made() -> bool:
-        try:
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
-        except KafkaException:  # the old one has not quite gone
-            return False
-        return True
-
-    eventually(made, 60.0)
 
 
 def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start(

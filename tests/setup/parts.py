@@ -66,6 +66,23 @@ def _spark_java_works() -> bool:
     return True
 
 
+def _peer_compiles() -> bool:
+    from kafka_keyshared.bench.jars import compiler
+    from kafka_keyshared.errors import MissingPartError
+
+    try:
+        compiler()
+    except MissingPartError:
+        return False
+    return True
+
+
+def _peer_jars_reachable() -> bool:
+    from kafka_keyshared.bench.jars import PEER_JARS
+
+    return PEER_JARS.find() is not None or shutil.which("mvn") is not None
+
+
 def _spark_jars_reachable() -> bool:
     from kafka_keyshared.spark.jars import SPARK_JARS
 
@@ -78,6 +95,8 @@ SPARK_JAVA = Part(
     "Java 17 to 22 (Spark runs on no other)", _spark_java_works, "openjdk-17-jre-headless"
 )
 SPARK_MAVEN = Part("Maven (it fetches Spark's jars for Kafka once)", _spark_jars_reachable, "maven")
+JAVAC = Part("a Java compiler (for a Java peer)", _peer_compiles, "default-jdk-headless")
+PEER_MAVEN = Part("Maven (it fetches that peer's jars once)", _peer_jars_reachable, "maven")
 PROMTOOL = Part(
     "promtool (it checks the metrics)", lambda: shutil.which("promtool") is not None, "prometheus"
 )
@@ -91,13 +110,15 @@ GO = Part(
 )
 KAFKA = (JAVA, MAVEN)
 SPARK = (SPARK_JAVA, SPARK_MAVEN)
+PEER = (JAVAC, PEER_MAVEN)
 
 # What each suite needs. A suite that is not named here needs Python alone.
 SUITES: dict[str, tuple[Part, ...]] = {
     "conformance": KAFKA,
-    "integration": KAFKA,
+    "integration": (*KAFKA, *PEER),
     "chaos": KAFKA,
     "spark": (*KAFKA, *SPARK),
+    "benchmarks": (*KAFKA, *PEER),
     "web": (PROMTOOL, CHROMIUM),
     "helm": (GO,),
 }
@@ -141,9 +162,14 @@ def told(missing: Sequence[Part]) -> str:
 
 
 def fetch_jars(of: str = "local") -> bool:
-    """Fetch Kafka's jars, or those ``of`` Spark, unless they are there; False when Maven failed."""
+    """Fetch the jars ``of`` Kafka, Spark or a peer unless they are there; False when it failed."""
     command = [sys.executable, "-m", f"kafka_keyshared.{of}.jars"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def archive_classes() -> None:
+    """Make the archive of Spark's classes unless it is there; without it tests are only slower."""
+    subprocess.run([sys.executable, "-m", "tests.setup.spark_classes"], check=False)
 
 
 def fetch_helm() -> bool:
@@ -171,8 +197,10 @@ def main(arguments: Sequence[str]) -> int:
     # What fails here is told by Maven and Go themselves, and again by the tests that need it.
     if set(parts) & set(KAFKA) and not missing & set(KAFKA):
         fetch_jars()
-    if SPARK_MAVEN in parts and SPARK_MAVEN not in missing:
-        fetch_jars("spark")
+    if SPARK_MAVEN in parts and SPARK_MAVEN not in missing and fetch_jars("spark"):
+        archive_classes()
+    if PEER_MAVEN in parts and PEER_MAVEN not in missing:
+        fetch_jars("bench")
     if GO in parts and GO not in missing:
         fetch_helm()
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer
 
 from kafka_keyshared import KeyShared
@@ -15,6 +16,7 @@ from kafka_keyshared.cli.spark_run import wanted_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import Wanted
+from tests.support.cli import Ended, in_process, own_modules
 
 PARTITIONS = 3
 Eventually = Callable[..., None]
@@ -27,6 +29,12 @@ def produce(cluster: Cluster, topic: str, numbers: Iterable[int], keys: int = 20
         key = None if number % 50 == 49 else f"k{number % keys}"
         producer.produce(topic, key=key, value=b"%d" % number, headers={"n": str(number)})
     assert producer.flush(30) == 0
+
+
+def filled(cluster: Cluster, topic: str, count: int) -> None:
+    """Make the topic with so many numbered records in it."""
+    cluster.create_topic(topic, PARTITIONS)
+    produce(cluster, topic, range(count))
 
 
 def noting(place: Path, fails: Callable[[int], bool] = lambda _: False) -> Callable[[Record], None]:
@@ -79,6 +87,30 @@ def an_app(cluster: Cluster, topic: str, handler: Any, **options: Any) -> KeySha
     app = KeyShared({**conf, **options.pop("conf", {})}, [topic], **options)
     app.handler(handler)
     return app
+
+
+def typed_run(
+    capsys: pytest.CaptureFixture[str],
+    place: Path,
+    cluster: Cluster,
+    topic: str,
+    *arguments: object,
+) -> Ended:
+    """`keyshared spark run` as it is typed, in this process; the handler is ``place``'s app.py."""
+    with own_modules(place):
+        return in_process(
+            capsys,
+            *("spark", "run", "app:handle", "--app-dir", place, "-b", cluster.bootstrap),
+            *("-g", f"g-{topic}", "--from-beginning", "--json", *arguments),
+        )
+
+
+def folders(place: Path) -> tuple[Path, Path]:
+    """Make the folders in which pods and Spark note what they run."""
+    made = place / "pods", place / "spark"
+    for each in made:
+        each.mkdir()
+    return made
 
 
 def wanted(app: KeyShared, **given: Any) -> Wanted:

@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.judge import Judgement, judge
@@ -166,6 +167,26 @@ class Member:
     def _stepped(self, _view: InstanceView) -> None:
         if self._abandoned.is_set():
             raise AbandonedError
+
+
+def made_anew(
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    eventually: Callable[[Callable[[], bool], float], None],
+) -> None:
+    """Delete a topic and make it again."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(60)
+
+    def made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+        except KafkaException:  # the old one has not quite gone
+            return False
+        return True
+
+    eventually(made, 60.0)
 
 
 def write(

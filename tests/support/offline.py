@@ -12,6 +12,7 @@ from kafka_keyshared.client.port import Committed, CommittedOffset, LogBounds, R
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.model import Record, TopicPartition
+from tests.support.ports import IdsTold
 from tests.support.records import P0
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing", "log_level": 0}
@@ -71,6 +72,9 @@ class _OfflineClient(KafkaClient):
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, LogBounds]:
         return {each: LogBounds(0, 1_000) for each in partitions}
+
+    def ask_topic_ids(self, topics: Collection[str]) -> Any:
+        return IdsTold({})
 
     def log_ends(self) -> dict[TopicPartition, int]:
         return {}

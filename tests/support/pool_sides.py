@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -23,8 +24,10 @@ from kafka_keyshared.core.events import FencePassed, Recalled, Report
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
+from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record, partition_of
+from kafka_keyshared.pools.batches import BatchPool
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
 from kafka_keyshared.pools.tasks import TaskPool
@@ -241,7 +244,7 @@ class Side(ABC):
         return item
 
 
-class _Started(NamedTuple):
+class Started(NamedTuple):
     """Stands in the mailbox where a record started."""
 
     record: Any
@@ -265,8 +268,12 @@ class Threads(Side):
         self._deadly = False
         one = self.kind == "instance"
         spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle), one_thread=one)
-        self.pool = ThreadPool([spec], self._stream, Clock(wall=self._wall))
+        self.pool = self.make_pool(spec)
         self.pool.start()
+
+    def make_pool(self, spec: WorkerSpec) -> Any:
+        """Return the pool of this one worker."""
+        return ThreadPool([spec], self._stream, Clock(wall=self._wall))
 
     def give(self, slice_: Slice) -> None:
         for each in slice_.records:
@@ -275,7 +282,7 @@ class Threads(Side):
 
     def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
-        self._stream.put(_Started(record))
+        self._stream.put(Started(record))
         ending = self._endings[id(record)].get(timeout=WAIT)
         if isinstance(ending, Drop):
             raise ending
@@ -310,7 +317,7 @@ class Threads(Side):
         self.pool.fence(Fence(*self.whose, (mark,)))
         while True:
             item = self._next()
-            if isinstance(item, _Started):
+            if isinstance(item, Started):
                 self.rules.started(item.record)
                 self.rules.at_rest(self.progress())
                 return item.record
@@ -356,7 +363,7 @@ class Threads(Side):
                 self._ahead.append(self._stream.get_nowait())
             except Empty:
                 break
-        while self._ahead and not isinstance(self._ahead[0], _Started):
+        while self._ahead and not isinstance(self._ahead[0], Started):
             if not _is_mark(item := self._ahead.popleft()):
                 self.rules.heard(item)
 
@@ -385,6 +392,54 @@ class Threads(Side):
 
 def _is_mark(item: Any) -> bool:
     return isinstance(item, FencePassed) and item.lanes[0][2] == b"mark"
+
+
+class Batches(Threads):
+    """A thread whose handler takes several records, called with one at a time."""
+
+    serial = False
+
+    def make_pool(self, spec: WorkerSpec) -> Any:
+        taking = replace(spec, make=lambda: Made(lambda records: self.handle(records[0])))
+        return BatchPool([taking], self._stream, Clock(wall=self._wall), BatchRule(1))
+
+    def start(self) -> Any:
+        return None if self.rules.running() else super().start()
+
+    def _start(self) -> Any:
+        if self._stopped:
+            return super()._start()
+        while True:
+            cell = self.pool.cells[self.whose]
+            with cell.bell:
+                waits = any(not each.started for each in cell.given.values())
+                quiet = not cell.running and not waits
+            try:
+                item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=0.01)
+            except Empty:
+                if quiet or self.rules.waits:
+                    self.rules.at_rest(self.progress())
+                    return None
+                assert cell.thread.is_alive(), "the thread has ended"
+                continue
+            if isinstance(item, Started):
+                self.rules.started(item.record)
+                self.hear()  # what the owner has handed back meanwhile
+                self.rules.at_rest(self.progress())
+                return item.record
+            self.rules.heard(item)
+
+    def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
+        id_ = self.rules.slice_of(record).id
+        (cell,) = [
+            cell for cell in self.pool.beside if any(each.slice.id == id_ for each in cell.running)
+        ]
+        self._deadly = dies
+        self.end(failure() if dies else ending, record)
+        cell.thread.join(WAIT)
+        assert not cell.thread.is_alive()
+        self.pool.beat()
+        self.hear()
 
 
 class Instances(Threads):
@@ -516,6 +571,9 @@ class SteppedLoop:
     def standing(self) -> str:
         return ""
 
+    def stack(self) -> str:
+        return ""
+
     def close(self) -> None:
         """The test closes it."""
 
@@ -553,7 +611,7 @@ class Tasks(Side):
 
     async def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
-        self._stream.append(_Started(record))
+        self._stream.append(Started(record))
         ending = self._endings[id(record)] = self.host.loop.create_future()
         while True:
             try:
@@ -607,7 +665,7 @@ class Tasks(Side):
 
     def hear(self) -> None:
         self.host.turn()
-        while self._stream and not isinstance(self._stream[0], _Started):
+        while self._stream and not isinstance(self._stream[0], Started):
             self.rules.heard(self._stream.popleft())
 
     def close(self) -> None:

@@ -31,6 +31,16 @@ from tests.support.records import P0, FakeRecord
 Action = Callable[[], "list[Record]"]
 
 
+class IdsTold:
+    """A question for ids that is answered already, or by nobody (None)."""
+
+    def __init__(self, found: dict[str, str] | None) -> None:
+        self._found = found
+
+    def answer(self, timeout: float) -> dict[str, str] | None:
+        return self._found
+
+
 class FakeClient:
     """A client that has a log per partition, and plans for what its next calls do.
 
@@ -60,12 +70,15 @@ class FakeClient:
         self.answer: Callable[[cmd.Commit], ev.CommitAnswered | None] = lambda commit: None
         self.committed_fails: list[BaseException] = []
         self.seek_fails: list[BaseException] = []
+        self.pause_fails: list[BaseException] = []
         self.calls: list[tuple[str, Any]] = []
         self.callbacks: dict[str, Rebalance] = {}
         self.refused: set[TopicPartition] = set()
         self.unreachable: set[TopicPartition] = set()
         self.epochs: dict[TopicPartition, int] = {}
         self.received_epochs: dict[TopicPartition, int] = {}
+        # Those that are told; without one as by brokers that have none. None: nobody answers.
+        self.ids: dict[str, str] | None = {}
         self.added: set[TopicPartition] = set()
         self.closed = False
         # Whether a broker is there, and what passes the time of asking one that is not.
@@ -144,6 +157,13 @@ class FakeClient:
     def received_epoch(self, partition: TopicPartition) -> int:
         return self.received_epochs.get(partition, 0)
 
+    def ask_topic_ids(self, topics: Collection[str]) -> IdsTold:
+        self.calls.append(("ask_topic_ids", set(topics)))
+        told = self.ids
+        return IdsTold(
+            None if told is None else {each: told[each] for each in topics if each in told}
+        )
+
     def is_new(self, partition: TopicPartition) -> bool:
         return partition in self.added
 
@@ -191,6 +211,8 @@ class FakeClient:
             self._move(each, positions.get(each))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        if self.pause_fails:
+            raise self.pause_fails.pop(0)
         self.calls.append(("pause", {each for each in partitions if each in self.at}))
         self.paused.update(self.calls[-1][1])
 

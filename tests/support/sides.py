@@ -99,6 +99,7 @@ class Fake:
 
     def __init__(self, *, cooperative: bool) -> None:
         self.double = FakeClient(time.monotonic, cooperative=cooperative)
+        self.double.ids = {"orders": "one"}
         self.client: Client = self.double
         self.first, self.second = (TopicPartition("orders", number) for number in (0, 1))
 

@@ -145,7 +145,8 @@ def test_a_suite_exists_when_its_folder_holds_a_test(tmp_path: Path) -> None:
 
 def test_a_part_is_looked_for_once_and_only_if_a_suite_needs_it() -> None:
     assert parts.needed(["unit", "tidy"]) == []
-    assert parts.needed(["chaos", "integration"]) == [parts.JAVA, parts.MAVEN]
+    assert parts.needed(["chaos", "conformance"]) == [parts.JAVA, parts.MAVEN]
+    assert parts.needed(["benchmarks", "integration"]) == [*parts.KAFKA, *parts.PEER]
     assert parts.needed(["spark"]) == [*parts.KAFKA, *parts.SPARK]
     assert set(parts.SUITES) <= set(project()["tool"]["keyshared"]["budgets"])
 
@@ -182,6 +183,25 @@ def test_a_part_that_apt_brought_is_no_longer_missing(monkeypatch: pytest.Monkey
     part = parts.Part("A browser", lambda: "chromium" in installed, "chromium")
     assert parts.get([part]) == []
     assert installed == ["chromium"]
+
+
+def test_the_peers_that_are_compared_are_installed_and_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (line,) = [line for line in makefile().splitlines() if "--editable" in line and "test]" in line]
+    assert "peers" in line.partition("[")[2]
+    fetched: list[str] = []
+
+    def fetch(of: str = "local") -> bool:
+        fetched.append(of)
+        return True
+
+    monkeypatch.delenv("KEYSHARED_TEST_BOOTSTRAP", raising=False)
+    monkeypatch.setattr(parts, "existing_suites", lambda tests: ["benchmarks"])
+    monkeypatch.setattr(parts, "get", lambda wanted: [])
+    monkeypatch.setattr(parts, "fetch_jars", fetch)
+    assert parts.main(["suites"]) == 0
+    assert fetched == ["local", "bench"]
 
 
 def test_what_the_suites_of_spark_need_is_installed_and_fetched(

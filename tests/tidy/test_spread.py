@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.setup.suites import ALONE, NONE_PICKED, commands, status_of
-from tests.spread import in_order, read_first
+from tests.spread import in_order, read_first, read_together
 
 PYPROJECT = Path("pyproject.toml")
 
@@ -37,6 +37,14 @@ def test_a_file_that_is_named_and_gone_is_told(tmp_path: Path) -> None:
 
 def test_the_files_that_are_named_here_are_there() -> None:
     assert read_first(PYPROJECT)
+
+
+def test_files_that_stay_together_are_there_and_one_that_is_gone_is_told(tmp_path: Path) -> None:
+    assert len(set(read_together(PYPROJECT).values())) == 2
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text('[tool.keyshared.together]\nall = ["tests/spark/test_gone.py"]\n')
+    with pytest.raises(pytest.UsageError, match=r"names tests/spark/test_gone\.py, which is not"):
+        read_together(pyproject)
 
 
 def test_what_measures_runs_alone_and_after_all_others() -> None:

@@ -152,3 +152,66 @@ def bench_idle(
 
     plan = IdlePlan(seconds=seconds, workers=workers)
     return idle_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+@verbs.command("compare")
+def bench_compare(  # noqa: PLR0917 - each is an option of the command line
+    bootstrap_server: Bootstrap = None,
+    systems: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="With commas: bare,keyshared:thread:8,parallel-consumer:16."
+        ),
+    ] = None,
+    traffic: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Of uniform,zipf,one-key.")
+    ] = None,
+    work: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Of empty,sleep-1ms,sleep-2ms,sleep-5ms,cpu-200us."),
+    ] = None,
+    records: Annotated[
+        int, typer.Option(metavar="INT", help="Records of a run; a tenth if handlers do something.")
+    ] = 1_000_000,
+    runs: Annotated[int, typer.Option(metavar="INT", help="Runs of each; the best counts.")] = 3,
+    partitions: Partitions = 8,
+    keys: Keys = 10_000,
+    value_bytes: ValueBytes = 100,
+    limit: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Seconds after which a run is cut off.")
+    ] = 10.0,
+    rate: Annotated[
+        int, typer.Option(metavar="INT", help="Records per second of latency runs.")
+    ] = 1_000,
+    seconds: Annotated[
+        float, typer.Option(metavar="FLOAT", help="How long a latency run lasts; 0 for none.")
+    ] = 10.0,
+    check: Annotated[
+        int, typer.Option(metavar="INT", help="Records of the runs that look at order; 0 for none.")
+    ] = 2_000,
+    json: JsonFlag = False,
+    output: OutputFlag = Output.TABLE,
+) -> int:
+    """Measure this package beside the bare loop and what else one could take."""
+    from kafka_keyshared.bench.compare import ComparePlan
+    from kafka_keyshared.cli.bench import compare_verb
+
+    plan = ComparePlan(
+        systems=_names(systems),
+        traffic=_names(traffic),
+        work=_names(work),
+        records=records,
+        runs=runs,
+        partitions=partitions,
+        keys=keys,
+        value_bytes=value_bytes,
+        limit=limit,
+        rate=rate,
+        seconds=seconds,
+        check=check,
+    )
+    return compare_verb(plan, bootstrap_server, Output.JSON if json else output)
+
+
+def _names(told: str | None) -> tuple[str, ...]:
+    return tuple(name for each in (told or "").split(",") if (name := each.strip()))

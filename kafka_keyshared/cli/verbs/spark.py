@@ -16,8 +16,8 @@ Fetch = Annotated[bool, typer.Option("--fetch", help="Have Maven fetch those tha
 Mode = Annotated[
     Literal["batch", "stream"],
     typer.Option(
-        help="batch: everything up to now, and then stop. stream: what comes too, until SIGTERM, "
-        "Ctrl-C or a pod that joins."
+        help="batch: everything up to now, and then stop. stream: what comes too. SIGTERM, Ctrl-C "
+        "or a pod that joins end both behind a batch."
     ),
 ]
 Master = Annotated[
@@ -91,8 +91,9 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
 ) -> int:
     """Run a handler on Spark from where the group stands, and commit as its only member.
 
-    `keyshared run` goes on from there. Exit status 0: all is done that was there. 1: keys that
-    block have stayed behind, a pod has joined, or it failed.
+    `keyshared run` goes on from there. SIGTERM and Ctrl-C end it behind the batch that runs; once
+    more gives that up. Exit status 0: all is done that was there, or a stream was stopped. 1: keys
+    that block have stayed behind, a pod has joined, it was stopped before the end, or it failed.
     """
     from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
 

@@ -13,7 +13,10 @@ from kafka_keyshared.cli.verbs.dlq import (
     DlqOf,
     DlqTopic,
     Error,
+    Outstanding,
     RecordKey,
+    ReplayId,
+    ReplayState,
     Since,
     SourceGroup,
     SourceTopic,
@@ -33,6 +36,9 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
     record_key: RecordKey = None,
     since: Since = None,
     until: Until = None,
+    outstanding: Outstanding = False,
+    id_: ReplayId = None,
+    state: ReplayState = None,
     whole_keys: Annotated[
         bool, typer.Option("--whole-keys", help="And all other letters of the keys of these.")
     ] = False,
@@ -66,6 +72,7 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
 
     As in `dlq ls`, no values are shown. What is no letter is counted and named.
     """
+    from kafka_keyshared.cli.dlq_progress import Known
     from kafka_keyshared.cli.letters import Wanted, Where
     from kafka_keyshared.cli.spark_dlq import DlqArguments, dlq_verb
     from kafka_keyshared.cli.spark_tools import OnSpark
@@ -73,6 +80,8 @@ def spark_dlq(  # noqa: PLR0917 - each is an option of the command line
     arguments = DlqArguments(
         where=Where(bootstrap_server, topic, dlq, config, x or []).told(),
         wanted=Wanted(source_topic, source_group, error, record_key, since, until),
+        known=Known(id_, state),
+        outstanding=outstanding,
         whole_keys=whole_keys,
         most=limit,
         samples=samples,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
+from contextvars import ContextVar, copy_context
 from itertools import chain
 from typing import Any
 
@@ -114,3 +116,82 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         app.scale(0)
     with pytest.raises(ConfigError, match="'asyncio:1000' for so many"):
         KeyShared(CONF, ["orders"], workers="asyncio:0")
+
+
+async def waits(_item: Any) -> None: ...
+
+
+def counts(_item: Any) -> None: ...
+
+
+class Waiting:
+    async def handle(self, record: Any) -> None: ...
+
+
+class Callable_:  # noqa: N801 - as an object that is called
+    async def __call__(self, record: Any) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [waits, Waiting, Callable_(), functools.partial(waits)])
+def test_where_workers_are_not_given_a_coroutine_function_chooses_the_loop(handler: Any) -> None:
+    app = KeyShared(CONF, ["orders"], key=lambda record: record.value(), retry={"attempts": 3})
+    app.handler(handler)
+    assert (app.options.pool, app.options.coroutines) == ("asyncio", 1_000)
+    assert app.subscription.workers == ("worker-0",)
+    assert app.subscription.leases_per_worker == 2_000
+    assert app.subscription.individually and app.subscription.lends is None
+    assert app.subscription.key_of is not None and app.subscription.retry.attempts == 3
+    app.handler(counts)
+    assert app.options.pool == "thread" and len(app.subscription.workers) == 16
+    assert not app.subscription.individually
+
+
+@pytest.mark.parametrize("workers", [8, "thread:8", "process:2"])
+def test_where_they_are_given_nothing_else_is_chosen(workers: Any) -> None:
+    app = KeyShared(CONF, ["orders"], workers=workers)
+    with pytest.raises(ConfigError, match="waits is declared with 'async def'"):
+        app.handler(waits)
+    app.handler(counts)
+    assert app.options.workers == workers
+
+
+def test_what_names_a_worker_that_the_loop_has_not_is_refused_with_the_reason() -> None:
+    app = KeyShared(CONF, ["orders"], weights={"worker-3": 2.0})
+    with pytest.raises(ConfigError, match=r"waits .*'async def', so all are one worker.*worker-3"):
+        app.handler(waits)
+
+
+def test_what_has_chosen_the_loop_runs_there() -> None:
+    broker = OfflineBroker(record(0), record(1))
+    app = KeyShared(CONF, ["orders"], hooks=broker.hooks)
+    threads: set[str] = set()
+
+    @app.handler
+    async def handle(item: Any) -> None:
+        threads.add(threading.current_thread().name)
+        if item.offset() == 1:
+            app.stop()
+
+    assert app.run() == 0
+    assert threads == {"keyshared-asyncio"}
+    assert broker.positions()[-1] == 2
+
+
+TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
+
+
+def test_handlers_find_the_context_of_the_place_where_the_app_was_run() -> None:
+    app = an_app(OfflineBroker(record(0)))
+    found: list[str] = []
+
+    @app.handler
+    async def handle(_item: Any) -> None:
+        found.append(TENANT.get())
+        app.stop()
+
+    def run() -> int:
+        TENANT.set("a tenant")
+        return app.run()
+
+    assert copy_context().run(run) == 0
+    assert found == ["a tenant"]

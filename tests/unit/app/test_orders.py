@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.owner.orders import OrderRefusedError
 from kafka_keyshared.owner.view import InstanceView
 from tests.support.offline import CONF, OfflineBroker
@@ -25,6 +26,8 @@ ORDERS: dict[str, Order] = {
     "dead_letter": lambda app: app.dead_letter(b"a"),
     "lift_dlq_limit": lambda app: app.lift_dlq_limit(),
     "flush": lambda app: app.flush(),
+    "pause": lambda app: app.pause(),
+    "resume": lambda app: app.resume(),
     "scale": lambda app: app.scale(2),
     "set_filters": lambda app: app.set_filters("worker-0", ["a*"]),
 }
@@ -87,3 +90,39 @@ def test_an_order_names_its_subscription_and_unknown_ones_are_refused() -> None:
     assert all("is closed" in each for each in lanes)
     assert len(lanes) == 3
     assert "overlap" in overlap
+
+
+@pytest.mark.parametrize("name", ["pause", "resume"])
+def test_topics_that_are_not_read_and_what_names_nothing_are_refused(name: str) -> None:
+    app = KeyShared(CONF, ["orders", "^pay-.*"])
+    give: Any = getattr(app, name)
+    unknown = "the app does not read 'ordesr'; it reads 'orders', '^pay-.*'"
+    for named in ({"topics": ["orders", "ordesr"]}, {"partitions": [("ordesr", 0)]}):
+        with pytest.raises(OrderRefusedError) as refused:
+            give(**named)
+        assert str(refused.value) == f"{name}: {unknown}"
+    with pytest.raises(ConfigError, match=rf"{name}\(topics='orders'\): give a list of names"):
+        give(topics="orders")
+    for wrong in ([("orders", -1)], [("orders", "3")], ["orders-3"], [3], 3):
+        with pytest.raises(ConfigError, match=r"give pairs such as \('orders', 3\)"):
+            give(partitions=wrong)
+    for known in (["orders"], ["pay-pal"]):
+        with pytest.raises(OrderRefusedError, match=f"{name}: the app does not run"):
+            give(topics=known)
+
+
+@pytest.mark.parametrize("name", ["pause", "resume"])
+def test_a_handler_may_not_wait_for_the_owner(name: str) -> None:
+    raised = list[str]()
+
+    def handle(_: object) -> None:
+        try:
+            getattr(app, name)()
+        except ConfigError as error:
+            raised.append(str(error))
+        app.stop()
+
+    app = KeyShared(CONF, ["orders"], workers=1, hooks=OfflineBroker(record(0)).hooks)
+    app.handler(handle)
+    assert app.run() == 0
+    assert raised[0].startswith(f"{name}() is called inside a handler")

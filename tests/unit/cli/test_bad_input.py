@@ -79,7 +79,6 @@ COMPLETE = ("-b", "127.0.0.1:1", "-g", "g", "-t", "t")
         ("handlers_of_test:number", "not callable"),
         ("handlers_of_test:two", "handler two(one, other)"),
         ("handlers_of_test:none", "handler none()"),
-        ("handlers_of_test:later", "async def"),
         ("handlers_of_test:NoHandle", "NoHandle has no method handle(record)"),
         ("handlers_of_test:Needy", "Needy(wanted)"),
     ],

@@ -330,3 +330,13 @@ def test_a_run_of_an_app_warns_of_variables_that_it_may_not_have_read(
     assert "handlers_of_config:app has its own settings" in ended.err
     assert "KEYSHARED_WORKERS" in ended.err
     assert "hunter2" not in ended.err
+
+
+@pytest.mark.parametrize(("flags", "status"), [((), 0), (("--workers", "4"), 2)])
+def test_a_coroutine_function_fits_where_no_workers_are_given(
+    place: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], status: int
+) -> None:
+    (place / "waits_of_config.py").write_text("async def handle(record): ...\n")
+    ended = in_process(capsys, "config", "check", "waits_of_config:handle", *COMPLETE, *flags)
+    assert ended.status == status
+    assert ("'async def', and the workers are threads" in ended.err) is bool(flags)

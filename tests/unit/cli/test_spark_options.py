@@ -50,6 +50,7 @@ def test_every_option_reaches_the_start(
         raise ConfigError("seen enough")
 
     monkeypatch.setattr(spark_run, "start", start)
+    monkeypatch.setattr(spark_run, "require", lambda where, given: None)
     monkeypatch.setattr(spark_run, "require_broker", lambda conf: None)
     monkeypatch.setattr(spark_run, "require_ready", lambda wanted, here: None)
     ended = in_process(

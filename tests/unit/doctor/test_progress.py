@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.groupless import outsider
+from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.doctor import instance_checks
 from kafka_keyshared.doctor import progress as looking
@@ -278,6 +279,21 @@ def test_a_record_that_runs_is_stuck_when_its_instance_says_so(
 def test_what_a_record_waits_for_is_told(changed: dict[str, Any], said: str) -> None:
     check = told(partitions=of_orders(**changed))
     assert (check.status, said in check.why) == (Status.WARN, True), check.why
+
+
+def test_what_somebody_has_paused_is_not_stuck_however_long_it_stands() -> None:
+    long = SILENT._replace(seconds=600.0)
+
+    def told_of(*held_back: str) -> Check:
+        partitions = of_orders(fetched=17, held_back=held_back)
+        said = instance_checks.told(instance(partitions=partitions), "billing", [long])
+        return progress(long, age=720.0, url=URL, told=said)
+
+    check = told_of(Reason.BY_HAND)
+    assert check.status is Status.WARN
+    assert "its instance says: it has not fetched it; it is paused by hand" in check.why
+    assert check.cure.startswith("whoever has paused it resumes it")
+    assert told_of().status is Status.FAIL
 
 
 @pytest.mark.parametrize("status", [{"partitions": [partition(0)]}, {"group": "other"}])

@@ -20,12 +20,12 @@ from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Released
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.core.events import Ended, Failed, Recalled, Released, SetAside
+from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from kafka_keyshared.pools import loop_host
-from kafka_keyshared.pools.loop_host import OwnLoop
+from kafka_keyshared.pools.loop_host import CallersLoop, OwnLoop
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.records import FakeRecord, record
@@ -269,6 +269,40 @@ def test_time_outs_inside_a_handler_are_its_own(bench: Callable[..., Bench]) -> 
     assert [type(each) for each in said] == [Ended, Ended]
 
 
+def test_a_group_of_tasks_ends_with_the_attempt_that_it_is_part_of(
+    bench: Callable[..., Bench],
+) -> None:
+    """Cancelled by the ack timeout, and by one of its own that fails."""
+    inside = threading.Event()
+    ended: list[str] = []
+
+    async def child(name: str) -> None:
+        try:
+            inside.set()
+            await asyncio.sleep(WAIT)
+        finally:
+            ended.append(name)
+
+    async def handle(item: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(child(f"child of {item.offset()}"))
+            if item.offset() == 2:
+                await asyncio.sleep(0)
+                raise ValueError("no")
+
+    pool = bench(handle)
+    slice_ = slice_of(record(1, "a"))
+    pool.pool.submit(slice_)
+    assert inside.wait(WAIT)
+    pool.pool.time_out(TimeOut(*WORKER, ((slice_.id, 0),)))
+    (failed,) = [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    assert failed.failure.timed_out
+    assert ended == ["child of 1"], "before the attempt was told"
+    (failed,) = [each for each in pool.run(record(2, "b")) if isinstance(each, Failed)]
+    assert failed.failure.error_type == "ExceptionGroup"
+    assert ended == ["child of 1", "child of 2"]
+
+
 def test_what_stops_the_loop_stops_nothing(
     bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,9 +332,12 @@ def test_a_handler_that_blocks_the_loop_is_named_once_and_so_is_its_end(
     inside, go = threading.Event(), threading.Event()
     now = [100.0]
 
-    async def handle(_record: Any) -> None:
+    def computes() -> None:
         inside.set()
         go.wait(WAIT)
+
+    async def handle(_record: Any) -> None:
+        computes()
 
     pool = bench(handle, clock=Clock(lambda: now[0]))
     pool.submit(record(1, "a"))
@@ -312,6 +349,10 @@ def test_a_handler_that_blocks_the_loop_is_named_once_and_so_is_its_end(
     assert len(blocked) == 1
     assert "test_tasks.py" in blocked[0]
     assert "asyncio.to_thread()" in blocked[0]
+    _, *stack = blocked[0].splitlines()
+    assert "in handle" in stack[0] and "computes()" in "".join(stack[:4])
+    assert "in wait" in stack[-2], "down to the call that it is in"
+    assert not any("kafka_keyshared" in each for each in stack[1:])
     go.set()
     pool.until(Ended)
     pool.run(record(2, "b"))
@@ -498,3 +539,108 @@ def test_what_an_ended_loop_is_told_comes_to_nothing() -> None:
         assert time.monotonic() < deadline
     host.tell(lambda: pytest.fail("it was called"))
     assert not host.alive
+
+
+class Lent:
+    """A pool of one worker on a loop that the test turns, on its own thread."""
+
+    def __init__(self, handler: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.mailbox: SimpleQueue[Any] = SimpleQueue()
+        spec = WorkerSpec(*WORKER, "worker-0", maker(handler, "asyncio"))
+
+        async def make() -> TaskPool:
+            pool = TaskPool([spec], self.mailbox, Clock(), limit=5, host=CallersLoop())
+            await asyncio.to_thread(pool.start)
+            return pool
+
+        self.pool = self.loop.run_until_complete(make())
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        async def waits() -> None:
+            while not condition():
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(asyncio.wait_for(waits(), WAIT))
+
+    def close(self) -> None:
+        """Close the loop, as a program does that has forgotten the app."""
+        self.loop.close()
+
+    def runners(self) -> list[Any]:
+        return [
+            each
+            for each in asyncio.all_tasks(self.loop)
+            if each.get_coro().__qualname__ == "TaskWorker._live"  # type: ignore[union-attr]
+        ]
+
+    def heard(self) -> list[Any]:
+        return [self.mailbox.get_nowait() for _ in range(self.mailbox.qsize())]
+
+
+def test_on_a_callers_loop_that_is_closed_what_ran_has_failed_once_and_the_worker_is_gone() -> None:
+    started: list[int] = []
+
+    async def handle(item: Any) -> None:
+        started.append(item.offset())
+        await asyncio.Event().wait()
+
+    lent = Lent(handle)
+    lent.pool.submit(slice_of(record(1, "a")))
+    lent.pool.submit(slice_of(record(2, "a")))
+    lent.until(lambda: bool(started))
+    assert lent.pool.dead() == []
+    lent.close()
+    assert lent.pool.dead() == [WORKER]
+    assert lent.heard() == []
+    for _ in range(2):
+        lent.pool.replace(*WORKER)
+    said = lent.heard()
+    assert [type(each) for each in said] == [Failed, Ended, SetAside, Ended]
+    assert said[0].failure.error_type == "LoopEndedError"
+    lent.pool.submit(slice_of(record(3, "b")))
+    lent.pool.time_out(TimeOut(*WORKER, ()))
+    lent.pool.abandon(*WORKER)
+    assert [type(each) for each in lent.heard()] == [Recalled, Ended]
+    assert lent.pool.stop(0.0) == []
+    assert started == [1]
+
+
+def test_a_start_on_a_callers_loop_that_is_closed_is_refused_and_does_not_hang() -> None:
+    class Counted:
+        def __init__(self) -> None:
+            pytest.fail("it was made")
+
+        async def handle(self, item: Any) -> None: ...
+
+    loop = asyncio.new_event_loop()
+
+    async def make() -> CallersLoop:
+        return CallersLoop()
+
+    host = loop.run_until_complete(make())
+    loop.close()
+    spec = WorkerSpec(*WORKER, "worker-0", maker(Counted, "asyncio"))
+    pool = TaskPool([spec], SimpleQueue(), Clock(), limit=5, host=host)
+    with pytest.raises(KeySharedError, match="closed before the workers had started"):
+        pool.start()
+
+
+def test_a_runner_that_somebody_cancels_at_rest_is_missed_by_nobody() -> None:
+    ran: list[int] = []
+
+    async def handle(item: Any) -> None:
+        ran.append(item.offset())
+
+    lent = Lent(handle)
+    lent.pool.submit(slice_of(record(1, "a")))
+    lent.until(lambda: ran == [1])
+    for task in lent.runners():
+        task.cancel()
+    lent.until(lambda: not lent.runners())
+    lent.pool.submit(slice_of(record(2, "a")))
+    lent.until(lambda: len(ran) == 2)
+    assert ran == [1, 2]
+    lent.loop.run_until_complete(lent.pool.quit())
+    lent.until(lambda: not lent.runners())
+    lent.loop.close()

@@ -43,7 +43,7 @@ def ran(item):
     note("ran", item.offset(), "in", "parent" if os.getpid() == PARENT else "child")
 """
 
-IN_A_HANDLER = """
+HANDLER = """
 def handler(item):
     ran(item)
     if item.offset() == 1:
@@ -52,8 +52,26 @@ def handler(item):
             {child}
         else:
             note("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
 
-work(handler)
+IN_A_HANDLER = f"{HANDLER}\nwork(handler)\n"
+
+IN_A_COROUTINE = f"""{HANDLER}
+import asyncio
+from kafka_keyshared.pools.tasks import TaskPool
+
+async def waits_first(item):
+    await asyncio.sleep(0)
+    handler(item)
+
+mailbox = SimpleQueue()
+spec = WorkerSpec("default", 0, "worker-0", maker(waits_first, "asyncio"))
+pool = TaskPool([spec], mailbox, Clock(), limit=2)
+pool.start()
+for number in range(4):
+    pool.submit(slice_of(record("k", b"", offset=number)))
+ended = [mailbox.get(timeout=50) for _ in range(4)]
+note("stopped", pool.stop(50), "parent", os.getpid() == PARENT)
 """
 
 
@@ -71,6 +89,7 @@ def lines_of(program: str) -> tuple[list[str], str]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("program", [IN_A_HANDLER, IN_A_COROUTINE], ids=["thread", "coroutine"])
 @pytest.mark.parametrize(
     ("child", "status", "said"),
     [
@@ -78,14 +97,14 @@ def lines_of(program: str) -> tuple[list[str], str]:
         ("sys.exit(3)", 3, ""),
         ("sys.exit('no room')", 1, "a process forked in a handler on worker-0 ended: no room"),
         ("raise ValueError('in the child')", 1, "ValueError: in the child"),
-        ("return", 1, "came back from it and ends here"),
+        ("return", 1, "a process forked in a handler on worker-0 came back from it and ends here"),
         ("os._exit(5)", 5, ""),
     ],
 )
 def test_the_child_of_a_handler_ends_and_the_parent_runs_each_record_once(
-    child: str, status: int, said: str
+    program: str, child: str, status: int, said: str
 ) -> None:
-    lines, log = lines_of(IN_A_HANDLER.format(child=child))
+    lines, log = lines_of(program.format(child=child))
     assert lines == [
         "ran 0 in parent",
         "ran 1 in parent",
@@ -96,55 +115,6 @@ def test_the_child_of_a_handler_ends_and_the_parent_runs_each_record_once(
     ]
     assert said in log
     assert said or not log
-
-
-ON_A_LOOP = """
-import asyncio
-from kafka_keyshared.pools.tasks import TaskPool
-
-async def handler(item):
-    await asyncio.sleep(0)
-    ran(item)
-    if item.offset() == 1:
-        pid = os.fork()
-        if pid == 0:
-            {child}
-        else:
-            note("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-mailbox = SimpleQueue()
-spec = WorkerSpec("default", 0, "worker-0", maker(handler, "asyncio"))
-pool = TaskPool([spec], mailbox, Clock(), limit=2)
-pool.start()
-for number in range(4):
-    pool.submit(slice_of(record("k", b"", offset=number)))
-ended = [mailbox.get(timeout=50) for _ in range(4)]
-note("stopped", pool.stop(50), "parent", os.getpid() == PARENT)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize(
-    ("child", "status", "said"),
-    [
-        ("sys.exit(3)", 3, ""),
-        ("raise ValueError('in the child')", 1, "ValueError: in the child"),
-        ("return", 1, "a process forked in a handler on worker-0 came back from it"),
-    ],
-)
-def test_the_child_of_a_coroutine_ends_and_the_parent_runs_each_record_once(
-    child: str, status: int, said: str
-) -> None:
-    lines, log = lines_of(ON_A_LOOP.format(child=child))
-    assert lines == [
-        "ran 0 in parent",
-        "ran 1 in parent",
-        f"status {status}",
-        "ran 2 in parent",
-        "ran 3 in parent",
-        "stopped [] parent True",
-    ]
-    assert said in log
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

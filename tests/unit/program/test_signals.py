@@ -55,3 +55,19 @@ def test_a_handler_that_fails_does_not_hide_the_signal() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert stopped == [True]
+
+
+def test_a_signal_that_somebody_has_taken_is_left_to_them_where_only_free_ones_are_meant() -> None:
+    stopped: list[str] = []
+    heard: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append("theirs"))
+    free = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with stop_signals(lambda: stopped.append("ours"), only_free=True):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, free)
+    assert (heard, stopped) == (["theirs"], ["ours"])

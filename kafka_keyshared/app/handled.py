@@ -1,0 +1,122 @@
+"""What runs for each record of an app, and in what kind of pool that is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.app.pools import specs_of
+from kafka_keyshared.config import Options
+from kafka_keyshared.config.pooled import suited
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.batching import BatchRule, check_batches
+from kafka_keyshared.handling.called import Called
+from kafka_keyshared.handling.decoding import Deserializer, Making
+from kafka_keyshared.handling.handlers import awaits, hands_over, maker
+from kafka_keyshared.handling.outputs import Take
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class Handling(Orderable):
+    """Takes the handler of an app. ``workers_unsaid``: the handler chooses its pool."""
+
+    subscription: SubscriptionSettings
+    called: Callable[..., Any] | None = None
+    workers_unsaid: bool = False
+    batches: BatchRule | None = None
+    serdes: tuple[Deserializer | None, Deserializer | None] = (None, None)
+    dead_letter_on: tuple[type[BaseException], ...] = ()
+
+    def handler(self, handler: H) -> H:
+        """Use this function, or this class with ``handle(record)``, for every record.
+
+        Where ``workers`` is not given, a coroutine function runs on an event loop, up to 1,000
+        records at once, and any other on 16 threads.
+
+        Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
+        and ``adopt`` where keys have no worker of their own.
+        """
+        options, subscription = self.options, self.subscription
+        if self.workers_unsaid or self.batches is not None:
+            options, subscription = self._suited(handler)
+        maker(handler, options.pool)
+        over, instances = hands_over(handler), inspect.isclass(handler)
+        found = replace(subscription, hands_over=over, instances=instances)
+        found.check()
+        self.options, self.subscription, self.called = options, found, handler
+        self.batches = None
+        return handler
+
+    def batch_handler(
+        self, *, size: int = 100, wait: float = 0.0, same_key: bool = False
+    ) -> Callable[[H], H]:
+        """Use a function, or a class with ``handle(records)``, for several records at a time.
+
+        A worker calls it with up to ``size`` records, or when the first of them has waited for
+        ``wait`` seconds; with ``same_key`` all of a call have one key. It returns None or one
+        verdict for all of them, or a list with one for each, in their order. Raises
+        :class:`ConfigError` for what cannot be called so, and for workers that are no threads.
+        """
+        rule = BatchRule(size, wait, same_key)
+
+        def use(handler: H) -> H:
+            if any(self.serdes):
+                raise ConfigError(
+                    "batch_handler: key_deserializer and value_deserializer are for handlers of "
+                    "single records; decode in the handler"
+                )
+            options = self.options
+            if self.workers_unsaid:
+                options = msgspec.structs.replace(options, workers=suited(awaited=False))
+            check_batches(handler, rule, options.pool)
+            found = replace(
+                options.subscription(),
+                key_of=self.subscription.key_of,
+                hands_over=hands_over(handler),
+                instances=inspect.isclass(handler),
+                individually=True,
+                leases_per_worker=max(options.leases_per_worker, 2 * size),
+                lend_after=None,
+            )
+            found.check()
+            self.options, self.subscription = options, found
+            self.called, self.batches = handler, rule
+            return handler
+
+        return use
+
+    def _suited(self, handler: Callable[..., Any]) -> tuple[Options, SubscriptionSettings]:
+        """Return the options and settings with the workers that suit the handler."""
+        awaited, options = awaits(handler), self.options
+        if self.workers_unsaid:
+            options = msgspec.structs.replace(options, workers=suited(awaited))
+        try:
+            found = options.subscription()
+        except ConfigError as error:
+            if not awaited:
+                raise
+            raise ConfigError(
+                f"handler {getattr(handler, '__qualname__', handler)} is declared with "
+                f"'async def', so all are one worker, and {error}"
+            ) from error
+        return options, replace(found, key_of=self.subscription.key_of)
+
+    def worker_specs(
+        self, told: Called | None = None, take: Take | None = None
+    ) -> list[WorkerSpec]:
+        """Return how each worker of an app with a handler is made.
+
+        ``told`` is told of calls of the handler in other processes, and ``take`` takes what it
+        hands out there.
+        """
+        make = Making(self.called, self.options.pool, *self.serdes)
+        specs = specs_of(self.subscription, self.called, make, self.dead_letter_on)
+        return [replace(each, called=told, take=take) for each in specs]

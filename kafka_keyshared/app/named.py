@@ -1,0 +1,49 @@
+"""What somebody names who gives an order: topics and partitions that the app may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kafka_keyshared.client.patterns import is_pattern, matching
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.owner.by_hand import Those
+from kafka_keyshared.owner.orders import OrderRefusedError
+from kafka_keyshared.program.importing import refuse_inside_handler
+
+
+def those_of(
+    call: str,
+    read: Sequence[str],
+    topics: Sequence[str] | None,
+    partitions: Iterable[tuple[str, int]] | None,
+) -> Those:
+    """Return what an order is for; ``read`` are names and patterns of the topics that are read.
+
+    Raises :class:`ConfigError` for what is no list of topics or partitions, and in a handler, and
+    :class:`OrderRefusedError` for a topic that is not read.
+    """
+    refuse_inside_handler(f"{call}()")
+    if isinstance(topics, str):
+        raise ConfigError(f"{call}(topics={topics!r}): give a list of names")
+    named = None if topics is None else list(topics)
+    found: list[TopicPartition] | None = None
+    if partitions is not None:
+        try:
+            found = [_partition(topic, number) for topic, number in partitions]
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{call}(partitions={partitions!r}): give pairs such as ('orders', 3)"
+            ) from error
+    for topic in dict.fromkeys([*(named or ()), *(each.topic for each in found or ())]):
+        if not any(matching(each, [topic]) if is_pattern(each) else each == topic for each in read):
+            raise OrderRefusedError(
+                f"{call}: the app does not read {topic!r}; it reads {', '.join(map(repr, read))}"
+            )
+    return Those(named, found)
+
+
+def _partition(topic: object, number: object) -> TopicPartition:
+    if not isinstance(topic, str) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"({topic!r}, {number!r})")
+    return TopicPartition(topic, number)

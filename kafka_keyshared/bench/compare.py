@@ -1,0 +1,394 @@
+"""``keyshared bench compare``: this package and what else one could take, on the same topic.
+
+Each run is a process of its own with a fresh group. The systems take turns, round by round, and the
+best of a system's rounds counts. A system that fails, or is not installed, is named and left out;
+the others go on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.bench.common import (
+    Progress,
+    group_of,
+    key_of,
+    open_cluster,
+    produce_rows,
+    require_positive,
+    run_child,
+    topic_of_our_own,
+)
+from kafka_keyshared.bench.compare_run import Measured, PeerError, Running, run_system
+from kafka_keyshared.bench.figures import percentile
+from kafka_keyshared.bench.jars import compiled
+from kafka_keyshared.bench.paced import NS_PER_MS, STAMP, Pace, Paced
+from kafka_keyshared.bench.systems import System, every_system, system_of
+from kafka_keyshared.bench.workloads import (
+    KNOCK,
+    TRAFFIC,
+    UNEVEN,
+    WORKS,
+    Job,
+    Traffic,
+    judge,
+    keys_of,
+    read_notebook,
+    value_of,
+)
+from kafka_keyshared.errors import ConfigError, KeySharedError, MissingPartError
+from kafka_keyshared.local.cluster import Cluster
+
+WORKING_SHARE = 10
+"""Where handlers do something, a tenth of the records is as long a run."""
+
+WARM_SHARE = 0.25
+"""The part of a paced run that does not count."""
+
+OF_EACH_KEY = 20
+"""Records that a key has in checked runs, where the keys are even: one alone has no order."""
+
+KNOCK_TIMEOUT = 60.0
+LOOK = 0.02
+LOADED = 1.0
+"""A load per core from which figures are doubtful: others are at work."""
+
+
+class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
+    """What to compare. Empty ``systems``, ``traffic`` and ``work`` mean all of them.
+
+    ``records`` are those of a run with the empty handler. A run ends ``limit`` seconds after its
+    first record at the latest, and counts what it did until then. ``rate`` is that of the latency
+    runs in records per second, which last ``seconds`` (0: none); ``check`` the records of the runs
+    that look at order (0: none).
+    """
+
+    systems: tuple[str, ...] = ()
+    traffic: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
+    records: int = 1_000_000
+    runs: int = 3
+    partitions: int = 8
+    keys: int = 10_000
+    value_bytes: int = 100
+    limit: float = 10.0
+    rate: int = 1_000
+    seconds: float = 10.0
+    check: int = 2_000
+
+    def check_plan(self) -> None:
+        """Raise :class:`ConfigError` for what makes no sense."""
+        require_positive(self, "records", "runs", "partitions", "keys", "rate")
+        for name in self.systems:
+            system_of(name)
+        for option, given, known in (
+            ("--traffic", self.traffic, TRAFFIC),
+            ("--work", self.work, tuple(WORKS)),
+        ):
+            if unknown := [each for each in given if each not in known]:
+                raise ConfigError(f"{option} {unknown[0]}: there are {', '.join(known)}")
+        if not self.limit > 0 or self.seconds < 0 or self.check < 0:
+            raise ConfigError("--limit must be above 0, --seconds and --check not negative")
+        if self.value_bytes < STAMP.size:
+            raise ConfigError(f"--value-bytes {self.value_bytes}: give at least {STAMP.size}")
+
+    def all_systems(self) -> tuple[System, ...]:
+        """Return the systems to compare, in the order asked for."""
+        return tuple(map(system_of, self.systems)) or every_system()
+
+    def all_traffic(self) -> tuple[Traffic, ...]:
+        """Return whose records come."""
+        return tuple(each for each in TRAFFIC if not self.traffic or each in self.traffic)
+
+    def all_work(self) -> tuple[str, ...]:
+        """Return what handlers do."""
+        return tuple(each for each in WORKS if not self.work or each in self.work)
+
+
+def measure(plan: ComparePlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
+    """Return the comparison. Raises :class:`KeySharedError` only when there was nothing to run."""
+    plan.check_plan()
+    with ExitStack() as stack:
+        comparison = _Comparison(plan, cluster, progress, stack)
+        load = [_load()]
+        for traffic in plan.all_traffic():
+            comparison.check_order(traffic)
+            for work in plan.all_work():
+                comparison.throughput(traffic, work)
+        comparison.latency()
+        return comparison.result([*load, _load()])
+
+
+def measure_at(plan: ComparePlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
+    """Compare on the cluster at this address, or on the best that can be started here."""
+    plan.check_plan()
+    with closing(open_cluster(bootstrap)) as cluster:
+        return measure(plan, cluster, progress)
+
+
+class _Comparison:
+    """Runs what a plan asks for, and keeps what came of it."""
+
+    def __init__(
+        self, plan: ComparePlan, cluster: Cluster, progress: Progress, stack: ExitStack
+    ) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._progress = progress
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="keyshared-")))
+        self._java: Sequence[str] = ()
+        self._rows: list[dict[str, Any]] = []
+        self._latency: list[dict[str, Any]] = []
+        self._checked: list[dict[str, Any]] = []
+        self._failed: list[dict[str, Any]] = []
+        self._left_out: list[dict[str, str]] = []
+        self._systems = [each for each in plan.all_systems() if self._can_run(each)]
+        if any(system.family.java for system in self._systems):
+            self._compile(stack)
+        if not self._systems:
+            raise KeySharedError("none of the systems asked for can run here")
+
+    def _can_run(self, system: System) -> bool:
+        why = system.missing()
+        if why is not None:
+            self._leave_out(system, why)
+        return why is None
+
+    def _leave_out(self, system: System, why: str) -> None:
+        self._left_out.append({"system": system.name, "why": why})
+        self._progress(f"{system.name} is left out: {why}")
+
+    def _compile(self, stack: ExitStack) -> None:
+        try:
+            self._java = stack.enter_context(compiled())
+        except MissingPartError as lacking:
+            for system in (each for each in self._systems if each.family.java):
+                self._leave_out(system, str(lacking))
+            self._systems = [each for each in self._systems if not each.family.java]
+
+    # --- throughput ---
+
+    def throughput(self, traffic: Traffic, work: str) -> None:
+        """Run every system in turn, as often as the plan says."""
+        scenario = f"{traffic}/{work}"
+        records = self._plan.records
+        if not WORKS[work].empty:
+            records = max(1, records // WORKING_SHARE)
+        runs: dict[str, list[Measured]] = {system.name: [] for system in self._systems}
+        broken: set[str] = set()
+        with self._topic(keys_of(traffic, records, self._plan.keys)) as topic:
+            for number in range(self._plan.runs):
+                for system in self._systems:
+                    if system.name in broken:
+                        continue
+                    job = self._job(system, topic, records, work)
+                    try:
+                        found = run_system(system, job, self._java)
+                    except PeerError as failure:
+                        broken.add(system.name)
+                        self._fail(system, scenario, failure)
+                        continue
+                    runs[system.name].append(found)
+                    self._progress(
+                        f"{scenario}, run {number + 1} of {self._plan.runs}: {system.name} "
+                        f"{_per_s(found):,.0f}/s"
+                    )
+        self._rows += _rows(traffic, work, records, runs)
+
+    def _job(self, system: System, topic: str, records: int, work: str) -> Job:
+        return Job(
+            family=system.family.name,
+            size=system.size,
+            bootstrap=self._cluster.bootstrap,
+            topic=topic,
+            group=group_of(system.family.name),
+            records=records,
+            limit=self._plan.limit,
+            work=work,
+        )
+
+    def _fail(self, system: System, scenario: str, failure: KeySharedError) -> None:
+        self._failed.append({"system": system.name, "scenario": scenario, "why": str(failure)})
+        self._progress(f"{scenario}: {system.name} failed: {failure}")
+
+    @contextmanager
+    def _topic(self, keys: Iterator[int]) -> Iterator[str]:
+        """Make a topic with these keys' records, each key in a partition of its own choice."""
+        partitions, size = self._plan.partitions, self._plan.value_bytes
+        with topic_of_our_own(self._cluster, partitions, self._progress) as topic:
+            rows = (
+                (value_of(number, key, size), key_of(key), key % partitions, None)
+                for number, key in enumerate(keys)
+            )
+            produce_rows(self._cluster.bootstrap, topic, rows)
+            yield topic
+
+    # --- order ---
+
+    def check_order(self, traffic: Traffic) -> None:
+        """Run every system once with handlers that note what they did, and look at it."""
+        records = self._plan.check
+        if not records:
+            return
+        keys = max(1, min(self._plan.keys, records // OF_EACH_KEY))
+        with self._topic(keys_of(traffic, records, keys)) as topic:
+            for system in self._systems:
+                notebook = self._folder / f"{traffic}-{system.name}"
+                job = self._job(system, topic, records, UNEVEN)
+                job.notebook, job.limit = str(notebook), max(job.limit, 0.005 * records)
+                try:
+                    run_system(system, job, self._java)
+                except PeerError as failure:
+                    self._fail(system, f"{traffic}/order", failure)
+                    continue
+                found = judge(read_notebook(notebook), records)
+                told = {"system": system.name, "traffic": traffic, **msgspec.to_builtins(found)}
+                self._checked.append(told)
+                broken = system.family.key_order and not found.in_order
+                if broken or (system.family.at_least_once and found.missing):
+                    self._fail(
+                        system,
+                        f"{traffic}/order",
+                        PeerError(
+                            f"it does not keep what it claims: {found.missing} records missing, "
+                            f"{found.out_of_order} out of order, {found.overlapping} overlapping"
+                        ),
+                    )
+
+    # --- latency ---
+
+    def latency(self) -> None:
+        """Send every system in turn records by the clock, as often as the plan says."""
+        if not self._plan.seconds:
+            return
+        best: dict[str, dict[str, Any]] = {}
+        for number in range(self._plan.runs):
+            for system in self._systems:
+                try:
+                    found = self._delays(system, f"latency-{number}-{system.name}")
+                except KeySharedError as failure:
+                    self._fail(system, "latency", failure)
+                    continue
+                self._progress(
+                    f"latency, run {number + 1} of {self._plan.runs}: {system.name} p50 "
+                    f"{found['p50_ms']} ms, p99 {found['p99_ms']} ms"
+                )
+                kept = best.get(system.name)
+                if kept is None or found["p50_ms"] < kept["p50_ms"]:
+                    best[system.name] = found
+        bare = best.get("bare")
+        for name, found in best.items():
+            added = None if bare is None else round(found["p50_ms"] - bare["p50_ms"], 3)
+            self._latency.append({"system": name, **found, "added_p50_ms": added})
+
+    def _delays(self, system: System, name: str) -> dict[str, Any]:
+        plan, bootstrap = self._plan, self._cluster.bootstrap
+        records = max(4, int(plan.rate * plan.seconds))
+        skip = int(records * WARM_SHARE)
+        notebook = self._folder / name
+        with topic_of_our_own(self._cluster, plan.partitions, self._progress) as topic:
+            job = self._job(system, topic, records + plan.partitions, "empty")
+            job.notebook, job.paced = str(notebook), True
+            job.limit = plan.seconds + KNOCK_TIMEOUT
+            pace = Pace(
+                bootstrap=bootstrap,
+                topic=topic,
+                records=records,
+                rate=plan.rate,
+                skip=skip,
+                partitions=plan.partitions,
+                keys=plan.keys,
+                value_bytes=plan.value_bytes,
+            )
+            with Running(system, job, self._java) as running:
+                knocks = (
+                    (value_of(KNOCK, 0, 0), b"", each, None) for each in range(plan.partitions)
+                )
+                produce_rows(bootstrap, topic, knocks)
+                _await_file(notebook, running)
+                paced = run_child("paced", pace, Paced, "producer")
+                measured = running.result()
+        delays = sorted(
+            start - due for number, due, start, _ in read_notebook(notebook) if number >= skip
+        )
+        if len(delays) < records - skip:
+            raise PeerError(f"{len(delays)} of {records - skip} records were seen")
+        return {
+            "rate": plan.rate,
+            "p50_ms": round(percentile(delays, 0.5) / NS_PER_MS, 3),
+            "p99_ms": round(percentile(delays, 0.99) / NS_PER_MS, 3),
+            "peak_mib": measured.peak_mib,
+            "producer_late_p99_ms": round(paced.late_p99_ms, 3),
+        }
+
+    def result(self, load: list[float]) -> dict[str, Any]:
+        """Return everything, with what makes it doubtful."""
+        cores = os.cpu_count() or 1
+        suspect = []
+        if max(load) > LOADED * cores:
+            suspect.append(
+                f"a load of {load[0]:.1f} at the start and {load[1]:.1f} at the end on {cores} "
+                "cores: compare within this run only, and measure again when the machine is idle"
+            )
+        return {
+            "kafka": self._cluster.kind,
+            "cores": cores,
+            "load": load,
+            "runs": self._plan.runs,
+            "rows": self._rows,
+            "latency": self._latency,
+            "checked": self._checked,
+            "systems": [system.about() for system in self._systems],
+            "left_out": self._left_out,
+            "failed": self._failed,
+            "suspect": suspect,
+        }
+
+
+def _per_s(found: Measured) -> float:
+    return found.ran.records / found.ran.seconds
+
+
+def _rows(
+    traffic: Traffic, work: str, records: int, runs: dict[str, list[Measured]]
+) -> Iterator[dict[str, Any]]:
+    """Give a row for each system that ran: the best of its runs, beside the best of bare."""
+    best = {name: max(found, key=_per_s) for name, found in runs.items() if found}
+    bare = best.get("bare")
+    for name, found in best.items():
+        family = system_of(name).family
+        yield {
+            "system": name,
+            "scenario": f"{traffic}/{work}",
+            "per_s": round(_per_s(found)),
+            "per_s_runs": [round(_per_s(each)) for each in runs[name]],
+            "ratio": None if bare is None else round(_per_s(found) / _per_s(bare), 3),
+            "peak_mib": found.peak_mib,
+            "records": found.ran.records,
+            "complete": found.ran.records >= records,
+            "key_order": family.key_order,
+            "at_least_once": family.at_least_once,
+            "bounded_memory": family.bounded_memory,
+        }
+
+
+def _await_file(notebook: Path, running: Running) -> None:
+    """Wait until a handler has noted something: the system has joined its group, and reads."""
+    until = time.monotonic() + KNOCK_TIMEOUT
+    while not notebook.exists() or not notebook.stat().st_size:
+        running.check_alive()
+        if time.monotonic() > until:
+            raise PeerError(f"no record came within {KNOCK_TIMEOUT:g} s")
+        time.sleep(LOOK)
+
+
+def _load() -> float:
+    return round(os.getloadavg()[0], 2)

@@ -1,0 +1,43 @@
+"""One system of ``bench compare`` in a process of its own.
+
+Run as ``python -m kafka_keyshared.bench.peer`` with the job as JSON on standard input; what came of
+it is one line of JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from kafka_keyshared.bench.child import read_task, tell_parent
+from kafka_keyshared.bench.workloads import Job, Ran
+
+
+def runner_of(family: str) -> Callable[[Job], Ran]:
+    """Return what runs a system of this family."""
+    if family == "keyshared":
+        from kafka_keyshared.bench.peers.ours import run_keyshared
+
+        return run_keyshared
+    if family in {"aiokafka", "faststream"}:
+        from kafka_keyshared.bench.peers import aio
+
+        return aio.RUNNERS[family]
+    if family == "pyrallel-consumer":
+        from kafka_keyshared.bench.peers.pyrallel import run_pyrallel
+
+        return run_pyrallel
+    from kafka_keyshared.bench.peers import plain
+
+    return plain.RUNNERS[family]
+
+
+def main() -> int:
+    """Run the job on standard input."""
+    job = read_task(Job)
+    tell_parent(runner_of(job.family)(job))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

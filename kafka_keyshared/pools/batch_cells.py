@@ -1,0 +1,193 @@
+"""What a worker of batches was given, which of it goes into its next call, and when.
+
+The owner puts records in and takes them back, the worker's thread takes them out; both hold the
+cell's ``bell`` meanwhile, so what has started is never taken back, and a call starts as a whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Container
+from typing import Any, TypeAlias
+
+from kafka_keyshared.core.commands import Adopt, Release
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.handling.batching import BatchRule
+from kafka_keyshared.pools.chains import Given
+from kafka_keyshared.pools.failed_lanes import FailedLanes
+from kafka_keyshared.pools.lease import Together
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+
+Work: TypeAlias = list[Given] | Release | Adopt | None
+"""What a worker is to do next: a call, something about state, or, for None, to end."""
+
+
+class BatchCell:
+    """One thread of a worker. ``given`` is all that the worker has; ``current`` what it runs.
+
+    A thread that is left with a stuck call has *gone*: another one has a cell that shares ``given``
+    and ``bell``, and this one ends with its call.
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, rule: BatchRule, now: Callable[[], float], failed: FailedLanes
+    ) -> None:
+        self.spec = spec
+        self.failed = failed
+        self.given: dict[int, Given] = {}
+        self.running: list[Given] = []
+        self.thread: threading.Thread | None = None
+        self.made = threading.Event()
+        self.broken: BaseException | None = None
+        self.bell = threading.Condition()
+        self.closing = False
+        self.sent_home = False
+        self.gone = False
+        self.tell_at = float("-inf")
+        self._together: Together | None = None
+        self._rule = rule
+        self._now = now
+        # By the key where calls have one, in the order in which their first records came.
+        self._rows: dict[Lane | None, deque[Given]] = {}
+        # Records of a call that has failed as a whole: each is called for alone, before all others.
+        self._alone: deque[Given] = deque()
+        self._adopts: deque[Adopt] = deque()
+        self._releases: deque[tuple[set[int], Release]] = deque()
+
+    @property
+    def name(self) -> str:
+        """Return what its worker is called."""
+        return self.spec.name
+
+    @property
+    def current(self) -> Together | None:
+        """Return what it runs, for handlers that ask for their leases."""
+        return self._together
+
+    def lives(self) -> bool:
+        """Say whether there is a thread and it has not ended."""
+        return self.thread is not None and self.thread.is_alive()
+
+    def over(self) -> bool:
+        """Say whether its thread has ended."""
+        return self.thread is not None and not self.thread.is_alive()
+
+    def following(self, failed: FailedLanes) -> BatchCell:
+        """Return the cell of a thread that goes on in the place of this one; holding the bell."""
+        found = BatchCell(self.spec, self._rule, self._now, failed)
+        found.given, found.bell = self.given, self.bell
+        found._adopts, found._releases = self._adopts, self._releases
+        self.gone = True
+        for each in self.running:
+            each.apart = True
+        if self.thread is not None:
+            self.thread.name += " (stuck)"
+        return found
+
+    # --- the owner; it holds the bell ---
+
+    def add(self, given: Given) -> None:
+        """Let a record wait for its call."""
+        given.since = self._now()
+        row = self._rows.setdefault(given.lane if self._rule.same_key else None, deque())
+        row.append(given)
+        # Else the worker wakes by itself, when the first of some row has waited long enough.
+        if len(row) == 1 or len(row) == self._rule.size:
+            self.bell.notify()
+
+    def take_back(self, only: Container[int] | None = None) -> list[Given]:
+        """Take out what waits, of these slices or of all; return it in the order of the leases."""
+        back = [
+            each
+            for id_, each in self.given.items()
+            if not each.started and (only is None or id_ in only)
+        ]
+        self._remove(back)
+        return back
+
+    def behind_others(self) -> list[Given]:
+        """Take out of the call what is in it behind another one of its key; return it."""
+        lanes: set[Lane] = set()
+        behind: list[Given] = []
+        first: list[Given] = []
+        for each in self.running:
+            (behind if each.lane in lanes else first).append(each)
+            if each.lane is not None:
+                lanes.add(each.lane)
+        self.running = first
+        return behind
+
+    def order(self, order: Release | Adopt) -> None:
+        """Have state taken over before anything else, or given up behind all that is here now."""
+        if isinstance(order, Adopt):
+            self._adopts.append(order)
+        else:
+            self._releases.append((set(self.given), order))
+        self.bell.notify()
+
+    # --- the worker's thread ---
+
+    def take(self) -> Work:
+        """Wait for what is to be done next, and begin it."""
+        with self.bell:
+            while not self.gone:
+                if self._adopts:
+                    return self._adopts.popleft()
+                if self._releases and self._releases[0][0].isdisjoint(self.given):
+                    return self._releases.popleft()[1]
+                batch, left = self._due()
+                if batch:
+                    return self._begin(batch)
+                if self.closing:
+                    return None
+                self.bell.wait(left)
+            return None
+
+    def _begin(self, batch: list[Given]) -> list[Given]:
+        self.running, self._together = batch, Together(batch)
+        now = self._now()
+        for each in batch:
+            each.started, each.since = True, now
+        return batch
+
+    def _due(self) -> tuple[list[Given], float | None]:
+        """Return the records of the next call; none, and in how many seconds some may be due."""
+        if self._alone:
+            return [self._alone.popleft()], None
+        rule, soonest, now = self._rule, None, self._now()
+        for key, row in self._rows.items():
+            left = row[0].since + rule.wait - now
+            if len(row) >= rule.size or left <= 0 or self._releases:
+                batch = [row.popleft() for _ in range(min(len(row), rule.size))]
+                del self._rows[key]
+                if row:
+                    self._rows[key] = row  # behind the others, which have waited for longer
+                return batch, None
+            soonest = left if soonest is None else min(soonest, left)
+        return [], soonest
+
+    def put_back(self, batch: list[Given]) -> None:
+        """Have each of these called for alone, in their order; holding the bell."""
+        self.running = []
+        for each in batch:
+            each.slice.came.restore(0)
+            each.started = False
+        self._alone.extend(batch)
+
+    def cut(self, lanes: Collection[Lane]) -> list[Given]:
+        """Take out what waits of these lanes, in the order of the leases; holding the bell."""
+        behind = [each for each in self.given.values() if not each.started and each.lane in lanes]
+        self._remove(behind)
+        return behind
+
+    def _remove(self, those: list[Given]) -> None:
+        if not those:
+            return
+        gone: Any = {id(each) for each in those}
+        self._alone = deque(each for each in self._alone if id(each) not in gone)
+        rows = {
+            key: deque(each for each in row if id(each) not in gone)
+            for key, row in self._rows.items()
+        }
+        self._rows = {key: row for key, row in rows.items() if row}

@@ -1,0 +1,239 @@
+"""The pool of batches: threads, as those of the thread pool, whose handler takes several records.
+
+Each record is a slice of its own, so a call may have whatever waits at the worker, and settle any
+of it: what the core knows of a call are records that start together. Of a key a call may have
+several, in their order; behind one that it does not settle nothing of that key counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.events import FencePassed, Recalled, Stuck
+from kafka_keyshared.core.lanes import is_keyless
+from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.pools.batch_calls import Calls
+from kafka_keyshared.pools.batch_cells import BatchCell
+from kafka_keyshared.pools.chains import Given
+from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.program import forks
+from kafka_keyshared.program.whose import standing
+
+log = log_of("kafka_keyshared.pool")
+
+STARTED = Serial(1)
+
+
+class BatchPool(Calls):
+    """Runs batch handlers on threads. See :class:`~.port.Pool`."""
+
+    def start(self, lanes: Lanes = own_lanes) -> None:
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` when one cannot be made.
+        """
+        forks.watch(self)
+        self.lanes = lanes
+        for cell in self.cells.values():
+            cell.failed = FailedLanes(lanes(cell.spec.subscription))
+            self.start_worker(cell)
+        for cell in self.cells.values():
+            cell.made.wait()
+            if cell.broken is not None:
+                self.stop(0.0)
+                raise ConfigError(
+                    f"the handler of {cell.name} could not be made: "
+                    f"{type(cell.broken).__name__}: {cell.broken}"
+                ) from cell.broken
+
+    def submit(self, slice_: Slice) -> None:
+        """Hand a record to its worker, or back at once where its lane has failed."""
+        cell = self.cells[slice_.subscription, slice_.worker]
+        given = Given(slice_)
+        lane = cell.failed.lane_of(slice_.records[0])
+        given.lane = None if is_keyless(lane) else lane
+        with cell.bell:
+            cell.given[slice_.id] = given
+            if lane in cell.failed.lanes:
+                self.set_aside(cell, [given])
+            else:
+                cell.add(given)
+
+    def fence(self, fence: Fence) -> None:
+        """Have the fence come back: what is behind a failed record is handed back as it fails."""
+        cell = self.cells[fence.subscription, fence.worker]
+        with cell.bell:
+            cell.failed.passed(fence.lanes)
+            self.post(FencePassed(fence.subscription, fence.worker, fence.lanes))
+
+    def recall(self, recall: Recall) -> Recalled:
+        """Take back what has not started of the slices, at once, whatever the worker is doing."""
+        cell = self.cells[recall.subscription, recall.worker]
+        with cell.bell:
+            return self._taken_back(cell, recall, cell.take_back(recall.only))
+
+    def _taken_back(
+        self,
+        cell: BatchCell,
+        asked: Recall | TimeOut,
+        back: list[Given],
+        stuck: Sequence[Stuck] = (),
+    ) -> Recalled:
+        slices = [(each.slice.id, range(1)) for each in back]
+        answer = Recalled(asked.subscription, asked.worker, slices, stuck)
+        if isinstance(asked, TimeOut):
+            self.post(answer)
+        for each in back:
+            self.end_lease(cell, each, 0.0)
+        return answer
+
+    def time_out(self, past: TimeOut) -> None:
+        """Leave the thread with its call, and have another one go on where that is allowed.
+
+        A call is stuck as a whole: nobody can say of which of its records. Of a key the first one
+        is; those behind it come back, to run again once the call has ended.
+        """
+        cell = self.cells[past.subscription, past.worker]
+        following = None
+        with cell.bell:
+            running = {each.slice.id for each in cell.running}
+            back: list[Given] = []
+            stuck: list[Stuck] = []
+            # Else it has ended meanwhile, or its thread has and is replaced at this beat.
+            if cell.lives() and any(id_ in running for id_, _ in past.running):
+                back = [*cell.behind_others(), *cell.take_back()]
+                following = self._following(cell)
+                goes_on = following is not None
+                stuck = [Stuck(each.slice.id, 0, goes_on) for each in cell.running]
+            self._taken_back(cell, past, back, stuck)
+            if following is not None:
+                self.beside.append(cell)
+                self.cells[past.subscription, past.worker] = following
+        if following is not None:
+            self.start_worker(following)
+
+    def _following(self, cell: BatchCell) -> BatchCell | None:
+        """Return the cell of a thread that may go on in the place of this one, if one may."""
+        self.beside = [each for each in self.beside if each.lives() or each.running]
+        if cell.spec.one_thread or len(self.beside) >= len(self.cells):
+            return None
+        return cell.following(FailedLanes(self.lanes(cell.spec.subscription)))
+
+    def lapse(self, lapse: Lapse) -> None:
+        """Note it for the handler that asks: a thread goes on, and what it says settles nothing."""
+        given = self.cells[lapse.subscription, lapse.worker].given
+        for id_ in lapse.slices:
+            if (each := given.get(id_)) is not None:
+                each.gone |= lapse.partitions
+
+    def progress(self) -> Progress:
+        """Return which records have started; those of a call have, or have not, together."""
+        found: dict[int, Serial] = {}
+        for cell in self.cells.values():
+            with cell.bell:
+                for id_, given in cell.given.items():
+                    found[id_] = STARTED if given.started else UNSTARTED
+        return found
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more thread, with a handler made as those of the others are."""
+        of = next(
+            each for each in self.cells.values() if each.spec.subscription == worker.subscription
+        )
+        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
+        self.cells[worker.subscription, worker.worker] = cell
+        self.start_worker(cell)
+
+    def dead(self) -> list[tuple[str, int]]:
+        """Return the workers whose thread has ended."""
+        ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
+        for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
+            del self.cells[whose], ended[whose]
+        return [*ended]
+
+    def departed(self) -> list[tuple[str, int]]:
+        """Return nothing: a thread that has ended is replaced."""
+        return []
+
+    def beat(self) -> None:
+        """See to threads that have ended in the call with which they were left."""
+        for cell in [each for each in self.beside if not each.lives()]:
+            self.beside.remove(cell)
+            self.fail_running(cell)
+
+    def late(self) -> dict[str, int]:
+        """Return nothing: a thread says what becomes of a record once."""
+        return {}
+
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return where in the user's program the thread is now that has the record in its call."""
+        for cell in (self.cells.get((subscription, worker)), *self.beside):
+            if cell is None or cell.thread is None or cell.thread.ident is None:
+                continue
+            with cell.bell:
+                runs = any(each.slice.id == slice_ for each in cell.running)
+            if runs:
+                return standing(cell.thread.ident)
+        return ""
+
+    def replace(self, subscription: str, worker: int) -> None:
+        """Start another thread for the worker; what the old one ran counts as failed."""
+        cell = self.cells[subscription, worker]
+        self.fail_running(cell)
+        self.start_worker(cell)
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Report what the dead worker was running as failed, and its records as ended."""
+        cell = self.cells[subscription, worker]
+        self.fail_running(cell)
+        with cell.bell:
+            cell.take_back()
+            for each in [each for each in cell.given.values() if not each.started]:
+                self.end_lease(cell, each, 0.0, (0,) if settle else ())
+            cell.thread = None
+
+    def release(self, release: Release) -> None:
+        """Have the worker's handler give up the state of slots, behind what it has."""
+        cell = self.cells[release.subscription, release.worker]
+        with cell.bell:
+            cell.order(release)
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker's handler take over the state of slots, before its next call."""
+        cell = self.cells[adopt.subscription, adopt.worker]
+        with cell.bell:
+            cell.order(adopt)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """Have the worker's thread close its handler and end, when it gets to it."""
+        cell = self.cells[subscription, worker]
+        if cell.thread is None:
+            del self.cells[subscription, worker]
+            return
+        with cell.bell:
+            cell.sent_home = cell.closing = True
+            cell.bell.notify()
+
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers, closing their handlers; return the names of those still running."""
+        deadline = time.monotonic() + timeout
+        for cell in self.cells.values():
+            with cell.bell:
+                cell.take_back()
+                cell.closing = True
+                cell.bell.notify()
+        running = []
+        for cell in [*self.cells.values(), *self.beside]:
+            if cell.thread is not None and cell.lives():
+                cell.thread.join(max(0.0, deadline - time.monotonic()))
+                if cell.lives():
+                    running.append(cell.name + (" (stuck)" if cell in self.beside else ""))
+        return running
+
+    def forked(self) -> None:
+        """Do nothing: the child of a handler ends where its call does."""

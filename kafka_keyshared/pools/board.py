@@ -1,0 +1,95 @@
+"""How far a process is in the records that it was sent, in memory that both sides see.
+
+The process that runs handlers writes how many records of its batch have started and how many have
+ended, before and after each; the one that has sent them reads that without asking, also while a
+handler runs or after its process has died. And it can stop the batch behind the record that runs,
+without the help of a process that may be stuck in it.
+
+That is agreed on without a lock. The worker writes that it starts a record, then looks whether it
+may; it takes the word back where it may not. The other side forbids, waits, then reads what was
+said: whatever is not said by then will see that it may not. The wait is for the processor: what it
+has been given to write, others see within a microsecond, also of a process that runs no more.
+"""
+
+from __future__ import annotations
+
+import threading
+from multiprocessing.sharedctypes import RawArray
+from typing import Any, NamedTuple
+
+from kafka_keyshared.pools.segment import Segment
+
+STARTED, ENDED, MOST = range(3)
+"""How many records of the batch have started and ended, and how many may start."""
+
+NO_LIMIT = 1 << 62
+
+UNTIL_SEEN = 100e-6
+"""Seconds until everything that was written before can be read by all."""
+
+
+class Shared(NamedTuple):
+    """What both sides have: the places of the board, and the large values of the batch.
+
+    ``times`` are two numbers for each record, where they are wanted: when its call began and ended.
+    """
+
+    places: Any
+    values: Segment
+    times: Any = None
+
+
+class Board:
+    """The side of the process that sends batches; the other one has the numbers of it.
+
+    ``times``: of how many records of a batch the times are wanted.
+    """
+
+    def __init__(self, times: int = 0) -> None:
+        noted = RawArray("d", 2 * times) if times else None
+        self.shared = Shared(RawArray("q", 3), Segment(), noted)
+        self._places = numbers_of(self.shared.places)
+        self._times = times_of(noted) if times else None
+        self._never = threading.Event()
+
+    def begin(self) -> None:
+        """Have nothing started of the batch that is sent next. Nothing runs."""
+        places = self._places
+        places[STARTED] = places[ENDED] = 0
+        places[MOST] = NO_LIMIT
+
+    def started(self) -> int:
+        """Return how many records of the batch have started."""
+        return int(self._places[STARTED])
+
+    def ended(self) -> int:
+        """Return how many records of the batch have ended as done."""
+        return int(self._places[ENDED])
+
+    def times(self, index: int) -> tuple[float, float]:
+        """Return when the call with a record began and ended, in seconds of the clock of all.
+
+        What it says of one that has not ended so means nothing.
+        """
+        times = self._times or ()
+        return times[2 * index], times[2 * index + 1]
+
+    def running(self) -> bool:
+        """Say whether the last record that has started has not ended."""
+        return bool(self._places[STARTED] > self._places[ENDED])
+
+    def freeze(self) -> int:
+        """Let no record start any more; return how many have."""
+        self._places[MOST] = 0
+        self._never.wait(UNTIL_SEEN)
+        return self.started()
+
+
+def numbers_of(shared: Any) -> memoryview:
+    """Return what is shared as numbers that are read and written as they are."""
+    return memoryview(shared).cast("B").cast("q")
+
+
+def times_of(shared: Any) -> memoryview[float]:
+    """Return what is shared as times, in the same way."""
+    return memoryview(shared).cast("B").cast("d")

@@ -1,0 +1,203 @@
+"""What is logged in the process of a worker, brought home to the loggers of the parent.
+
+There it goes where a thread's line of that logger would: through one set of handlers, line by line.
+A line is with the system when the call that logs it returns, so the last one of a process that dies
+comes home too. Nobody waits for the log: what the pipe has no room for, because the parent writes
+more slowly than the process logs, is left out and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.logs import Seldom, hand_on, log_of
+
+log = log_of("kafka_keyshared.pool")
+
+LONGEST = 32_000
+"""Characters of a message, and of a traceback, after which they are cut off."""
+
+LENGTH = 4
+"""Bytes before each line that say how many it has."""
+
+LAST_LINES = 1.0
+"""Seconds for which the last lines of a process that has ended are waited for; they are there, but
+a child of the process may still have the pipe open."""
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Line(msgspec.Struct, array_like=True):
+    """A line of the log. ``more`` is what a record of the log has beside that is plain.
+
+    ``left_out`` are the lines before it that there was no room for; with ``name`` None it is no
+    line, and says only that.
+    """
+
+    left_out: int
+    name: str | None = None
+    level: int = 0
+    text: str = ""
+    stack: str = ""
+    more: dict[str, Any] = {}
+
+
+_OWN = frozenset(vars(logging.makeLogRecord({})))
+_KEPT = frozenset(
+    ("created", "msecs", "thread", "threadName", "processName", "process", "taskName")
+) | frozenset(("pathname", "filename", "module", "lineno", "funcName"))
+"""What of a record's own fields is as it was where it was logged."""
+
+
+class Homeward(logging.Handler):
+    """In the process: sends every line home."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        os.set_blocking(connection.fileno(), False)
+        self._connection = connection
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._pid = os.getpid()
+        self._rest = b""
+        self._left_out = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a line, or count it where there is no room."""
+        try:
+            if (
+                os.getpid() != self._pid
+            ):  # the child of a handler: what it writes would mix with ours
+                sys.stderr.write(f"{record.levelname} {record.name}: {self.format(record)}\n")
+            elif not self._sent(_line(record, self._left_out)):
+                self._left_out += 1
+        except Exception:  # noqa: BLE001 - as every handler of the standard library
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Send what is left of a line, and how many were left out, as far as there is room."""
+        if self._left_out:
+            self._sent(Line(self._left_out))
+        elif self._rest:
+            self._rest = self._rest[self._write(self._rest) :]
+
+    def _sent(self, line: Line) -> bool:
+        """Send a line, unless one before it is still under way."""
+        self._rest = self._rest[self._write(self._rest) :]
+        if self._rest:
+            return False
+        told = self._encode(line)
+        told = len(told).to_bytes(LENGTH, "big") + told
+        if not (written := self._write(told)):
+            return False
+        self._rest = told[written:]
+        self._left_out = 0
+        return True
+
+    def _write(self, told: bytes) -> int:
+        try:
+            return os.write(self._connection.fileno(), told) if told else 0
+        except BlockingIOError:
+            return 0
+
+
+def _line(record: logging.LogRecord, left_out: int) -> Line:
+    stack = record.exc_text or ""
+    if record.exc_info and not stack:
+        stack = logging.Formatter().formatException(record.exc_info)
+    if record.stack_info:
+        stack = f"{stack}\n{record.stack_info}".strip()
+    more = {
+        name: value
+        for name, value in vars(record).items()
+        if (name in _KEPT or name not in _OWN) and isinstance(value, _PLAIN)
+    }
+    text = _cut(record.getMessage())
+    return Line(left_out, record.name, record.levelno, text, _cut(stack), more)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
+
+
+def levels() -> dict[str | None, int]:
+    """Return from which level the loggers of this process take lines; None is the root's."""
+    found: dict[str | None, int] = {None: logging.getLogger().level}
+    for name, each in logging.getLogger().manager.loggerDict.copy().items():
+        if isinstance(each, logging.Logger) and each.level:
+            found[name] = each.level
+    return found
+
+
+def send_home(connection: Connection, wanted: Mapping[str | None, int]) -> Homeward:
+    """Have every line of this process sent home that the parent wants to have."""
+    for name, level in wanted.items():
+        logging.getLogger(name).setLevel(level)
+    handler = Homeward(connection)
+    logging.getLogger().addHandler(handler)
+    return handler
+
+
+def only(handler: Homeward) -> None:
+    """Have lines go home and nowhere else: modules have set up for the parent where they go."""
+    logging.getLogger().handlers[:] = [handler]
+
+
+class Homecoming:
+    """In the parent: gives the lines of a process to the loggers here, in a thread of its own."""
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self._name = name
+        self._connection = connection
+        self._seldom = Seldom(log)
+        self._left_out = 0
+        self._decode = msgspec.msgpack.Decoder(Line).decode
+        self._thread = threading.Thread(target=self._read, name=f"{name}-log", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait for the last lines of a process that has ended."""
+        self._thread.join(LAST_LINES)
+
+    def _read(self) -> None:
+        came = b""
+        with self._connection:
+            while more := os.read(self._connection.fileno(), 1 << 16):
+                came += more
+                at = 0
+                while at + LENGTH <= len(came):
+                    until = at + LENGTH + int.from_bytes(came[at : at + LENGTH], "big")
+                    if until > len(came):
+                        break
+                    self._take(self._decode(came[at + LENGTH : until]))
+                    at = until
+                came = came[at:]
+
+    def _take(self, line: Line) -> None:
+        if line.left_out:
+            self._left_out += line.left_out
+            self._seldom.warning(
+                self._name,
+                f"{self._name}: {self._left_out:,} lines of its log are left out by now, because "
+                "they come faster than they are written here",
+            )
+        if line.name is not None and logging.getLogger(line.name).isEnabledFor(line.level):
+            hand_on(_record(line))
+
+
+def _record(line: Line) -> logging.LogRecord:
+    record = logging.LogRecord(line.name or "", line.level, "", 0, line.text, None, None)
+    elapsed = record.relativeCreated - record.created * 1000
+    vars(record).update(line.more)
+    record.relativeCreated = record.created * 1000 + elapsed
+    if line.stack:
+        record.exc_text = line.stack
+        record.traceback = line.stack
+    return record

@@ -1,0 +1,229 @@
+"""The parent's end of a worker's process: started, asked, killed, and seen to its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.pools import child
+from kafka_keyshared.pools.board import Board
+from kafka_keyshared.pools.log_lines import Homecoming, levels
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+
+SPAWN = multiprocessing.get_context("spawn")
+"""Forked, a process would have the client's sockets, and locks that nobody there lets go of."""
+
+BATCH = 1024
+"""Records that are sent at once, at most."""
+
+CLOSING = 5.0
+"""Seconds that a process has for ending once its handler is closed."""
+
+ANSWERS = 0.2
+"""Seconds for which a process is waited for that is asked where it stands: it may be in a library
+that lets no other thread run."""
+
+_starting = threading.Lock()
+"""Held while processes start and are reaped: multiprocessing keeps one list of all of them."""
+
+
+class ProcessEndedError(KeySharedError):
+    """The process of a worker has ended, and its record with it."""
+
+
+class TimedOutError(KeySharedError):
+    """A record ran past the ack timeout, and its process was killed."""
+
+
+class HandlerRaisedError(KeySharedError):
+    """A call of the handler in its process has raised; the text is that of the exception."""
+
+
+class WorkerProcess:
+    """The process of one worker, and the ones that follow it."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.board = Board(BATCH if spec.called is not None else 0)
+        self._name = spec.name
+        self._thread = spec.thread
+        self._log: Homecoming | None = None
+        self._recipe = recipe_of(spec)
+        self._process: Any = None
+        self._connection: Any = None
+        self._aside: Any = None
+        self._killed = False
+        self._asked = 0
+        self.not_made: list[child.Raised] = []
+        """What the handler said when it could not be made, each time since it last could."""
+
+    def start(self) -> Made:
+        """Start a process and return how its handler is called, once that is made there.
+
+        ``handle`` takes the rows of a batch and returns what has become of them. Raises
+        :class:`HandlerRaisedError` when the handler cannot be made.
+        """
+        self._killed = False
+        self._connection, theirs = SPAWN.Pipe()
+        self._aside, beside = SPAWN.Pipe()
+        lines, logged = SPAWN.Pipe(duplex=False)
+        ends = child.Ends(theirs, beside, logged)
+        with _starting:
+            process = SPAWN.Process(
+                target=child.main,
+                args=(ends, self.board.shared, self._recipe, levels()),
+                name=self._thread,
+                daemon=True,
+            )
+            process.start()
+        for each in ends:
+            each.close()
+        self._log = Homecoming(self._name, lines)
+        self._process = process
+        ready = self._answer()
+        if isinstance(ready, child.Raised):
+            self._ended()
+            self.not_made.append(ready)
+            raise HandlerRaisedError(ready.text)
+        self.not_made.clear()
+        return Made(
+            self.run,
+            self.close,
+            self.release if "release" in ready.calls else None,
+            self.adopt if "adopt" in ready.calls else None,
+        )
+
+    def run(self, batch: child.Batch | child.Taken) -> child.Ran | child.HandedOut:
+        """Run a batch, or go on with it; raise :class:`ProcessEndedError` when the process dies.
+
+        What it hands out on the way waits for an answer.
+        """
+        ran = self._ask(batch)
+        if not isinstance(ran, child.Ran | child.HandedOut):
+            raise ProcessEndedError(f"{self._name} answered a batch with {ran!r}")
+        return ran
+
+    def release(self, slots: Sequence[int]) -> object:
+        """Have the handler give up the state of slots."""
+        return self._value(self._ask(child.Call("release", (slots,))))
+
+    def adopt(self, slots: Sequence[int], state: object) -> object:
+        """Have the handler take over the state of slots."""
+        return self._value(self._ask(child.Call("adopt", (slots, state))))
+
+    def close(self) -> None:
+        """Close the handler, and see the process to its end."""
+        try:
+            self._value(self._ask(child.LAST))
+        finally:
+            if not wait([self._process.sentinel], CLOSING):
+                self._process.kill()
+            self._ended()
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return int(self._process.pid)
+
+    def where(self) -> str:
+        """Return where the handler stands; nothing where the process does not say."""
+        self._asked += 1
+        with suppress(OSError, EOFError):
+            self._aside.send(child.Where(self._asked))
+            while self._aside.poll(ANSWERS):
+                number, where = self._aside.recv()
+                if number == self._asked:
+                    return str(where)
+        return ""
+
+    def lapse(self, slices: Collection[int], partitions: Collection[TopicPartition]) -> None:
+        """Let the handler know, if it asks, that its lease is over."""
+        with suppress(OSError):  # it has died meanwhile
+            self._aside.send(child.Lapsed(slices, partitions))
+
+    def kill(self) -> None:
+        """End the process in whatever it does; whoever waits for it hears that."""
+        self._killed = True
+        self._process.kill()
+
+    # --- inside ---
+
+    def _ask(self, asked: object) -> Any:
+        try:
+            self._connection.send(asked)
+        except OSError:
+            raise self._ended() from None
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise self._ended() from None
+
+    def _value(self, answer: object) -> object:
+        if isinstance(answer, child.Raised):
+            raise HandlerRaisedError(answer.text)
+        return answer.value if isinstance(answer, child.Answered) else None
+
+    def _ended(self) -> KeySharedError:
+        """See the process to its end; return what there is to say of it."""
+        wait([self._process.sentinel])
+        self._connection.close()
+        self._aside.close()
+        if self._log is not None:
+            self._log.end()
+        with _starting:
+            self._process.join()
+            code = self._process.exitcode
+        if self._killed:
+            return TimedOutError("it ran past the ack timeout, and its process was killed")
+        return ProcessEndedError(f"the worker's process ended while it was running: {ending(code)}")
+
+
+def ending(code: int | None) -> str:
+    """Return in words how a process has ended."""
+    if code is None or code >= 0:
+        return f"exit status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"{name} (by the system, where memory is short)" if -code == signal.SIGKILL else name
+
+
+def recipe_of(spec: WorkerSpec) -> bytes:
+    """Return what a process needs for making the handler.
+
+    Raises :class:`ConfigError` for what cannot be sent to another process.
+    """
+    try:
+        make = pickle.dumps(spec.make)
+    except Exception as error:
+        raise ConfigError(
+            f"the handler cannot be sent to another process: {type(error).__name__}: {error}; "
+            "define it at the top level of a module, by a name (no lambda, no function in a "
+            "function), or give a number of threads, such as workers=16"
+        ) from error
+    outputs = spec.take is not None
+    recipe = child.Recipe(spec.name, make, _modules(spec), spec.dead_letter_on, outputs)
+    return pickle.dumps(recipe)
+
+
+def _modules(spec: WorkerSpec) -> tuple[tuple[str, str], ...]:
+    handler = getattr(spec.make, "handler", spec.make)
+    name = getattr(handler, "__module__", None)
+    file = getattr(sys.modules.get(name or ""), "__file__", None)
+    if name is None or file is None or name == "__main__":
+        return ()
+    return ((name, str(Path(file).absolute())),)

@@ -1,0 +1,198 @@
+"""The process pool: each worker has a process of its own, and a thread here that talks with it.
+
+The thread lives as one of the thread pool does; only where that calls the handler it sends a batch,
+and waits for what has become of it. So a process holds one batch at most, and nothing that it could
+forget: what the owner has to know while a batch runs stands on the worker's :class:`~.board.Board`.
+
+A process that has run past its time is killed; one that dies fails the record that it was in, and
+no other. The worker's thread ends with it, and both are replaced as a dead thread is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, takewhile
+from typing import cast
+
+from kafka_keyshared.core.commands import Lapse, TimeOut
+from kafka_keyshared.core.events import Failed, Recalled, SetAside
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.errors import InvariantError, KeySharedError
+from kafka_keyshared.handling.called import OK
+from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Record
+from kafka_keyshared.pools.child import Batch, HandedOut, Share, Taken
+from kafka_keyshared.pools.failed_lanes import FailedLanes
+from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.process import (
+    BATCH,
+    HandlerRaisedError,
+    ProcessEndedError,
+    TimedOutError,
+    WorkerProcess,
+)
+from kafka_keyshared.pools.received import columns_of
+from kafka_keyshared.pools.sent import Sent
+from kafka_keyshared.pools.threads import ThreadPool
+from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
+
+log = log_of("kafka_keyshared.pool")
+
+BATCH_BYTES = 1 << 20
+"""Bytes of values after which no further record goes with them."""
+
+STARTS = 5
+"""In so many processes, one after the other, a handler may fail to be made."""
+
+KILLED_WITHIN = 1.0
+"""Seconds for which the end of a killed process is waited for; mostly it takes milliseconds."""
+
+
+@dataclass(eq=False)
+class ProcessCell(WorkerCell):
+    """A worker's thread, its process, and how many records the next batch may have."""
+
+    process: WorkerProcess = None  # type: ignore[assignment] # by make_cell
+    batch: int = BATCH
+
+    def make(self) -> Made:
+        """Start a process, which makes the handler."""
+        return self.process.start()
+
+    def handover(self, slice_: Slice) -> Handover:
+        """Return a slice that is sent a batch at a time."""
+        if (called := self.spec.called) is None:
+            return Sent(slice_, self.process.board)
+        return Sent(slice_, self.process.board, partial(called, worker=self.name))
+
+
+class ProcessPool(ThreadPool):
+    """Runs functions and handler classes in processes. See :class:`~.port.Pool`."""
+
+    def make_cell(self, spec: WorkerSpec) -> WorkerCell:
+        """Return the cell of a worker whose handler is made, and called, in a process."""
+        return ProcessCell(spec, process=WorkerProcess(spec))
+
+    def replace(self, subscription: str, worker: int) -> None:
+        """Start another process for the worker.
+
+        Raises :class:`HandlerRaisedError`, which ends the instance, when the handler could not be
+        made in the last :data:`STARTS` of them.
+        """
+        cell = cast(ProcessCell, self.cells[subscription, worker])
+        if len(not_made := cell.process.not_made) >= STARTS:
+            raise HandlerRaisedError(
+                f"the handler of {cell.name} could not be made in {len(not_made)} processes, one "
+                f"after the other: {not_made[-1].text}\n{not_made[-1].stack.rstrip()}"
+            )
+        super().replace(subscription, worker)
+
+    def time_out(self, past: TimeOut) -> None:
+        """Kill the process that runs the record, and start another one."""
+        ((id_, index),) = past.running
+        cell = cast(ProcessCell, self.cells[past.subscription, past.worker])
+        handover = cell.given.get(id_)
+        if isinstance(handover, Sent) and cell.lives() and handover.holds_at(index):
+            cell.process.kill()
+            if cell.thread is not None:
+                cell.thread.join(KILLED_WITHIN)
+            if cell.over():
+                self.start_worker(cell)
+        self._mailbox.put(Recalled(past.subscription, past.worker))
+
+    def lapse(self, lapse: Lapse) -> None:
+        """Let the handler know, if it asks; what it says settles nothing."""
+        super().lapse(lapse)
+        cell = cast(ProcessCell, self.cells[lapse.subscription, lapse.worker])
+        if cell.lives():
+            cell.process.lapse(lapse.slices, lapse.partitions)
+
+    def where(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return where in the user's program the process is now that has the slice."""
+        cell = cast(ProcessCell | None, self.cells.get((subscription, worker)))
+        return cell.process.where() if cell is not None and cell.is_in(slice_) else ""
+
+    def forked(self) -> None:
+        """Leave nothing to do in the child of a callback of this process."""
+        for cell in self.cells.values():
+            for handover in cell.given.values():
+                cast(Sent, handover).clear()
+
+    def live(self, cell: WorkerCell) -> None:
+        """Run slices until told to end, or until the process has died."""
+        try:
+            super().live(cell)
+        except (ProcessEndedError, TimedOutError) as error:
+            # Only its words: who keeps a line would keep all that was there when it was raised.
+            log.warning("%s: %s; another one is started", cell.name, str(error))
+
+    def _run(
+        self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
+    ) -> None:
+        of, sent = cast(ProcessCell, cell), cast(Sent, handover)
+        slice_ = sent.slice
+        while (at := sent.next()) is not None:
+            if failed.lanes and failed.holds(slice_.records[at]):
+                self._mailbox.put(SetAside(slice_.id, at))
+                cell.reported = slice_.records[at]
+                sent.passed(1)
+                continue
+            batch = sent.send(self._many(of, slice_, at, failed))
+            if not batch:  # all of it was taken back meanwhile
+                continue
+            columns = columns_of(slice_.records[at : batch.stop], of.process.board.shared.values)
+            try:
+                ran = handle(Batch(columns, Share(slice_.id, slice_.epoch)))
+                while isinstance(ran, HandedOut):
+                    ran = handle(self._taken(of, slice_.records[at + ran.at], ran))
+            except (ProcessEndedError, TimedOutError) as error:
+                self._broken_off(of, sent, error)
+                raise
+            index, outcome = at + ran.done, ran.outcome()
+            ended = ran.done + (outcome != OK)
+            of.batch = BATCH if ended == len(batch) else min(BATCH, 2 * ended + 1)
+            sent.tell(ran.done, outcome)
+            if ran.dropped:
+                sent.dropped.append(index)
+            elif ran.failure is not None:
+                failed.fail(slice_, index)
+                self._mailbox.put(Failed(slice_.id, index, ran.failure))
+                cell.reported = slice_.records[index]
+            sent.passed(ended)
+
+    def _taken(self, cell: ProcessCell, record: Record, handed: HandedOut) -> Taken:
+        """Have what a handler hands out written; return what became of it."""
+        if cell.spec.take is None:
+            raise InvariantError(f"{cell.name} hands out what nobody takes")
+        try:
+            cell.spec.take(record, handed.outputs)
+        except Exception as error:  # noqa: BLE001 - a failed attempt of the record
+            kind = "" if isinstance(error, KeySharedError) else f"{type(error).__name__}: "
+            return Taken(f"{kind}{error}")
+        return Taken()
+
+    def _many(self, cell: ProcessCell, slice_: Slice, at: int, failed: FailedLanes) -> int:
+        """Return how many records the next batch has: up to the first that is set aside."""
+        records = slice_.records[at : at + cell.batch]
+        if failed.lanes:
+            records = [*takewhile(lambda record: not failed.holds(record), records)]
+        if sum(map(len, records)) <= BATCH_BYTES:
+            return len(records)
+        sizes = accumulate(map(len, records))
+        return next(many for many, size in enumerate(sizes, 1) if size > BATCH_BYTES)
+
+    def _broken_off(self, cell: ProcessCell, sent: Sent, error: Exception) -> None:
+        """Report the record that the process was in as failed."""
+        index = sent.broken_off(self._clock())
+        if index is None:
+            cell.reported = sent.last()
+            return
+        failure = describe(error, self._clock)
+        if isinstance(error, TimedOutError):
+            failure = replace(failure, timed_out=True)
+        cell.failed.fail(sent.slice, index)
+        self._mailbox.put(Failed(sent.slice.id, index, failure))
+        cell.reported = sent.slice.records[index]

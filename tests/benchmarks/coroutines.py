@@ -1,0 +1,149 @@
+"""What order, retries and safe commits cost a handler that awaits: asyncio:1000 and 2 ms of sleep.
+
+Held against a bare event loop that makes a task for each record and guards nothing: no order, no
+limit, and positions committed that may be ahead of what is done. Both read the same topic in one
+process, in turn; time runs from the first record to the acknowledged last commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+
+from kafka_keyshared.app.service import Hooks, KeyShared
+from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience, settled
+from kafka_keyshared.bench.common import key_of, produce_all
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from kafka_keyshared.owner.view import InstanceView
+
+TOPIC = "coroutines"
+FETCH = 500
+"""Records that the bare loop takes at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoroutinePlan:
+    """What each side does so often; ``sleep`` is in seconds."""
+
+    records: int = 100_000
+    partitions: int = 8
+    keys: int = 10_000
+    sleep: float = 0.002
+    workers: str = "asyncio:1000"
+    pairs: int = 9
+
+
+def conf_of(bootstrap: str, group: str) -> dict[str, Any]:
+    """Return the settings of the client, the same on both sides."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "queued.min.messages": 1_000_000,
+    }
+
+
+async def bare(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
+    """Make a task for each record; return the seconds that all took."""
+
+    async def handle(_record: Any) -> None:
+        await asyncio.sleep(plan.sleep)
+
+    consumer = Consumer(conf)
+    consumer.subscribe([TOPIC])
+    tasks: set[asyncio.Task[None]] = set()
+    started = committed = 0.0
+    done = 0
+    patience = Patience()
+    while done < plan.records:
+        # On another thread while there is nothing else to do, else without waiting.
+        messages = (
+            consumer.consume(FETCH, 0.0)
+            if tasks
+            else await asyncio.to_thread(consumer.consume, FETCH, 0.1)
+        )
+        now = time.monotonic()
+        if messages and not started:
+            started = committed = now
+        for message in messages:
+            if message.error():
+                raise KafkaException(message.error())
+            task = asyncio.create_task(handle(message))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        done += len(messages)
+        patience.check(done, "arrived")
+        if started and now - committed >= COMMIT_INTERVAL:
+            committed = now
+            consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=True)
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
+    seconds = time.monotonic() - started
+    consumer.close()
+    return seconds
+
+
+def ours(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
+    """Have the package run them; return the seconds that all took."""
+    answered = 0.0
+    patience = Patience()
+
+    def on_commit(error: Any, _partitions: Any) -> None:
+        nonlocal answered
+        if error is None:
+            answered = time.monotonic()
+
+    def stepped(view: InstanceView) -> None:
+        done = settled(view)
+        patience.check(done, "settled")
+        if done >= plan.records:
+            app.stop()
+
+    app = KeyShared(
+        {**conf, "on_commit": on_commit},
+        [TOPIC],
+        workers=plan.workers,
+        commit_interval=COMMIT_INTERVAL,
+        hooks=Hooks(stepped=stepped),
+    )
+
+    @app.handler
+    async def handle(_record: Any) -> None:
+        await asyncio.sleep(plan.sleep)
+
+    status = app.run()
+    instance = app.instance
+    if status or instance is None or instance.loop.stats.first_record_at is None:
+        raise KeySharedError(f"the run ended with status {status}")
+    return answered - instance.loop.stats.first_record_at
+
+
+def measure(plan: CoroutinePlan = CoroutinePlan()) -> dict[str, Any]:
+    """Return how many times as fast as the bare loop the package is, pair by pair."""
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(TOPIC, plan.partitions)
+        keys = (key_of(number % plan.keys) for number in range(plan.records))
+        produce_all(cluster.bootstrap, TOPIC, keys, plan.partitions, 20)
+        took: list[tuple[float, float]] = []
+        for pair in range(plan.pairs):
+            gc.collect()
+            seconds = asyncio.run(bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}")))
+            gc.collect()
+            took.append((seconds, ours(plan, conf_of(cluster.bootstrap, f"ours-{pair}"))))
+    ratios = [without / within for without, within in took]
+    return {
+        "records": plan.records,
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(each, 3) for each in ratios],
+        "bare_per_s": round(plan.records / statistics.median(each for each, _ in took)),
+        "ours_per_s": round(plan.records / statistics.median(each for _, each in took)),
+    }

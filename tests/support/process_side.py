@@ -1,0 +1,107 @@
+"""A process pool with one worker whose steps are the test's to choose."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection, Listener
+from queue import SimpleQueue
+from typing import Any
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.model import Drop
+from kafka_keyshared.pools.processes import ProcessPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.sim.handlers import Ending
+from tests.support.pool_sides import WORKER, HandlerError, Side, Started, Threads
+from tests.support.records import failure
+
+DIE = "die"
+"""As an ending: the process is to end in the middle of the record."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Makes a handler that tells of each record at an address, and ends it as it is told there."""
+
+    address: str
+
+    def __call__(self) -> Made:
+        connection = Client(self.address)
+
+        def handle(record: Any) -> None:
+            connection.send((record.topic(), record.partition(), record.offset(), record.key()))
+            ending = connection.recv()
+            if ending == DIE:
+                os._exit(7)
+            if isinstance(ending, Drop):
+                raise ending
+            if ending is not None:
+                raise HandlerError
+
+        return Made(handle)
+
+
+class Processes(Threads):
+    """A real process. It goes on by itself up to its next handler, and waits in there."""
+
+    kind = "process"
+
+    def __init__(self) -> None:
+        Side.__init__(self)
+        self._stream: SimpleQueue[Any] = SimpleQueue()
+        self._ahead: deque[Any] = deque()
+        self._marks = 0
+        self._stopped = False
+        self._deadly = False
+        self._records: dict[tuple[Any, ...], Any] = {}
+        # By the record: the pipe to the handler that is in it.
+        self._handlers: dict[int, Connection] = {}
+        self._listener = Listener(family="AF_UNIX", backlog=8)
+        threading.Thread(target=self._accept, daemon=True).start()
+        spec = WorkerSpec(*WORKER, "worker-0", Told(str(self._listener.address)))
+        self.pool = ProcessPool([spec], self._stream, Clock())
+        self.pool.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._hear_child, args=(connection,), daemon=True).start()
+
+    def _hear_child(self, connection: Connection) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                record = self._records[connection.recv()]
+                self._handlers[id(record)] = connection
+                self._stream.put(Started(record))
+
+    def give(self, slice_: Any) -> None:
+        for each in slice_.records:
+            self._records[each.topic(), each.partition(), each.offset(), each.key()] = each
+        Side.give(self, slice_)
+
+    def end(self, ending: Ending = None, record: Any = None) -> None:
+        connection = self._handlers[id(self._note_end(ending, record))]
+        connection.send(DIE if self._deadly else ending)
+        self._deadly = False
+
+    def _let_go(self) -> None:
+        self.is_lost = True
+        self.pool.cells[self.whose].process.kill()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self._deadly = True
+        self.end(failure())
+        self._await_end()
+
+    def close(self) -> None:
+        super().close()
+        self._listener.close()

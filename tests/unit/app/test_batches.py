@@ -1,0 +1,142 @@
+"""An app whose handler takes several records at a time, without a broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from kafka_keyshared import Drop, Retry
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.errors import ConfigError
+from tests.support.offline import CONF, OfflineBroker
+from tests.support.records import record
+
+WAIT = 60.0
+
+
+def an_app(broker: OfflineBroker, **options: Any) -> KeyShared:
+    return KeyShared(CONF, ["orders"], hooks=broker.hooks, **options)
+
+
+@pytest.mark.parametrize("same_key", [False, True])
+def test_each_key_is_in_order_and_everything_is_committed(same_key: bool) -> None:
+    broker = OfflineBroker(*(record(offset, f"key-{offset % 7}") for offset in range(300)))
+    app = an_app(broker, workers=4, retry={"backoff": 0})
+    settled: dict[Any, list[int]] = {}
+    failed: set[int] = set()
+    sizes: list[int] = []
+    lock = threading.Lock()
+
+    def one(item: Any, behind: set[Any]) -> Any:
+        if item.key() in behind:
+            return None  # it does not count, and is not done
+        if item.offset() % 20 == 3 and item.offset() not in failed:
+            failed.add(item.offset())
+            behind.add(item.key())
+            return ValueError("no")
+        settled.setdefault(item.key(), []).append(item.offset())
+        return Drop() if item.offset() % 20 == 4 else None
+
+    @app.batch_handler(size=8, wait=0.001, same_key=same_key)
+    def handle(items: Sequence[Any]) -> Any:
+        with lock:
+            sizes.append(len(items))
+            assert not same_key or len({each.key() for each in items}) == 1
+            behind: set[Any] = set()
+            verdicts = [one(each, behind) for each in items]
+            if sum(map(len, settled.values())) == 300:
+                app.stop()
+            return verdicts
+
+    assert app.run() == 0
+    assert len(failed) == 15
+    assert sorted(chain.from_iterable(settled.values())) == [*range(300)]
+    assert all(offsets == sorted(offsets) for offsets in settled.values())
+    assert broker.positions()[-1] == 300
+    assert 1 < max(sizes) <= 8
+
+
+def test_a_poisoned_record_is_dead_lettered_or_blocks_alone() -> None:
+    """The others of its call are settled, however often it fails."""
+    broker = OfflineBroker(*(record(offset, f"key-{offset}") for offset in range(10)))
+    app = an_app(broker, workers=1, retry={"backoff": 0, "attempts": 2})
+    done: set[int] = set()
+    alone: list[int] = []
+
+    @app.batch_handler(size=10, wait=0.05)
+    def handle(items: Sequence[Any]) -> None:
+        if any(each.offset() == 4 for each in items):
+            alone.append(len(items))
+            if alone.count(1) == 2:
+                app.stop()
+            raise ValueError("no")
+        done.update(each.offset() for each in items)
+
+    assert app.run() == 0
+    assert done == {*range(10)} - {4}
+    assert alone.count(1) == 2, "each attempt was its own"
+    assert broker.positions()[-1] == 4
+
+
+def test_a_call_that_says_retry_is_not_split() -> None:
+    broker = OfflineBroker(*(record(offset, f"key-{offset}") for offset in range(4)))
+    app = an_app(broker, workers=1)
+    calls: list[int] = []
+
+    @app.batch_handler(size=4, wait=60.0)
+    def handle(items: Sequence[Any]) -> None:
+        calls.append(len(items))
+        if len(calls) == 1:
+            raise Retry(after=0)
+        app.stop()
+
+    assert app.run() == 0
+    assert calls == [4, 4]
+
+
+def test_what_the_settings_are_with_batches_and_without() -> None:
+    app = an_app(OfflineBroker(), workers=2, key=lambda item: item.value())
+
+    @app.batch_handler(size=900)
+    def handle(items: Any) -> None: ...
+
+    assert app.subscription.individually and app.subscription.lends is None
+    assert app.subscription.leases_per_worker == 1_800
+    assert app.subscription.key_of is not None
+    app.handler(handle)
+    assert not app.subscription.individually and app.subscription.lends == 0.05
+    assert app.subscription.leases_per_worker == 1_000
+    assert app.subscription.key_of is not None
+
+
+async def waits(items: Any) -> None: ...
+
+
+def counts(items: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "rule", "named"),
+    [
+        (counts, {}, {"size": 0}, r"batch_handler\(size=0\)"),
+        (counts, {}, {"size": 2.5}, r"batch_handler\(size=2\.5\)"),
+        (counts, {}, {"wait": -1}, r"batch_handler\(wait=-1\)"),
+        (counts, {}, {"wait": float("nan")}, r"batch_handler\(wait=nan\)"),
+        (counts, {"workers": "process:2"}, {}, "counts and workers of the kind 'process'"),
+        (counts, {"workers": "asyncio:9"}, {}, "counts and workers of the kind 'asyncio'"),
+        (counts, {"workers": "pull"}, {}, "counts and workers of the kind 'pull'"),
+        (waits, {}, {}, "waits is declared with 'async def', and batches run on threads"),
+        (counts, {"value_deserializer": lambda *_: None}, {}, "decode in the handler"),
+        (lambda: None, {}, {}, "is called with"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    handler: Any, options: dict[str, Any], rule: dict[str, Any], named: str
+) -> None:
+    app = KeyShared(CONF, ["orders"], **options)
+    with pytest.raises(ConfigError, match=named):
+        app.batch_handler(**rule)(handler)

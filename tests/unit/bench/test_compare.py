@@ -1,0 +1,249 @@
+"""What bench compare makes of runs, without running any: keys, verdicts, rows, what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import msgspec
+import pytest
+
+from kafka_keyshared.bench import systems
+from kafka_keyshared.bench.compare import ComparePlan, _rows
+from kafka_keyshared.bench.compare_run import Measured, PeerError, run_system
+from kafka_keyshared.bench.jars import arguments
+from kafka_keyshared.bench.paced import STAMP
+from kafka_keyshared.bench.peers.aio import Clock
+from kafka_keyshared.bench.systems import FAMILIES, every_system, system_of
+from kafka_keyshared.bench.workloads import (
+    KNOCK,
+    NOTE,
+    Job,
+    Note,
+    Ran,
+    by_method,
+    handler_of,
+    judge,
+    keys_of,
+    read_notebook,
+    value_of,
+)
+from kafka_keyshared.errors import ConfigError
+from tests.setup import compare_page
+
+
+def a_job(**more: Any) -> Job:
+    about = {"family": "bare", "size": "", "bootstrap": "x", "topic": "t", "group": "g"}
+    return msgspec.convert({**about, "records": 1, "limit": 1.0, **more}, Job)
+
+
+def test_keys_are_even_or_skewed_or_one_and_the_same_every_time() -> None:
+    uniform = Counter(keys_of("uniform", 1_000, 10))
+    assert set(uniform.values()) == {100}
+    assert set(keys_of("one-key", 50, 10)) == {0}
+    zipf = list(keys_of("zipf", 20_000, 1_000))
+    assert zipf == list(keys_of("zipf", 20_000, 1_000))
+    most = Counter(zipf)
+    # The first has a share of 1 / (the sum of n ** -1.1), the second 2 ** -1.1 of that.
+    assert 0.16 < most[0] / 20_000 < 0.20
+    assert 0.40 < most[1] / most[0] < 0.53
+
+
+def test_a_value_begins_with_two_numbers_and_has_its_size() -> None:
+    assert STAMP.unpack_from(value_of(7, 3, 100)) == (7, 3)
+    assert len(value_of(7, 3, 100)) == 100
+    assert len(value_of(7, 3, 0)) == STAMP.size
+
+
+def note(number: int, key: int, start: int, end: int) -> Note:
+    return (number, key, start, end)
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ([note(0, 1, 0, 5), note(1, 1, 5, 9)], (0, 0, 0, 0)),
+        ([note(0, 1, 0, 5), note(1, 2, 1, 2)], (0, 0, 0, 0)),
+        ([note(0, 1, 0, 5)], (1, 0, 0, 0)),
+        ([note(0, 1, 0, 5), note(1, 1, 5, 9), note(1, 1, 9, 10)], (0, 1, 0, 0)),
+        ([note(0, 1, 0, 5), note(0, 1, 5, 9)], (1, 1, 0, 0)),
+        ([note(1, 1, 0, 5), note(0, 1, 6, 9)], (0, 0, 1, 0)),
+        ([note(0, 1, 0, 5), note(1, 1, 4, 9)], (0, 0, 0, 1)),
+        ([note(1, 1, 0, 5), note(0, 1, 4, 9)], (0, 0, 1, 1)),
+    ],
+)
+def test_the_verdict_on_two_records(notes: list[Note], expected: tuple[int, ...]) -> None:
+    found = judge(notes, 2)
+    told = (found.missing, found.repeated, found.out_of_order, found.overlapping)
+    assert told == expected
+    assert found.in_order is (expected[2:] == (0, 0))
+
+
+class Holds:
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def value(self) -> bytes:
+        return self._value
+
+
+def test_a_handler_notes_what_it_did_and_knocks_are_left_out(tmp_path: Path) -> None:
+    notebook = tmp_path / "notes"
+    assert read_notebook(notebook) == []
+    handle = handler_of(a_job(notebook=str(notebook), work="uneven"), by_method)
+    for number in (3, KNOCK, 4):
+        handle(Holds(value_of(number, 9, 40)))
+    found = read_notebook(notebook)
+    assert [(number, mark) for number, mark, *_ in found] == [(3, 9), (4, 9)]
+    assert all(start <= end for _, _, start, end in found)
+    assert notebook.stat().st_size == 3 * NOTE.size
+
+
+def test_a_record_that_comes_twice_stands_for_no_other_in_a_checked_run() -> None:
+    checked, measured = Clock(a_job(records=2, notebook="n")), Clock(a_job(records=2))
+    for clock in (checked, measured):
+        clock.begin()
+        clock.count(value_of(0, 0, 0))
+        clock.count(value_of(0, 0, 0))
+    assert not checked.over()
+    assert measured.over()
+    checked.count(value_of(1, 0, 0))
+    assert checked.over()
+    assert checked.result().records == 2
+
+
+def test_every_family_says_what_it_guarantees_how_it_is_set_and_who_says_so() -> None:
+    names = [system.name for system in every_system()]
+    assert len(names) == len(set(names))
+    for family in FAMILIES:
+        assert family.settings
+        assert family.source
+        assert bool(family.package) == bool(family.get)
+    about = system_of("thread-pool:8").about()
+    assert (about["key_order"], about["at_least_once"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("bare", "bare"),
+        ("thread-pool", "thread-pool:8"),
+        ("thread-pool:3", "thread-pool:3"),
+        ("keyshared:asyncio:7", "keyshared:asyncio:7"),
+        ("parallel-consumer", "parallel-consumer:16"),
+    ],
+)
+def test_a_system_is_known_by_its_family_and_size(name: str, shown: str) -> None:
+    assert system_of(name).name == shown
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", "bare:3", "thread-pool:0", "thread-pool:x", "keyshared:thread:0"]
+)
+def test_a_system_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        system_of(name)
+
+
+@pytest.mark.parametrize(
+    ("plan", "option"),
+    [
+        (ComparePlan(systems=("other",)), "--systems"),
+        (ComparePlan(traffic=("other",)), "--traffic"),
+        (ComparePlan(work=("other",)), "--work"),
+        (ComparePlan(records=0), "--records"),
+        (ComparePlan(runs=0), "--runs"),
+        (ComparePlan(limit=0), "--limit"),
+        (ComparePlan(check=-1), "--check"),
+        (ComparePlan(value_bytes=8), "--value-bytes"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused_by_name(plan: ComparePlan, option: str) -> None:
+    with pytest.raises(ConfigError, match=option):
+        plan.check_plan()
+
+
+def test_what_is_not_installed_is_named_with_the_command_that_gets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert system_of("bare").missing() is None
+    monkeypatch.setattr(systems, "find_spec", lambda name: None)
+    assert "pip install" in str(system_of("aiokafka").missing())
+    monkeypatch.setattr(sys, "version_info", (3, 11, 0, "final", 0))
+    assert "needs Python 3.12" in str(system_of("pyrallel-consumer").missing())
+    monkeypatch.setattr(sys, "version_info", (3, 12, 0, "final", 0))
+    assert "pip install pyrallel-consumer" in str(system_of("pyrallel-consumer").missing())
+
+
+def test_without_its_jars_the_java_peer_is_named_with_the_command_that_gets_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "kafka_keyshared.bench.jars" in str(system_of("parallel-consumer").missing())
+
+
+def test_the_java_peer_is_told_the_job_as_arguments() -> None:
+    job = a_job(size="16", records=5, limit=2.5, work="uneven", notebook="/n")
+    assert arguments(job) == ["x", "t", "g", "5", "2.5", "16", "2000", "0", "1", "/n"]
+    assert arguments(a_job(work="cpu-200us", size="1"))[6:] == ["0", "200000", "0", "-"]
+
+
+def test_the_best_run_counts_beside_the_best_of_bare() -> None:
+    def runs(*per_s: int) -> list[Measured]:
+        each = [Ran(seconds=2.0, records=2 * rate) for rate in per_s]
+        return [Measured(ran=ran, peak_mib=float(ran.records)) for ran in each]
+
+    found = {"bare": runs(100, 200), "thread-pool:8": runs(50, 40), "aiokafka": []}
+    bare, pool = _rows("uniform", "empty", 400, found)
+    assert (bare["per_s"], bare["ratio"], bare["complete"]) == (200, 1.0, True)
+    assert (pool["per_s"], pool["ratio"], pool["complete"]) == (50, 0.25, False)
+    assert (pool["per_s_runs"], pool["peak_mib"]) == ([50, 40], 100.0)
+    assert (pool["key_order"], bare["key_order"]) == (False, True)
+    (alone,) = _rows("uniform", "empty", 400, {"thread-pool:8": runs(50)})
+    assert alone["ratio"] is None
+
+
+def test_a_system_that_fails_is_told_in_one_line() -> None:
+    with pytest.raises(PeerError, match=r"^it ended with status 1: KeyError: 'nonsense'$"):
+        run_system(system_of("bare"), a_job(family="nonsense"))
+
+
+def test_the_page_has_tables_and_plots_of_what_was_found(tmp_path: Path) -> None:
+    row = {
+        "ratio": 0.5,
+        "peak_mib": 40.0,
+        "key_order": True,
+        "at_least_once": True,
+        "bounded_memory": False,
+    }
+    found = {
+        "cores": 2,
+        "rows": [
+            {**row, "system": "bare", "scenario": "uniform/empty", "per_s": 2_000},
+            {**row, "system": "<b>", "scenario": "uniform/empty", "per_s": 1_000},
+            {**row, "system": "bare", "scenario": "zipf/sleep-1ms", "per_s": 3},
+        ],
+        "latency": [
+            {"system": "bare", "rate": 1_000, "p50_ms": 1, "p99_ms": 2, "added_p50_ms": None}
+        ],
+        "checked": [],
+        "systems": [system_of("bare").about()],
+        "left_out": [{"system": "aiokafka", "why": "not there"}],
+    }
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{compare_page.BEGIN}\nold\n{compare_page.END}\nafter\n")
+    compare_page.write(found, page, tmp_path)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| <b> | 1,000 (0.50) | yes | yes | **no** | 40 |" in text
+    assert "| aiokafka | – | left out: not there | – |" in text
+    drawn = Xml.parse(tmp_path / "compare-empty.svg").getroot()
+    assert "<b>" in [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert [path.name for path in tmp_path.glob("*.svg")] == ["compare-empty.svg"]
+    compare_page.write(found, page, tmp_path)
+    assert page.read_text() == text
