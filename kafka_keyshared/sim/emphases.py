@@ -2,7 +2,7 @@
 
 Each choice of a plan is drawn for itself, so what takes five of them is possible in one plan of
 hundreds, and then has to happen in that one. A seed with an emphasis has all that such states take,
-and enough to do; chance decides about the rest. A seed may have several, and most have none.
+and enough to do; chance decides about the rest. A seed may have several, and many have none.
 """
 
 from __future__ import annotations

@@ -190,6 +190,8 @@ def test_two_members_share_the_topic(kafka: EmbeddedKafka) -> None:
         running(an_app(kafka, seen.append)) as first,
         running(an_app(kafka, seen.append)) as second,
     ):
+        # The first may be through with everything before the second has its share.
+        second.wait_assigned()
         kafka.produce("orders", [(f"k{number}", "") for number in range(300)])
         first.wait_settled()
         second.wait_settled()

@@ -37,7 +37,7 @@ def test_an_emphasis_changes_some_seeds_and_leaves_the_others_as_they_are(
             sub.check()
 
 
-def test_half_of_all_seeds_and_more_are_about_nothing_in_particular() -> None:
+def test_two_seeds_of_five_and_more_are_about_nothing_in_particular() -> None:
     plain = [
         seed
         for seed in SEEDS
@@ -46,7 +46,7 @@ def test_half_of_all_seeds_and_more_are_about_nothing_in_particular() -> None:
             for name, each in EMPHASES.items()
         )
     ]
-    assert len(plain) > len(SEEDS) / 2
+    assert len(plain) > len(SEEDS) * 2 / 5
 
 
 def test_one_more_thing_that_may_happen_changes_no_seed_but_by_that(
