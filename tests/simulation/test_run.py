@@ -24,3 +24,15 @@ def test_a_run_is_not_over_while_a_transaction_is_open() -> None:
     cluster.append(P0, [b"key"], in_transaction=True)
     cluster.end_transaction(P0, commit=True)
     assert not all_done(cluster, books)
+
+
+def test_a_run_is_over_when_nobody_owes_what_is_not_finished() -> None:
+    """What compaction has removed before anybody read it will never be finished."""
+    simulation = Simulation()
+    cluster = simulation.cluster
+    books = Books(simulation.history, [SubscriptionSettings()])
+    cluster.append(P0, [b"key"])
+    assert not all_done(cluster, books)
+    cluster.remove(P0, [0])
+    assert any(books.unfinished.values())
+    assert all_done(cluster, books)

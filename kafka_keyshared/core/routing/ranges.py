@@ -7,7 +7,7 @@ leaves: its records wait, until the worker is back or another takes the range ov
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -173,15 +173,18 @@ class StickyRanges(Routing):
 
     def _beside(self, asked: Range) -> list[Range]:
         """Return what is left of the ranges when these slots are taken out."""
-        return [
+        first = bisect_left(self.ranges, asked.first, key=_last)
+        behind = bisect_right(self.ranges, asked.last, key=_first)
+        left = [
             Range(start, end, each.worker)
-            for each in self.ranges
+            for each in self.ranges[first:behind]
             for start, end in (
                 (each.first, min(each.last, asked.first - 1)),
                 (max(each.first, asked.last + 1), each.last),
             )
             if start <= end
         ]
+        return [*self.ranges[:first], *left, *self.ranges[behind:]]
 
     def _asked(self, first: int, last: int, worker: str) -> Range:
         known = dict.fromkeys((*self.workers, *(each.worker for each in self.ranges)))

@@ -7,7 +7,7 @@ nothing else is looked at per record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, repeat
+from itertools import accumulate, compress, repeat
 from operator import is_
 from typing import TypeAlias, TypeVar
 
@@ -121,13 +121,11 @@ class SlotTable:
         else:
             ids = [worker.id for worker in by_place]
             parts = [(ids[place] if place >= 0 else place, slots) for place, slots in parts]
-        arcs: list[tuple[int, int]] = []
-        start = 0
-        for owner, slots in parts:
+        owners = [owner for owner, _ in parts]
+        for owner in dict.fromkeys(owners):
             if owner not in takers:
-                takers[owner] = self._row_of(owner, start)
-            start += slots
-            arcs.append((start, owner))
+                takers[owner] = self._row_of(owner, sum(n for _, n in parts[: owners.index(owner)]))
+        arcs = [*zip(accumulate(slots for _, slots in parts), owners, strict=True)]
         return arcs, takers, owned
 
     def _write(
