@@ -273,9 +273,12 @@ class ThreadPool:
 
     def live(self, cell: WorkerCell) -> None:
         """Run slices until told to end. This is the whole life of a worker's thread."""
-        lease.WORKER.set(cell)
-        with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
-            self._live(cell)
+        before = lease.WORKER.set(cell)
+        try:
+            with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
+                self._live(cell)
+        finally:
+            lease.WORKER.reset(before)  # the thread may be the caller's (pools/inline.py)
 
     def _live(self, cell: WorkerCell) -> None:
         try:

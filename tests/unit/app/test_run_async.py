@@ -15,6 +15,7 @@ import pytest
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.errors import ConfigError, InvariantError
 from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.testing import run_handler
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 
@@ -62,6 +63,18 @@ def test_coroutines_run_on_the_loop_that_awaits_the_app_and_what_they_did_is_com
     assert sorted(offset for offset, *_ in ran) == [*range(50)]
     assert broker.positions()[-1] == 50
     assert broker.closed == 1
+
+
+def test_an_app_is_awaited_where_handlers_were_tried_before() -> None:
+    """The thread that tried them is no worker any more."""
+    app = an_app(OfflineBroker(record(0)))
+
+    @app.handler
+    async def handle(_item: Any) -> None:
+        app.stop()
+
+    assert [each.outcome for each in run_handler(print, [("key", "value")])] == ["done"]
+    assert in_time(app.run_async) == 0
 
 
 def test_cancelling_the_task_lets_what_runs_end_and_commits_it() -> None:

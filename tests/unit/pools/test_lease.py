@@ -19,6 +19,7 @@ from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import partition_of
 from kafka_keyshared.pools.inline import InlinePool
+from kafka_keyshared.pools.lease import WORKER
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.records import P0, P1, FakeRecord, record
@@ -171,3 +172,4 @@ def test_after_an_inline_worker_the_thread_is_its_owners_again() -> None:
     assert [lease.partition for lease in inline.leases] == [P0]
     with pytest.raises(KeySharedError):
         lease_of(record(0))
+    assert WORKER.get(None) is None
