@@ -124,7 +124,15 @@ class Groups(Protocol):
 class SimulatedGroups:
     """In the simulation."""
 
-    def __init__(self, protocol: str, *, impatient: bool = False, hasty: bool = False) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        *,
+        impatient: bool = False,
+        hasty: bool = False,
+        patient: bool = False,  # it is, at default
+    ) -> None:
+        del patient
         self.timeline = Timeline()
         patience: dict[str, Any] = {"request_timeout": 2.0 if hasty else 60.0}
         if impatient:
@@ -180,6 +188,7 @@ class RealGroups:
         *,
         impatient: bool = False,
         hasty: bool = False,
+        patient: bool = False,
     ) -> None:
         cluster.create_topic(topic, 2)
         self.cluster = cluster
@@ -187,6 +196,8 @@ class RealGroups:
         self.conf = group_conf(cluster, self.group, protocol, enable_auto_commit=False)
         if hasty:
             self.conf["socket.timeout.ms"] = 2_000
+        if patient:
+            self.conf["session.timeout.ms"] = 6_000
         if impatient:
             self.conf["max.poll.interval.ms"] = 1_500
             if protocol != "kip-848":
@@ -329,7 +340,8 @@ def test_a_commit_inside_a_revoke_lands_and_the_partitions_are_gone_behind_it(
 def test_nothing_is_fetched_for_what_stays_until_a_revoke_callback_returns(
     make: Make, protocol: str
 ) -> None:
-    side = make(protocol)
+    # Where the machine is busy, a second and a half may pass without a heartbeat.
+    side = make(protocol, patient=True)
     for partition in (side.first, side.second):
         side.write(partition, 3)
     first = side.join()

@@ -62,16 +62,17 @@ class Processes(Threads):
         # By the record: the pipe to the handler that is in it.
         self._handlers: dict[int, Connection] = {}
         self._listener = Listener(family="AF_UNIX", backlog=8)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._closing = False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
         spec = WorkerSpec(*WORKER, "worker-0", Told(str(self._listener.address)))
         self.pool = ProcessPool([spec], self._stream, Clock())
         self.pool.start()
 
     def _accept(self) -> None:
         while True:
-            try:
-                connection = self._listener.accept()
-            except OSError:
+            connection = self._listener.accept()
+            if self._closing:
                 return
             threading.Thread(target=self._hear_child, args=(connection,), daemon=True).start()
 
@@ -104,4 +105,7 @@ class Processes(Threads):
 
     def close(self) -> None:
         super().close()
+        self._closing = True
+        Client(self._listener.address).close()  # to close a listener wakes nobody who accepts
+        self._accepting.join()
         self._listener.close()
