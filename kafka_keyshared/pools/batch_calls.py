@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterable, Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -17,14 +15,11 @@ from kafka_keyshared.handling.failure import describe, text_of
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Drop
-from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.batch_cells import BatchCell
 from kafka_keyshared.pools.chains import Given
-from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.program import forks
-from kafka_keyshared.program.importing import handling
 
 log = log_of("kafka_keyshared.pool")
 
@@ -32,93 +27,48 @@ TELL_EVERY = 10.0
 """Seconds until a worker speaks again of calls that have failed."""
 
 
-class Calls:
+class Calls(Crew[BatchCell]):
     """What the threads of a pool of batches do, and whose they are."""
 
     def __init__(
         self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock, rule: BatchRule
     ) -> None:
-        self.post = mailbox.put
-        self.clock = clock
         self._rule = rule
-        self._pid = os.getpid()
-        self.lanes: Lanes = own_lanes
-        self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
-        # Those whose threads are left with a stuck call, while others do their workers' work.
-        self.beside: list[BatchCell] = []
+        super().__init__(specs, mailbox, clock)
+        self.post = mailbox.put
 
     def make_cell(self, spec: WorkerSpec) -> BatchCell:
         """Return the cell of a worker."""
-        failed = FailedLanes(self.lanes(spec.subscription))
-        return BatchCell(spec, self._rule, self.clock.monotonic, failed)
+        return BatchCell(spec, self._rule, self._clock.monotonic, self.no_lanes(spec))
 
-    def start_worker(self, cell: BatchCell) -> None:
-        """Give a worker a thread."""
-        name = f"keyshared-{cell.spec.subscription}-{cell.name}"
-        # One whose handler never returns must not keep the process from exiting.
-        thread = threading.Thread(target=self._live, args=(cell,), name=name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
-            log.exception("%s could not be started", cell.name)
-            cell.broken = error
-            cell.made.set()
-            cell.thread = cell.thread or thread  # which counts as one that has ended
-            return
-        cell.thread = thread
-
-    def _live(self, cell: BatchCell) -> None:
-        """Run calls until told to end. This is the whole life of a worker's thread."""
-        lease.WORKER.set(cell)
-        with handling(), forks.ends_here(f"a handler on {cell.name}"):
-            try:
-                made = cell.spec.make()
-            except BaseException as error:
-                if self._in_child():
-                    raise
-                cell.broken = error
-                return
-            finally:
-                cell.made.set()
-            if self._work(cell, made) and made.close is not None:
-                try:
-                    made.close()
-                except Exception:
-                    if self._in_child():
-                        raise
-                    log.exception("%s: close() of the handler failed", cell.name)
-
-    def _work(self, cell: BatchCell, made: Made) -> bool:
-        """Do all that there is; say whether the handler is to be closed then."""
-        while not self._in_child() and (work := cell.take()) is not None:
+    def run_given(self, cell: BatchCell, made: Made) -> bool:
+        """Run calls until told to end."""
+        while not self.in_child() and (work := cell.take()) is not None:
             if isinstance(work, list):
                 self._call(cell, work, made)
                 continue
-            answer = hand_over(cell.name, made, work, self._in_child)
-            if answer is not None and not self._in_child():
+            answer = hand_over(cell.name, made, work, self.in_child)
+            if answer is not None and not self.in_child():
                 self.post(answer)
-        return not cell.gone and not self._in_child()
-
-    def _in_child(self) -> bool:
-        return os.getpid() != self._pid
+        return not cell.gone and not self.in_child()
 
     def _call(self, cell: BatchCell, batch: list[Given], made: Made) -> None:
         """Call the handler with these records, and report what becomes of each."""
-        started = self.clock.monotonic()
+        started = self._clock.monotonic()
         outcomes: Sequence[Outcome]
         try:
             answer = made.handle([each.slice.records[0] for each in batch])
             outcomes = outcomes_of(answer, len(batch))
         except BaseException as error:
-            if self._in_child():
+            if self.in_child():
                 raise
             if len(batch) > 1 and not for_all(error) and self._alone(cell, batch, error):
                 return
             outcomes = [error] * len(batch)
-        if self._in_child():
+        if self.in_child():
             return
         failures = self._described(cell, outcomes)
-        seconds = (self.clock.monotonic() - started) / len(batch)
+        seconds = (self._clock.monotonic() - started) / len(batch)
         with cell.bell:
             self._report(cell, batch, outcomes, failures, seconds)
 
@@ -131,7 +81,7 @@ class Calls:
             if cell.gone:
                 return False
             cell.put_back(batch)
-            now = self.clock.monotonic()
+            now = self._clock.monotonic()
             if now >= cell.tell_at:
                 cell.tell_at = now + TELL_EVERY
                 log.warning(
@@ -148,7 +98,7 @@ class Calls:
         return [
             None
             if outcome is None or settles(outcome) or isinstance(outcome, Drop)
-            else describe(outcome, self.clock, on)
+            else describe(outcome, self._clock, on)
             for outcome in outcomes
         ]
 
@@ -194,7 +144,7 @@ class Calls:
         ended = RuntimeError("the worker's thread ended while it was running")
         with cell.bell:
             batch = cell.running
-            failures = [describe(ended, self.clock) for _ in batch]
+            failures = [describe(ended, self._clock) for _ in batch]
             self._report(cell, batch, [ended] * len(batch), failures, 0.0)
 
     def set_aside(self, cell: BatchCell, those: Iterable[Given]) -> None:

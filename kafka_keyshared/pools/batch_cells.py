@@ -17,13 +17,13 @@ from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.lease import Together
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
 
 Work: TypeAlias = list[Given] | Release | Adopt | None
 """What a worker is to do next: a call, something about state, or, for None, to end."""
 
 
-class BatchCell:
+class BatchCell(ThreadCell):
     """One thread of a worker. ``given`` is all that the worker has; ``current`` what it runs.
 
     A thread that is left with a stuck call has *gone*: another one has a cell that shares ``given``
@@ -33,16 +33,11 @@ class BatchCell:
     def __init__(
         self, spec: WorkerSpec, rule: BatchRule, now: Callable[[], float], failed: FailedLanes
     ) -> None:
-        self.spec = spec
-        self.failed = failed
+        super().__init__(spec, failed)
         self.given: dict[int, Given] = {}
         self.running: list[Given] = []
-        self.thread: threading.Thread | None = None
-        self.made = threading.Event()
-        self.broken: BaseException | None = None
         self.bell = threading.Condition()
         self.closing = False
-        self.sent_home = False
         self.gone = False
         self.tell_at = float("-inf")
         self._together: Together | None = None
@@ -56,22 +51,9 @@ class BatchCell:
         self._releases: deque[tuple[set[int], Release]] = deque()
 
     @property
-    def name(self) -> str:
-        """Return what its worker is called."""
-        return self.spec.name
-
-    @property
     def current(self) -> Together | None:
         """Return what it runs, for handlers that ask for their leases."""
-        return self._together
-
-    def lives(self) -> bool:
-        """Say whether there is a thread and it has not ended."""
-        return self.thread is not None and self.thread.is_alive()
-
-    def over(self) -> bool:
-        """Say whether its thread has ended."""
-        return self.thread is not None and not self.thread.is_alive()
+        return self._together if self.running else None
 
     def following(self, failed: FailedLanes) -> BatchCell:
         """Return the cell of a thread that goes on in the place of this one; holding the bell."""

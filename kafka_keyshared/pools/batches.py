@@ -7,21 +7,16 @@ several, in their order; behind one that it does not settle nothing of that key 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import FencePassed, Recalled, Stuck
 from kafka_keyshared.core.lanes import is_keyless
 from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls
 from kafka_keyshared.pools.batch_cells import BatchCell
 from kafka_keyshared.pools.chains import Given
-from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
-from kafka_keyshared.program import forks
 from kafka_keyshared.program.whose import standing
 
 log = log_of("kafka_keyshared.pool")
@@ -31,25 +26,6 @@ STARTED = Serial(1)
 
 class BatchPool(Calls):
     """Runs batch handlers on threads. See :class:`~.port.Pool`."""
-
-    def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start one thread per worker and wait until each has made its handler.
-
-        Raises :class:`ConfigError` when one cannot be made.
-        """
-        forks.watch(self)
-        self.lanes = lanes
-        for cell in self.cells.values():
-            cell.failed = FailedLanes(lanes(cell.spec.subscription))
-            self.start_worker(cell)
-        for cell in self.cells.values():
-            cell.made.wait()
-            if cell.broken is not None:
-                self.stop(0.0)
-                raise ConfigError(
-                    f"the handler of {cell.name} could not be made: "
-                    f"{type(cell.broken).__name__}: {cell.broken}"
-                ) from cell.broken
 
     def submit(self, slice_: Slice) -> None:
         """Hand a record to its worker, or back at once where its lane has failed."""
@@ -119,10 +95,7 @@ class BatchPool(Calls):
 
     def _following(self, cell: BatchCell) -> BatchCell | None:
         """Return the cell of a thread that may go on in the place of this one, if one may."""
-        self.beside = [each for each in self.beside if each.lives() or each.running]
-        if cell.spec.one_thread or len(self.beside) >= len(self.cells):
-            return None
-        return cell.following(FailedLanes(self.lanes(cell.spec.subscription)))
+        return cell.following(self.no_lanes(cell.spec)) if self.may_follow(cell) else None
 
     def lapse(self, lapse: Lapse) -> None:
         """Note it for the handler that asks: a thread goes on, and what it says settles nothing."""
@@ -140,35 +113,11 @@ class BatchPool(Calls):
                     found[id_] = STARTED if given.started else UNSTARTED
         return found
 
-    def add(self, worker: StartWorker) -> None:
-        """Start one more thread, with a handler made as those of the others are."""
-        of = next(
-            each for each in self.cells.values() if each.spec.subscription == worker.subscription
-        )
-        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
-        self.cells[worker.subscription, worker.worker] = cell
-        self.start_worker(cell)
-
-    def dead(self) -> list[tuple[str, int]]:
-        """Return the workers whose thread has ended."""
-        ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
-        for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
-            del self.cells[whose], ended[whose]
-        return [*ended]
-
-    def departed(self) -> list[tuple[str, int]]:
-        """Return nothing: a thread that has ended is replaced."""
-        return []
-
     def beat(self) -> None:
         """See to threads that have ended in the call with which they were left."""
         for cell in [each for each in self.beside if not each.lives()]:
             self.beside.remove(cell)
             self.fail_running(cell)
-
-    def late(self) -> dict[str, int]:
-        """Return nothing: a thread says what becomes of a record once."""
-        return {}
 
     def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return where in the user's program the thread is now that has the record in its call."""
@@ -219,21 +168,12 @@ class BatchPool(Calls):
             cell.sent_home = cell.closing = True
             cell.bell.notify()
 
-    def stop(self, timeout: float) -> list[str]:
-        """End the workers, closing their handlers; return the names of those still running."""
-        deadline = time.monotonic() + timeout
-        for cell in self.cells.values():
-            with cell.bell:
-                cell.take_back()
-                cell.closing = True
-                cell.bell.notify()
-        running = []
-        for cell in [*self.cells.values(), *self.beside]:
-            if cell.thread is not None and cell.lives():
-                cell.thread.join(max(0.0, deadline - time.monotonic()))
-                if cell.lives():
-                    running.append(cell.name + (" (stuck)" if cell in self.beside else ""))
-        return running
+    def dismiss(self, cell: BatchCell) -> None:
+        """Take back what has not started, and end the thread behind its call."""
+        with cell.bell:
+            cell.take_back()
+            cell.closing = True
+            cell.bell.notify()
 
     def forked(self) -> None:
         """Do nothing: the child of a handler ends where its call does."""

@@ -10,15 +10,10 @@ thread reports that and ends too. There are no more of these than there are work
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
-from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import (
     Ended,
     Failed,
@@ -28,54 +23,23 @@ from kafka_keyshared.core.events import (
     Stuck,
 )
 from kafka_keyshared.core.slices import Progress, Slice
-from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.failure import describe
+from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
-from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.pools.crew import Crew
+from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import STOP, Handover
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
-from kafka_keyshared.program import forks
-from kafka_keyshared.program.importing import handling
 from kafka_keyshared.program.whose import standing
 
 log = log_of("kafka_keyshared.pool")
 
 
-class ThreadPool:
+class ThreadPool(Crew[WorkerCell]):
     """Runs plain functions and handler classes on threads. See :class:`~.port.Pool`."""
-
-    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
-        self._mailbox = mailbox
-        self._clock = clock
-        self._pid = os.getpid()
-        self._lanes: Lanes = own_lanes
-        self._specs = specs
-        self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
-        # Those whose threads are left with a stuck record, while others do their workers' work.
-        self.beside: list[WorkerCell] = []
-
-    def start(self, lanes: Lanes = own_lanes) -> None:
-        """Start one thread per worker and wait until each has made its handler.
-
-        Raises :class:`ConfigError` when a handler class cannot be made.
-        """
-        forks.watch(self)
-        self._lanes = lanes
-        for cell in self.cells.values():
-            cell.failed = FailedLanes(lanes(cell.spec.subscription))
-            self.start_worker(cell)
-        for cell in self.cells.values():
-            cell.made.wait()
-            if cell.broken is not None:
-                self.stop(0.0)
-                raise ConfigError(
-                    f"the handler of {cell.spec.name} could not be made: "
-                    f"{type(cell.broken).__name__}: {cell.broken}"
-                ) from cell.broken
 
     def make_cell(self, spec: WorkerSpec) -> WorkerCell:
         """Return the cell of a worker."""
@@ -138,36 +102,11 @@ class ThreadPool:
             for id_, handover in cell.given.copy().items()
         }
 
-    def add(self, worker: StartWorker) -> None:
-        """Start one more thread, with a handler made as those of the others are."""
-        of = next(
-            each for each in self.cells.values() if each.spec.subscription == worker.subscription
-        )
-        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
-        cell.failed = FailedLanes(self._lanes(worker.subscription))
-        self.cells[worker.subscription, worker.worker] = cell
-        self.start_worker(cell)
-
-    def dead(self) -> list[tuple[str, int]]:
-        """Return the workers whose thread has ended."""
-        ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
-        for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
-            del self.cells[whose], ended[whose]
-        return [*ended]
-
-    def departed(self) -> list[tuple[str, int]]:
-        """Return nothing: a thread that has ended is replaced."""
-        return []
-
     def beat(self) -> None:
         """See to threads that have ended in the record with which they were left."""
         for cell in [each for each in self.beside if not each.lives()]:
             self.beside.remove(cell)
             self._abandon(cell, [cell.current] if cell.current is not None else [])
-
-    def late(self) -> dict[str, int]:
-        """Return nothing: a thread says what becomes of a record once."""
-        return {}
 
     def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return where in the user's program the thread is now that has the slice."""
@@ -226,23 +165,11 @@ class ThreadPool:
             cell.sent_home = True
             cell.inbox.put(None)
 
-    def stop(self, timeout: float) -> list[str]:
-        """End the workers, closing their handlers; return the names of those still running.
-
-        Nothing that has not started is run any more.
-        """
-        deadline = time.monotonic() + timeout
-        for cell in self.cells.values():
-            for handover in cell.given.copy().values():
-                handover.take_back()
-            cell.inbox.put(None)
-        running = []
-        for cell in [*self.cells.values(), *self.beside]:
-            if cell.thread is not None and cell.lives():
-                cell.thread.join(max(0.0, deadline - time.monotonic()))
-                if cell.lives():
-                    running.append(cell.spec.name + (" (stuck)" if cell in self.beside else ""))
-        return running
+    def dismiss(self, cell: WorkerCell) -> None:
+        """Take back what has not started, and end the thread behind what has."""
+        for handover in cell.given.copy().values():
+            handover.take_back()
+        cell.inbox.put(None)
 
     def forked(self) -> None:
         """Leave nothing to do in the child: what it takes next is the end of its slice."""
@@ -253,68 +180,24 @@ class ThreadPool:
 
     # --- inside ---
 
-    def start_worker(self, cell: WorkerCell) -> None:
-        """Give a worker a thread."""
-        thread = threading.Thread(
-            target=self.live,
-            args=(cell,),
-            name=cell.spec.thread,
-            daemon=True,  # a handler that never returns must not keep the process from exiting
-        )
-        try:
-            thread.start()
-        except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
-            log.exception("%s could not be started", cell.spec.name)
-            cell.broken = error
-            cell.made.set()
-            cell.thread = cell.thread or thread  # which counts as one that has ended
-            return
-        cell.thread = thread
-
-    def live(self, cell: WorkerCell) -> None:
-        """Run slices until told to end. This is the whole life of a worker's thread."""
-        before = lease.WORKER.set(cell)
-        try:
-            with handling(), forks.ends_here(f"a handler on {cell.spec.name}"):
-                self._live(cell)
-        finally:
-            lease.WORKER.reset(before)  # the thread may be the caller's (pools/inline.py)
-
-    def _live(self, cell: WorkerCell) -> None:
-        try:
-            made = cell.make()
-        except BaseException as error:
-            if self._in_child():
-                raise
-            cell.broken = error
-            return
-        finally:
-            cell.made.set()
-        handle, close = made.handle, made.close
+    def run_given(self, cell: WorkerCell, made: Made) -> bool:
+        """Run slices until told to end."""
+        handle = made.handle
         if cell.current is not None:
             self._run_slice(cell, cell.current, handle)
-        goes_on = not self._in_child()
+        goes_on = not self.in_child()
         while goes_on and (item := cell.inbox.get()) is not None:
             if isinstance(item, Fence):
                 cell.failed.passed(item.lanes)
                 self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             elif isinstance(item, Release | Adopt):
-                answer = hand_over(cell.spec.name, made, item, self._in_child)
-                goes_on = not self._in_child()
+                answer = hand_over(cell.spec.name, made, item, self.in_child)
+                goes_on = not self.in_child()
                 if goes_on and answer is not None:
                     self._mailbox.put(answer)
             else:
                 goes_on = self._run_slice(cell, item, handle)
-        if close is not None and goes_on:
-            try:
-                close()
-            except Exception:
-                if self._in_child():
-                    raise
-                log.exception("%s: close() of the handler failed", cell.spec.name)
-
-    def _in_child(self) -> bool:
-        return os.getpid() != self._pid
+        return goes_on
 
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
         """Run a slice and report its end; say whether this is still the worker, not its child."""
@@ -322,7 +205,7 @@ class ThreadPool:
         now = self._clock.monotonic
         started = now()
         self._run(cell, handover, handle, cell.failed)
-        if self._in_child():
+        if self.in_child():
             return False
         self._end(cell, handover, now() - started)
         cell.current = cell.reported = None
@@ -354,7 +237,7 @@ class ThreadPool:
                         raise_verdict(result)
                 break
             except BaseException as error:  # SystemExit included: a failed attempt
-                if self._in_child():
+                if self.in_child():
                     raise
                 if isinstance(error, Ack):
                     continue
@@ -376,10 +259,9 @@ class ThreadPool:
         Of lanes that have failed it knows nothing, and needs not: what the worker had of them has
         been taken back, and it gets nothing of them until their fences have passed.
         """
-        self.beside = [each for each in self.beside if each.lives() or each.current is not None]
-        if cell.spec.one_thread or len(self.beside) >= len(self.cells):
+        if not self.may_follow(cell):
             return None
-        failed = FailedLanes(self._lanes(cell.spec.subscription))
+        failed = self.no_lanes(cell.spec)
         return WorkerCell(cell.spec, given=cell.given, failed=failed)
 
     def _fail_running(self, cell: WorkerCell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -14,6 +15,7 @@ from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import Take
 from kafka_keyshared.pools.failed_lanes import FailedLanes
+from kafka_keyshared.pools.lease import Held, Together
 from kafka_keyshared.pools.port import Handover
 
 Handle: TypeAlias = Callable[[Any], Any]
@@ -47,40 +49,30 @@ class WorkerSpec:
 
 
 @dataclass(eq=False)
-class WorkerCell:
-    """One thread of a worker: its inbox, and what the worker was given and has not reported.
-
-    None in the inbox ends it. ``changing`` is held while a slice ends, and while another thread
-    takes over from one that is stuck. That one has a cell of its own, with the same ``given``.
-    """
+class ThreadCell(ABC):
+    """One thread of a worker. ``made`` is set when its handler is, or ``broken`` says why not."""
 
     spec: WorkerSpec
-    inbox: SimpleQueue[Item | None] = field(default_factory=SimpleQueue)
-    given: dict[int, Handover] = field(default_factory=dict)
-    # What a thread leaves to its successor: the slice it is in, the lanes it sets aside, and which
-    # record of the slice was the last to be reported.
-    current: Handover | None = None
     failed: FailedLanes = field(default_factory=FailedLanes)
-    reported: Any = None
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
     broken: BaseException | None = None
     # Whether it is to end because its worker is gone.
     sent_home: bool = False
-    changing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def name(self) -> str:
         """Return what its worker is called."""
         return self.spec.name
 
+    @property
+    @abstractmethod
+    def current(self) -> Held | Together | None:
+        """Return what it runs."""
+
     def make(self) -> Made:
         """Make the handler, in the worker's own thread."""
         return self.spec.make()
-
-    def handover(self, slice_: Slice) -> Handover:
-        """Return a slice on its way through the worker."""
-        return Handover(slice_)
 
     def over(self) -> bool:
         """Say whether its thread has ended."""
@@ -89,6 +81,27 @@ class WorkerCell:
     def lives(self) -> bool:
         """Say whether there is a thread and it has not ended."""
         return self.thread is not None and self.thread.is_alive()
+
+
+@dataclass(eq=False)
+class WorkerCell(ThreadCell):
+    """One thread of a worker: its inbox, and what the worker was given and has not reported.
+
+    None in the inbox ends it. ``changing`` is held while a slice ends, and while another thread
+    takes over from one that is stuck. That one has a cell of its own, with the same ``given``.
+    """
+
+    inbox: SimpleQueue[Item | None] = field(default_factory=SimpleQueue)
+    given: dict[int, Handover] = field(default_factory=dict)
+    # What a thread leaves to its successor, beside the lanes that it sets aside: the slice it is
+    # in, and which record of that was the last to be reported.
+    current: Handover | None = None
+    reported: Any = None
+    changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def handover(self, slice_: Slice) -> Handover:
+        """Return a slice on its way through the worker."""
+        return Handover(slice_)
 
     def is_in(self, id_: int) -> bool:
         """Say whether the thread is in that slice."""

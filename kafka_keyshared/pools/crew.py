@@ -1,0 +1,180 @@
+"""Workers that have a thread each: how that begins, what it leaves behind, and who follows it.
+
+What the threads do meanwhile is a pool's own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import StartWorker
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
+from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
+from kafka_keyshared.program import forks
+from kafka_keyshared.program.importing import handling
+
+log = log_of("kafka_keyshared.pool")
+
+C = TypeVar("C", bound=ThreadCell)
+
+
+class Crew(ABC, Generic[C]):
+    """The threads of a pool. See :class:`~.port.Pool` for what its owner asks of them."""
+
+    def __init__(self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock) -> None:
+        self._mailbox = mailbox
+        self._clock = clock
+        self._pid = os.getpid()
+        self._lanes: Lanes = own_lanes
+        self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
+        # Those whose threads are left with what is stuck, while others do their workers' work.
+        self.beside: list[C] = []
+
+    @abstractmethod
+    def make_cell(self, spec: WorkerSpec) -> C:
+        """Return the cell of a worker."""
+
+    @abstractmethod
+    def run_given(self, cell: C, made: Made) -> bool:
+        """Do all that the worker is given; say whether its handler is to be closed then."""
+
+    @abstractmethod
+    def dismiss(self, cell: C) -> None:
+        """Have the worker start nothing any more, and end."""
+
+    @abstractmethod
+    def forked(self) -> None:
+        """Leave nothing to do in the child that a handler has made of this process."""
+
+    # --- what the owner asks ---
+
+    def start(self, lanes: Lanes = own_lanes) -> None:
+        """Start one thread per worker and wait until each has made its handler.
+
+        Raises :class:`ConfigError` when one cannot be made.
+        """
+        forks.watch(self)
+        self._lanes = lanes
+        for cell in self.cells.values():
+            cell.failed = self.no_lanes(cell.spec)
+            self.start_worker(cell)
+        for cell in self.cells.values():
+            cell.made.wait()
+            if cell.broken is not None:
+                self.stop(0.0)
+                raise ConfigError(
+                    f"the handler of {cell.name} could not be made: "
+                    f"{type(cell.broken).__name__}: {cell.broken}"
+                ) from cell.broken
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more thread, with a handler made as those of the others are."""
+        of = next(
+            each for each in self.cells.values() if each.spec.subscription == worker.subscription
+        )
+        cell = self.make_cell(replace(of.spec, index=worker.worker, name=worker.name))
+        cell.failed = self.no_lanes(cell.spec)
+        self.cells[worker.subscription, worker.worker] = cell
+        self.start_worker(cell)
+
+    def dead(self) -> list[tuple[str, int]]:
+        """Return the workers whose thread has ended."""
+        ended = {whose: cell for whose, cell in self.cells.items() if cell.over()}
+        for whose in [whose for whose, cell in ended.items() if cell.sent_home]:
+            del self.cells[whose], ended[whose]
+        return [*ended]
+
+    def departed(self) -> list[tuple[str, int]]:
+        """Return nothing: a thread that has ended is replaced."""
+        return []
+
+    def late(self) -> dict[str, int]:
+        """Return nothing: a thread says what becomes of a record once."""
+        return {}
+
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers, closing their handlers; return the names of those still running.
+
+        Nothing that has not started is run any more.
+        """
+        deadline = time.monotonic() + timeout
+        for cell in self.cells.values():
+            self.dismiss(cell)
+        running = []
+        for cell in [*self.cells.values(), *self.beside]:
+            if cell.thread is not None and cell.lives():
+                cell.thread.join(max(0.0, deadline - time.monotonic()))
+                if cell.lives():
+                    running.append(cell.name + (" (stuck)" if cell in self.beside else ""))
+        return running
+
+    # --- its threads ---
+
+    def start_worker(self, cell: C) -> None:
+        """Give a worker a thread."""
+        thread = threading.Thread(
+            target=self.live,
+            args=(cell,),
+            name=cell.spec.thread,
+            daemon=True,  # a handler that never returns must not keep the process from exiting
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
+            log.exception("%s could not be started", cell.name)
+            cell.broken = error
+            cell.made.set()
+            cell.thread = cell.thread or thread  # which counts as one that has ended
+            return
+        cell.thread = thread
+
+    def live(self, cell: C) -> None:
+        """Make the handler and work until told to end. This is the whole life of a thread."""
+        before = lease.WORKER.set(cell)
+        try:
+            with handling(), forks.ends_here(f"a handler on {cell.name}"):
+                self._live(cell)
+        finally:
+            lease.WORKER.reset(before)  # the thread may be the caller's (pools/inline.py)
+
+    def _live(self, cell: C) -> None:
+        try:
+            made = cell.make()
+        except BaseException as error:
+            if self.in_child():
+                raise
+            cell.broken = error
+            return
+        finally:
+            cell.made.set()
+        if self.run_given(cell, made) and made.close is not None:
+            try:
+                made.close()
+            except Exception:
+                if self.in_child():
+                    raise
+                log.exception("%s: close() of the handler failed", cell.name)
+
+    def in_child(self) -> bool:
+        """Say whether this is a child that a handler has forked; records are the parent's."""
+        return os.getpid() != self._pid
+
+    def no_lanes(self, spec: WorkerSpec) -> FailedLanes:
+        """Return what a worker knows of failed lanes at first: nothing."""
+        return FailedLanes(self._lanes(spec.subscription))
+
+    def may_follow(self, cell: C) -> bool:
+        """Say whether another thread may do the worker's work while this one is stuck."""
+        self.beside = [each for each in self.beside if each.lives() or each.current is not None]
+        return not cell.spec.one_thread and len(self.beside) < len(self.cells)
