@@ -228,7 +228,7 @@ def _shown(done: Outcome, output: Output) -> Mapping[str, Any]:
     return told
 
 
-class _Telling:
+class Telling:
     """Says in lines of the log how far it is."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -275,8 +275,8 @@ class _Telling:
 
 
 @contextmanager
-def _telling(spark: SparkSession) -> Iterator[_Telling]:
-    telling, over = _Telling(spark), threading.Event()
+def _telling(spark: SparkSession) -> Iterator[Telling]:
+    telling, over = Telling(spark), threading.Event()
 
     def live() -> None:
         while not over.wait(TELL_EVERY):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.run import write_down
+from kafka_keyshared.cli.spark_run import Telling
 from kafka_keyshared.cli.spark_tools import spans_of
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -22,6 +26,7 @@ from kafka_keyshared.dlq.envelope import source_of
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.spark.audit import audit
 from kafka_keyshared.spark.driver import batch
 from kafka_keyshared.spark.driver.group import GroupActiveError
@@ -325,3 +330,39 @@ def test_records_that_retention_removes_behind_the_plan_are_told_and_the_rest_is
     assert outcome.positions == {f"{topic}-0": 100}
     assert sorted(each[1] for each in noted(tmp_path)) == list(range(gone, 100))
     assert "retention has removed records of the batch since it was planned" in caplog.text
+
+
+def test_a_line_says_how_far_a_batch_is_and_another_what_came_of_it(
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    filled(real_cluster, topic, 60)
+    gate = tmp_path / "gate"
+
+    def handle(_record: Any) -> None:
+        import fcntl
+
+        with gate.open() as shut:
+            fcntl.flock(shut, fcntl.LOCK_SH)
+
+    caplog.set_level(logging.INFO, "kafka_keyshared")
+    telling = Telling(session.spark)
+    app = an_app(real_cluster, topic, handle)
+    how_far = re.compile(r"batch 1: 60 offsets of \d partitions, \d+ s: \d+ of \d+ tasks")
+    with gate.open("w") as shut:
+        fcntl.flock(shut, fcntl.LOCK_EX)
+        run = Aside(lambda: run_batches(session.spark, wanted(app), telling.watch), name="batches")
+        while not any(map(how_far.fullmatch, caplog.messages)):
+            assert not run.over
+            telling.tick()
+    assert run.wait(120)
+    assert run.result().ended == "caught_up"
+    (line,) = [each for each in caplog.messages if each.startswith("batch 1 committed")]
+    assert re.fullmatch(
+        r"batch 1 committed: 60 records in [\d.]+ s \(\d+ a second\), 0 dead letters so far, "
+        r"0 offsets left",
+        line,
+    )
