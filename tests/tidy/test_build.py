@@ -185,11 +185,8 @@ def test_a_part_that_apt_brought_is_no_longer_missing(monkeypatch: pytest.Monkey
     assert installed == ["chromium"]
 
 
-def test_the_peers_that_are_compared_are_installed_and_fetched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (line,) = [line for line in makefile().splitlines() if "--editable" in line and "test]" in line]
-    assert "peers" in line.partition("[")[2]
+def fetched_for(suite: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The list to which is added what is fetched, from here on, when this is the one suite."""
     fetched: list[str] = []
 
     def fetch(of: str = "local") -> bool:
@@ -197,31 +194,27 @@ def test_the_peers_that_are_compared_are_installed_and_fetched(
         return True
 
     monkeypatch.delenv("KEYSHARED_TEST_BOOTSTRAP", raising=False)
-    monkeypatch.setattr(parts, "existing_suites", lambda tests: ["benchmarks"])
+    monkeypatch.setattr(parts, "existing_suites", lambda tests: [suite])
     monkeypatch.setattr(parts, "get", lambda wanted: [])
     monkeypatch.setattr(parts, "fetch_jars", fetch)
-    assert parts.main(["suites"]) == 0
-    assert fetched == ["local", "bench"]
+    return fetched
 
 
-def test_what_the_suites_of_spark_need_is_installed_and_fetched(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("suite", "extra", "jars"), [("benchmarks", "peers", "bench"), ("spark", "spark", "spark")]
+)
+def test_what_a_suite_needs_is_installed_and_fetched(
+    suite: str, extra: str, jars: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = [line for line in makefile().splitlines() if "--editable" in line and "test]" in line]
-    assert "spark" in line.partition("[")[2]
-    fetched: list[str] = []
-
-    def fetch(of: str = "local") -> bool:
-        fetched.append(of)
-        return True
-
-    monkeypatch.delenv("KEYSHARED_TEST_BOOTSTRAP", raising=False)
-    monkeypatch.setattr(parts, "existing_suites", lambda tests: ["spark"])
-    monkeypatch.setattr(parts, "get", lambda wanted: [])
-    monkeypatch.setattr(parts, "fetch_jars", fetch)
+    assert extra in line.partition("[")[2]
+    fetched = fetched_for(suite, monkeypatch)
     assert parts.main(["suites"]) == 0
-    assert fetched == ["local", "spark"]
-    fetched.clear()
+    assert fetched == ["local", jars]
+
+
+def test_without_maven_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = fetched_for("spark", monkeypatch)
     monkeypatch.setattr(parts, "get", lambda wanted: [parts.SPARK_MAVEN, parts.MAVEN])
     assert parts.main(["suites"]) == 0
     assert fetched == []
