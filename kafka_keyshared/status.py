@@ -37,8 +37,10 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     one past the highest settled offset; ``committed`` what the broker accepted. ``lag`` is from
     the committed position to the end of the log; ``backlog`` leaves out what is settled beyond it.
     ``oldest_seconds`` is how long the record at the position has been the oldest unsettled one,
-    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now,
-    ``paused`` whether the client was told so.
+    ``lag_seconds`` how old it is. ``held_back`` says why nothing is fetched from it just now, and
+    ``held_seconds`` for how long each of these reasons has been seen; ``paused`` whether the client
+    was told so. ``settled`` are the first runs that are settled beyond the safe position, each from
+    its first offset to the one behind its last; None unless they were asked for.
     """
 
     topic: str
@@ -55,15 +57,26 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float | None
     paused: bool
     held_back: tuple[str, ...] = ()
+    held_seconds: tuple[float, ...] = ()
+    settled: tuple[tuple[int, int], ...] | None = None
 
 
 class RunningRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record whose handler has not returned."""
+    """A record whose handler has not returned.
+
+    ``key`` is the text of its key, cut, with what is no text as ``\\x…``, and ``slot`` the slot of
+    it; both are None without a key. ``where`` and ``stack`` say where in the user's program its
+    handler stands, once it has been running for long and as far as its pool can tell.
+    """
 
     topic: str
     partition: int
     offset: int
     seconds: float
+    key: str | None = None
+    slot: int | None = None
+    where: str = ""
+    stack: str = ""
 
 
 class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +84,15 @@ class DrainingHash(msgspec.Struct, frozen=True, kw_only=True):
 
     ``pending`` of its leases have yet to end, and ``blocked`` records wait for that, at ``owner``:
     the worker that has the slot by now, None where nobody has. Where workers filter, keys of a slot
-    may have several owners, and each of them is a draining hash.
+    may have several owners, and each of them is a draining hash. It has been seen to drain for so
+    many ``seconds``.
     """
 
     hash: int
     pending: int
     blocked: int
     owner: str | None = None
+    seconds: float = 0.0
 
 
 class PendingAck(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,13 +151,16 @@ class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     attempts: int
     error: str
+    slot: int | None = None
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A closed lane: its key, what it waits for, its head, and how many records are behind that.
 
-    ``key`` is as that of a :class:`BlockedKey`. ``offset`` is -1 where it has no head just now;
-    ``due_seconds`` is the time until its head is tried again, or its letter, where that is known.
+    ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
+    head just now; ``due_seconds`` is the time until its head is tried again, or its letter, where
+    that is known. Its head failed for the first time so many ``seconds`` ago, and its letter was
+    refused so many times (``refused``). ``stack`` is where the last attempt failed.
     """
 
     subscription: str
@@ -156,6 +174,46 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     due_seconds: float | None
     error: str
+    slot: int | None = None
+    seconds: float = 0.0
+    refused: int = 0
+    stack: str = ""
+
+
+class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A record whose key cannot be read just now: so many ``records`` of its partition wait.
+
+    It has been seen to be so for so many ``seconds``.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    records: int
+    error: str
+    seconds: float
+
+
+class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed attempts that are alike: of one type of error, from one place in the program.
+
+    ``first_at`` and ``last_at`` are in seconds since 1970. What follows is that of the last one:
+    its ``message``, record and ``stack``. ``keys`` says how often each of the last few keys that
+    failed so did, and ``slots`` which slots these have, in the same order.
+    """
+
+    error: str
+    where: str
+    count: int
+    first_at: float
+    last_at: float
+    message: str
+    stack: str
+    topic: str
+    partition: int
+    offset: int
+    keys: tuple[tuple[str | None, int], ...] = ()
+    slots: tuple[int | None, ...] = ()
 
 
 class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +232,13 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``draining_hashes_blocked_messages`` records wait for that; ``draining_hashes_cleared_total``
     slots have drained so far. ``pending`` lists all that workers were given and have not settled,
     by worker and oldest first; None unless it was asked for.
+    ``closed`` are the first closed lanes, those before others that wait for somebody; ``unread``
+    the partitions that wait for a key to be read. So many records (``away``) wait for workers that
+    were declared and are not there (``missing``), since ``away_seconds``, the first one at
+    ``away_at``. ``errors`` are failed attempts by kind, the latest first. ``slots`` is who has the
+    slots, each run from its first to its last one with the worker's place among ``workers``, -1 for
+    nobody; None unless it was asked for. ``hottest_key`` is the key with the most unsettled records
+    and ``hottest_slot`` its slot. The window has been full for so many seconds (``full_seconds``).
     So many records were ever ``stuck``: past the ack timeout, and not to be ended; so many attempts
     ``timed_out``: ended for it. ``late`` is what members settled that was theirs no more, and
     ``written_off`` what counted as done when its worker was evicted. So many times a worker that
@@ -211,42 +276,67 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     loans: int = 0
     returned: int = 0
     pending: tuple[PendingAck, ...] | None = None
+    closed: tuple[LaneStatus, ...] = ()
+    unread: tuple[UnreadKey, ...] = ()
+    away: int = 0
+    away_at: tuple[str, int, int] | None = None
+    away_seconds: float = 0.0
+    missing: tuple[str, ...] = ()
+    errors: tuple[ErrorGroup, ...] = ()
+    slots: tuple[tuple[int, int, int], ...] | None = None
+    hottest_key: str | None = None
+    hottest_slot: int | None = None
+    full_seconds: float = 0.0
     process_seconds: Distribution
     wait_seconds: Distribution
     age_seconds: Distribution
 
 
 class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Kafka client says of itself, from its statistics."""
+    """What the Kafka client says of itself, from its statistics.
+
+    ``coordinator`` is its state towards the group's coordinator, ``up`` when it has one, since so
+    many seconds (``coordinator_seconds``); empty before the first statistics.
+    """
 
     lag: dict[str, dict[int, int]] = {}
     fetch_queue: int = 0
     round_trip_seconds: dict[str, float] = {}
     rebalances: int = 0
+    coordinator: str = ""
+    coordinator_seconds: float = 0.0
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core does not know and the status shows: times in seconds since 1970.
+class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A time that partitions came or went: what moved, how long it took, what it cost.
 
-    ``topics`` are those that are subscribed to, as far as they go by their names. ``paused`` are
-    the partitions of which the client was told to fetch nothing. With ``pending`` every pending
-    acknowledgement is listed.
+    ``at`` is when it was over, in seconds since 1970; ``event`` is assigned, revoked or lost.
+    ``let_go`` records were received and are not settled here any more; ``left`` of them were still
+    running at the deadline, and may run twice.
     """
 
-    wall: float
-    started_at: float
-    phase: Phase
-    joined: bool
-    group: str
-    pool: str
-    polled_at: float | None
-    poll_used: float
-    log_ends: dict[TopicPartition, int]
-    topics: tuple[str, ...] = ()
-    paused: frozenset[TopicPartition] = frozenset()
-    stalls: dict[str, int] = {}
-    client: ClientStatus | None = None
-    pending: bool = False
+    at: float
+    event: str
+    partitions: tuple[TopicPartition, ...]
+    seconds: float
+    let_go: int = 0
+    left: int = 0
+
+
+class Lately(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen over the last ``seconds``, of which there are enough to say something.
+
+    ``backlog`` is what it was at their beginning; ``busy`` the mean share of the workers that ran
+    something, ``full`` the share of the time that the window was full; ``fetched`` and ``settled``
+    are records.
+    """
+
+    seconds: float
+    backlog: int
+    busy: float
+    full: float
+    fetched: int
+    settled: int
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +348,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     for 30 s although there was something to read, and was read again. What is counted by topic has
     every topic that is subscribed to or was ever assigned, be it at 0, and what is counted by
     answer or event each of them.
+
+    ``commit_failures`` commits in a row have failed, the first ``commit_failing_seconds`` ago, the
+    last with ``commit_error``; the oldest that is on its way has waited for its answer for
+    ``commit_waiting_seconds``. No broker has answered for ``brokers_away_seconds``;
+    ``client_error`` is what the client said last that is wrong. The group has been giving out
+    partitions for ``rebalance_seconds``, and has not come to this member's yet. The control loop
+    has not turned for ``silent_seconds``. ``rebalanced`` are the last rebalances, ``lately`` the
+    last minute, None while there is none that was seen.
     """
 
     version: int
@@ -279,6 +377,23 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     polled_at: float | None
     poll_used: float
     client: ClientStatus | None
+    commit_failures: int = 0
+    commit_failing_seconds: float | None = None
+    commit_error: str = ""
+    commit_waiting_seconds: float | None = None
+    brokers_away_seconds: float | None = None
+    client_error: str = ""
+    rebalance_seconds: float | None = None
+    silent_seconds: float = 0.0
+    rebalanced: tuple[RebalanceStatus, ...] = ()
+    lately: Lately | None = None
+
+
+def key_text(key: bytes | None) -> str | None:
+    """Return a key as it is shown: its text, cut, with what is no text as ``\\x…``."""
+    if key is None:
+        return None
+    return key[: 4 * KEY_CHARS].decode("utf-8", "backslashreplace")[:KEY_CHARS]
 
 
 class Health(NamedTuple):

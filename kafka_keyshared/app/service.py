@@ -17,13 +17,15 @@ from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_sk
 from kafka_keyshared.app.handled import Handling
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.pools import own_pool, pull_pool
+from kafka_keyshared.app.serving import Looked, Served, check_served
 from kafka_keyshared.client.consumer import Callback, Subscribed
 from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.wrap import Wrapped, take_over
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.config import Options, check_deadlines, client_conf, make_options
+from kafka_keyshared.config import Layers, Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.show import of_program
 from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
@@ -45,12 +47,8 @@ from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.program import garbage
-from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
 from kafka_keyshared.program.signals import stop_signals
-from kafka_keyshared.status import Status
-from kafka_keyshared.web.metrics import Exposition, StatusCollector
-from kafka_keyshared.web.server import HttpServer, Probes
 
 log = log_of("kafka_keyshared")
 
@@ -82,7 +80,7 @@ class Hooks:
     outputs: Take | None = None
 
 
-class KeyShared(Handling):
+class KeyShared(Handling, Looked):
     """Runs a handler over topics of a consumer group: each key in order, many keys at once.
 
     ``conf`` is the dict that ``confluent_kafka.Consumer`` takes. ``options`` are the fields of
@@ -142,8 +140,10 @@ class KeyShared(Handling):
         self.workers_unsaid = "workers" not in options
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
-        self._board = Board(CLOCK)
-        self.http: HttpServer | None = None
+        self._board = Board(CLOCK, keys=self.options.show_keys)
+        check_served(self.options)
+        self._served = Served(self.options, self._board)
+        self.layers: Layers | None = None
         self.instance: Instance | None = None
         self.report: StopReport | None = None
 
@@ -225,18 +225,6 @@ class KeyShared(Handling):
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
         self._ending.ask()
 
-    def status(self, *, pending: bool = False) -> Status | None:
-        """Return what the instance looks like now, from any thread; None before it runs.
-
-        It is at most a second old, or as old as the rebalance that the owner is in. With
-        ``pending`` its subscriptions list every record that a worker was given and has not settled.
-        """
-        return self._board.read(pending=pending)
-
-    def collector(self) -> StatusCollector:
-        """Return the metrics for a ``prometheus_client`` registry of your own."""
-        return StatusCollector(self.status, partitions=self.options.partition_metrics)
-
     def banner(self) -> str:
         """Return one line that says what runs."""
         group = str(self.conf["group.id"])
@@ -296,9 +284,7 @@ class KeyShared(Handling):
             self._wrapped.give_back()
             if self._pull is not None:
                 self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
-            if self.http is not None:
-                Aside(self.http.close, name="keyshared-http-end").wait(not ending.given_up)
-                self.http = None
+            self._served.close(wait=not ending.given_up)
             self._ending = ending.next()  # which what stopped this run does not stop
 
     def _run_client(self, ending: Ending, host: Host | None) -> int:
@@ -338,7 +324,9 @@ class KeyShared(Handling):
     def _run(
         self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending, host: Host | None
     ) -> int:
-        self._serve_http()
+        acting = self._acting(self.options.http_token_file)
+        made = of_program(self.options, self.conf, self.topics, "the program")
+        self._served.start(acting, self.layers or made)
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
         letters = None
         if self.subscription.dlq:
@@ -367,6 +355,7 @@ class KeyShared(Handling):
         instance.watcher = observer
         instance.rebalancer.observer = chained(observer.rebalanced, self.hooks.rebalanced)
         instance.rebalancer.hurried = ending.over
+        instance.rebalancer.turning = self._board.turning
         instance.loop.on_dropped = self.hooks.dropped
         if ending.given_up:  # while it was starting: nobody would ask it to stop again
             return 1
@@ -388,13 +377,3 @@ class KeyShared(Handling):
             raise
         finally:
             instance.close()
-
-    def _serve_http(self) -> None:
-        if self.options.http_port is None:
-            return
-        exposition = Exposition(self.status, partitions=self.options.partition_metrics)
-        board, acting = self._board, self._acting(self.options.http_token_file)
-        probes = Probes(board.live, board.ready, board.read, acting)
-        server = HttpServer(self.options.http_host, self.options.http_port, exposition, probes)
-        if server.start():
-            self.http = server

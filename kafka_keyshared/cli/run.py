@@ -236,6 +236,8 @@ def build(layers: Layers, live: Live | None = None) -> KeyShared:
     from_start = starts_at_beginning(layers.conf)
     status = StatusLine(from_start=from_start, session=session_seconds(layers.conf), live=live)
     try:
-        return KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
+        app = KeyShared(layers.conf, layers.topics, hooks=Hooks(stepped=status), **layers.options)
     except ConfigError as error:
         raise layers.told(error) from error
+    app.layers = layers
+    return app

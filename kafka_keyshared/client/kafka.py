@@ -112,6 +112,11 @@ class KafkaClient:
         """What the client told last."""
         return self._outages.last_error
 
+    @property
+    def away_seconds(self) -> float | None:
+        """For how long no broker has answered; None while one does."""
+        return self._outages.seconds
+
     # --- before the start ---
 
     def check_topics(self, timeout: float) -> list[str]:
@@ -228,9 +233,8 @@ class KafkaClient:
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""
-        return self._counts is not None and partition.partition >= self._counts.get(
-            partition.topic, 0
-        )
+        known = self._counts
+        return known is not None and partition.partition >= known.get(partition.topic, 0)
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the ends of the assigned partitions' logs, as the last fetches showed them."""
@@ -324,11 +328,7 @@ class KafkaClient:
         """Fetch from the partitions again."""
         self._switch(self.consumer.resume, partitions)
 
-    def _switch(
-        self,
-        act: Callable[[list[ClientPartition]], None],
-        partitions: Iterable[TopicPartition],
-    ) -> None:
+    def _switch(self, act: Callable[..., None], partitions: Iterable[TopicPartition]) -> None:
         known = [self._assigned[each] for each in partitions if each in self._assigned]
         if known:
             act(known)

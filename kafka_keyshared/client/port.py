@@ -63,6 +63,10 @@ class Client(Protocol):
     def last_error(self) -> str:
         """What the client told last, empty for nothing."""
 
+    @property
+    def away_seconds(self) -> float | None:
+        """For how long no broker has answered; None while one does, as far as that is known."""
+
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group; the callbacks run inside poll, consume and close only."""
 

@@ -7,6 +7,7 @@ import msgspec
 from kafka_keyshared.status import ClientStatus
 
 MICROSECONDS = 1_000_000
+MILLISECONDS = 1_000
 UNASSIGNED = -1
 
 
@@ -32,6 +33,8 @@ class _Topic(msgspec.Struct, frozen=True):
 
 class _Group(msgspec.Struct, frozen=True):
     rebalance_cnt: int = 0
+    state: str = ""
+    stateage: int = 0
 
 
 class _Statistics(msgspec.Struct, frozen=True):
@@ -62,4 +65,6 @@ def read_statistics(text: str | bytes) -> ClientStatus:
             if broker.nodeid != UNASSIGNED and broker.rtt.avg
         },
         rebalances=found.cgrp.rebalance_cnt,
+        coordinator=found.cgrp.state,
+        coordinator_seconds=found.cgrp.stateage / MILLISECONDS,
     )

@@ -58,6 +58,9 @@ class HandlingOptions(TypedDict, total=False):
     http_port: int | None
     http_host: str
     http_token_file: str | None
+    console_port: int | None
+    console_host: str
+    show_keys: bool
     partition_metrics: bool
     check_invariants: bool
     reliable: bool

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from kafka_keyshared.config import pooled
+from kafka_keyshared.config import pooled, served
 from kafka_keyshared.config.poison import (
     DLQ_MEANT,
     dlq_limit_of,
@@ -286,26 +286,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "runs again at the others (redeliver), or it counts as done and is lost (ack)."
         ),
     ] = "redeliver"
-    http_port: Annotated[
-        Annotated[int, Meta(ge=0, le=65_535)] | None,
-        Meta(
-            description="Where `/metrics`, `/livez` and `/readyz` are served; 0 is any free port. "
-            "Not set: nowhere.",
-            extra={"flag": "--http-port"},
-        ),
-    ] = None
-    http_host: Annotated[
-        Annotated[str, Meta(min_length=1)],
-        Meta(description="The address to serve on; 0.0.0.0 is every one of this machine."),
-    ] = "127.0.0.1"
-    http_token_file: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(
-            description="A file with the token that whoever gives orders over HTTP has to show, as "
-            "`keyshared ring assign` does. Not set: none are taken.",
-            extra={"allowed": "the path of a file"},
-        ),
-    ] = None
+    http_port: served.HttpPort = None
+    http_host: served.HttpHost = "127.0.0.1"
+    http_token_file: served.TokenFile = None
+    console_port: served.ConsolePort = None
+    console_host: served.ConsoleHost = "127.0.0.1"
+    show_keys: served.ShowKeys = False
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True

@@ -126,6 +126,28 @@ class _Committed:
                 pass
 
 
+@dataclass(slots=True)
+class Failing:
+    """Since when commits have failed, how many in a row, and what the last one failed with.
+
+    A commit that the group had moved on from is none of them: its positions are another member's.
+    """
+
+    since: float | None = None
+    in_a_row: int = 0
+    error: str = ""
+
+    def failed(self, error: str, now: float) -> None:
+        """Take note of one more."""
+        self.since = now if self.since is None else self.since
+        self.in_a_row += 1
+        self.error = error
+
+    def over(self) -> None:
+        """Take note of one that was accepted."""
+        self.since, self.in_a_row, self.error = None, 0, ""
+
+
 class Commits:
     """The commit state of all assigned partitions."""
 
@@ -145,6 +167,7 @@ class Commits:
         self.sent_count = 0
         self.accepted_count = 0
         self.failed_count = 0
+        self.failing = Failing()
 
     def due(self, now: float, *, changed: bool, idle_since: float | None) -> bool:
         """Say whether a snapshot should be taken now.
@@ -249,9 +272,12 @@ class Commits:
         """Take the broker's answer; a failure never counts as committed."""
         states = self.in_flight.pop(answer.commit, {})
         if answer.result is CommitResult.ACCEPTED:
+            self.failing.over()
             self._accept(answer.commit, states)
             return []
         self.failed_count += 1
+        if answer.result is not CommitResult.LOST:
+            self.failing.failed(answer.error, now)
         for partition, state in states.items():
             if state.sent is answer.commit.entries[partition]:
                 state.sent = None

@@ -131,6 +131,7 @@ def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> lis
         sub.counts.failed += 1
         sub.counts.timed_out += failure.timed_out
         sub.counts.processed.add(record.topic(), Processed.FAILED)
+        sub.errors.note(failure, closed.partition, record.offset(), closed.key)
     commands: list[Command] = []
     if not is_keyless(lane):
         closed.fence_at = slice_.worker

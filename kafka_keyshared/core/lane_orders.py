@@ -24,8 +24,9 @@ from kafka_keyshared.core.meters import Processed
 from kafka_keyshared.core.opening import advance, settle_head
 from kafka_keyshared.core.poison import letter_of
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import About, counted, named_key
-from kafka_keyshared.status import KEY_CHARS, LaneStatus
+from kafka_keyshared.status import LaneStatus, key_text
 
 EVENTS = {
     LaneAction.RELEASE: LaneEvent.RELEASED,
@@ -201,24 +202,39 @@ def _about(closed: ClosedLane) -> About:
     return About(closed.partition, -1 if head is None else head.offset(), closed.key)
 
 
-def listing(sub: Subscription, now: float) -> list[LaneStatus]:
-    """Return every closed lane of a subscription, those first that wait for somebody."""
-    lanes = sorted(sub.closed.lanes.values(), key=lambda closed: _URGENCY.index(closed.state))
-    return [_shown(sub, closed, now) for closed in lanes]
+def listing(sub: Subscription, now: float, wall: float) -> list[LaneStatus]:
+    """Return every closed lane of a subscription, those first that wait for somebody.
+
+    ``wall`` is ``now`` in seconds since 1970.
+    """
+    lanes = sorted(sub.closed.lanes.values(), key=urgency)
+    return [shown(sub, closed, now, wall) for closed in lanes]
 
 
-_URGENCY = (
-    *(LaneState.BLOCKED, LaneState.STUCK, LaneState.ARCHIVING, LaneState.DIVERTED),
-    *(LaneState.DIVERTING, LaneState.DEAD_LETTERING, LaneState.WAITING),
-    *(LaneState.RUNNING, LaneState.OPENING),
-)
+_URGENCY = {
+    state: place
+    for place, state in enumerate(
+        (
+            *(LaneState.BLOCKED, LaneState.STUCK, LaneState.ARCHIVING, LaneState.DIVERTED),
+            *(LaneState.DIVERTING, LaneState.DEAD_LETTERING, LaneState.WAITING),
+            *(LaneState.RUNNING, LaneState.OPENING),
+        )
+    )
+}
 
 
-def _shown(sub: Subscription, closed: ClosedLane, now: float) -> LaneStatus:
-    head, last, key = closed.head, closed.last, closed.key
+def urgency(closed: ClosedLane) -> int:
+    """Return a number that is lower the more a lane waits for somebody."""
+    return _URGENCY[closed.state]
+
+
+def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> LaneStatus:
+    """Return what a status says of a closed lane; ``wall`` is ``now`` in seconds since 1970."""
+    head, first, last, key = closed.head, closed.first, closed.last, closed.key
+    seconds = 0.0 if first is None else max(0.0, wall - first.at_ms / 1000)
     return LaneStatus(
         subscription=sub.name,
-        key=None if key is None else key.decode("utf-8", "backslashreplace")[:KEY_CHARS],
+        key=key_text(key),
         state=closed.state.value,
         topic=closed.partition.topic,
         partition=closed.partition.partition,
@@ -228,4 +244,8 @@ def _shown(sub: Subscription, closed: ClosedLane, now: float) -> LaneStatus:
         waiting=sum(1 for _ in closed.waiting()),
         due_seconds=None if closed.due is None else max(0.0, closed.due - now),
         error="" if last is None else in_short(last),
+        slot=None if key is None else sub.keys.slot(key) % SLOTS,
+        seconds=now - closed.blocked_at if closed.state is LaneState.BLOCKED else seconds,
+        refused=closed.publish_failures,
+        stack="" if last is None else last.stack,
     )

@@ -317,6 +317,10 @@ class Meters:
         if sent is not None:
             self.commit_seconds.observe(now - sent)
 
+    def unanswered(self, now: float) -> float | None:
+        """Return for how many seconds the oldest commit has been on its way, None without one."""
+        return now - min(self._sent_at.values()) if self._sent_at else None
+
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions have come."""
         self.rebalances[Rebalance.ASSIGNED] += 1

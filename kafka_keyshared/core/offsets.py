@@ -79,7 +79,8 @@ class Derived(NamedTuple):
     ``completed`` is one past the highest settled offset, ``islands`` how many offsets are settled
     beyond the position, ``incomplete`` how many records are held; ``oldest_ms`` is the timestamp of
     the record at the position, and ``since`` when that record was first seen to be the oldest, in
-    monotonic seconds. With several subscriptions the least settled one counts.
+    monotonic seconds. With several subscriptions the least settled one counts. ``runs`` are what
+    each has settled beyond the position.
     """
 
     position: int
@@ -88,6 +89,7 @@ class Derived(NamedTuple):
     incomplete: int
     oldest_ms: int | None
     since: float
+    runs: Mapping[str, Runs] = MappingProxyType({})
 
 
 Unsettled = dict[TopicPartition, dict[int, Record]]
@@ -156,4 +158,5 @@ def look(
         incomplete,
         None if oldest is None else oldest.timestamp()[1],
         before.since if same and before is not None else now,
+        snapshot.runs,
     )

@@ -5,23 +5,31 @@ As Pulsar lists them for a subscription. Worked out when somebody asks: nothing 
 
 from __future__ import annotations
 
+from itertools import islice
+
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import PendingAck
 
 
-def pending_acks(sub: Subscription, progress: Progress) -> list[PendingAck]:
+def pending_acks(
+    sub: Subscription, progress: Progress, most: int | None = None
+) -> list[PendingAck]:
     """Return all leases of a subscription that had not ended, by worker, oldest first.
 
-    ``progress`` as for a commit.
+    ``progress`` as for a commit. With ``most`` no more than so many of each worker.
     """
     keys = sub.keys
     found: list[PendingAck] = []
     for worker in sub.workers.values():
+        end = None if most is None else len(found) + most
         for leased in worker.slices.values():
+            if end is not None and len(found) >= end:
+                break
             running = leased.running(progress)
-            for index in leased.outstanding(progress):
+            left = None if end is None else end - len(found)
+            for index in islice(leased.outstanding(progress), left):
                 (topic, partition), offset = leased.slice.came.coordinates_of(index)
                 key = keys.key(leased.slice.came[index])
                 slot = None if key is None else keys.slot(key)

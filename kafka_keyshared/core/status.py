@@ -3,44 +3,78 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from kafka_keyshared.core import draining, lending
 from kafka_keyshared.core.blocked import oldest_blocked
+from kafka_keyshared.core.closer_look import (
+    PENDING_MOST,
+    away,
+    closed_lanes,
+    islands,
+    slot_of,
+    slots,
+    unread,
+)
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.failure_lines import in_short
-from kafka_keyshared.core.heartbeat import Watch
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
+from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.meters import Histogram, Rebalance
 from kafka_keyshared.core.pending import pending_acks
 from kafka_keyshared.core.routing.filters import shown
 from kafka_keyshared.core.routing.ranges import nobodys, written
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.core.surroundings import Stand, Surroundings
 from kafka_keyshared.core.workers import Worker
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import TopicPartition, partition_of
 from kafka_keyshared.status import (
-    KEY_CHARS,
     VERSION,
     BlockedKey,
     Distribution,
     DrainingHash,
     PartitionStatus,
+    PendingAck,
     RunningRecord,
     ShownState,
     Status,
     SubscriptionStatus,
-    Surroundings,
     WorkerStatus,
+    key_text,
 )
 
+NEARLY_FULL = 10
+"""A window counts as full while there is room for no more than one part in so many of its records:
+what it has room for goes up and down with every fetch."""
 
-def take(core: Dispatcher, progress: Progress, now: float, around: Surroundings) -> Status:
-    """Return the status; ``progress`` and ``now`` as for a commit."""
-    meters = core.meters
+
+class _Look(NamedTuple):
+    core: Dispatcher
+    progress: Progress
+    now: float
+    around: Surroundings
+    lasting: Lasting
+
+
+def take(
+    core: Dispatcher,
+    progress: Progress,
+    now: float,
+    around: Surroundings,
+    lasting: Lasting | None = None,
+) -> Status:
+    """Return the status; ``progress`` and ``now`` as for a commit.
+
+    ``lasting`` is what the statuses before have noted; without it everything has only just begun.
+    """
+    lasting = Lasting() if lasting is None else lasting
+    look = _Look(core, progress, now, around, lasting)
+    meters, failing = core.meters, core.commits.failing
     topics = _topics(core, around)
-    return Status(
+    status = Status(
         version=VERSION,
         taken_at=around.wall,
         started_at=around.started_at,
@@ -48,12 +82,10 @@ def take(core: Dispatcher, progress: Progress, now: float, around: Surroundings)
         joined=around.joined,
         group=around.group,
         partitions=tuple(
-            _partition(core, partition, now, around)
+            _partition(look, partition)
             for partition in sorted(core.holds.assigned(core.partitions))
         ),
-        subscriptions=tuple(
-            _subscription(core, sub, progress, now, around) for sub in core.subscriptions.values()
-        ),
+        subscriptions=tuple(_subscription(look, sub) for sub in core.subscriptions.values()),
         fetched={topic: meters.fetched[topic] for topic in topics},
         rebalances={event.value: meters.rebalances[event] for event in Rebalance},
         drain_seconds=_distribution(meters.drain_seconds),
@@ -65,20 +97,31 @@ def take(core: Dispatcher, progress: Progress, now: float, around: Surroundings)
         polled_at=around.polled_at,
         poll_used=around.poll_used,
         client=around.client,
+        commit_failures=failing.in_a_row,
+        commit_failing_seconds=None if failing.since is None else now - failing.since,
+        commit_error=failing.error,
+        commit_waiting_seconds=meters.unanswered(now),
+        brokers_away_seconds=around.brokers_away_seconds,
+        client_error=around.client_error,
+        rebalance_seconds=around.unjoined_seconds,
+        rebalanced=around.rebalanced,
+        lately=around.lately,
     )
+    lasting.over()
+    return status
 
 
 def _topics(core: Dispatcher, around: Surroundings) -> list[str]:
     return sorted({*around.topics, *core.meters.topics})
 
 
-def _partition(
-    core: Dispatcher, partition: TopicPartition, now: float, around: Surroundings
-) -> PartitionStatus:
+def _partition(look: _Look, partition: TopicPartition) -> PartitionStatus:
+    core, _, now, around, lasting = look
     state = core.partitions.get(partition)
     seen = core.snapshots.derived.get(partition)
     end = around.log_ends.get(partition)
     committed = core.commits.committed(partition)
+    reasons = core.holds.reasons(partition)
     lag = backlog = lag_seconds = None
     if end is not None and committed is not None:
         lag = max(0, end - committed)
@@ -101,17 +144,14 @@ def _partition(
         backlog=backlog,
         lag_seconds=lag_seconds,
         paused=partition in around.paused,
-        held_back=tuple(map(str, core.holds.reasons(partition))),
+        held_back=tuple(map(str, reasons)),
+        held_seconds=tuple(lasting.seconds((partition, each), now) for each in reasons),
+        settled=tuple(islands(seen.runs)) if around.full and seen else None,
     )
 
 
-def _subscription(
-    core: Dispatcher,
-    sub: Subscription,
-    progress: Progress,
-    now: float,
-    around: Surroundings,
-) -> SubscriptionStatus:
+def _subscription(look: _Look, sub: Subscription) -> SubscriptionStatus:
+    core, progress, now, around, lasting = look
     counts = sub.counts
     topics = _topics(core, around)
     lanes = Counter(closed.state for closed in sub.closed.lanes.values())
@@ -121,7 +161,11 @@ def _subscription(
         # Of one that runs this may be what its handler has set.
         if sub.keys.knows(record) and isinstance(key := sub.keys.key(record), bytes)
     )
-    watch, drains = core.watches[sub.name], _drains(sub)
+    drains = _drains(sub, lasting, now)
+    hottest_key = max(keys, key=keys.__getitem__, default=None)
+    oldest, _ = oldest_blocked(sub.closed.lanes.values())
+    workers = sorted((*sub.workers.values(), *sub.gone.values()), key=_id)
+    full = sub.window.room() * NEARLY_FULL <= sub.window.records_max
     return SubscriptionStatus(
         name=sub.name,
         pool=around.pool,
@@ -130,17 +174,7 @@ def _subscription(
         ranges=written(sub.table.routing),
         unassigned=nobodys(sub.table.routing),
         filters=shown(sub.table.filtered),
-        workers=tuple(
-            _worker(
-                worker,
-                (sub.table.shares.get(worker.id, 0.0), drains.get(worker.id, ())),
-                progress,
-                watch,
-                now,
-                lends_to=lending.takers(sub, worker),
-            )
-            for worker in sorted((*sub.workers.values(), *sub.gone.values()), key=_id)
-        ),
+        workers=tuple(_worker(look, sub, worker, drains.get(worker.id, ())) for worker in workers),
         records=sub.window.records,
         bytes=int(sub.window.bytes),
         records_max=sub.window.records_max,
@@ -154,9 +188,17 @@ def _subscription(
         stale=counts.stale,
         lanes={state.value: lanes[state] for state in LaneState},
         lane_records=sum(sum(1 for _ in closed.records()) for closed in sub.closed.lanes.values()),
-        blocked=tuple(_blocked(each, now) for each in oldest_blocked(sub.closed.lanes.values())[0]),
+        blocked=tuple(_blocked(sub, each, now) for each in oldest),
         keys=len(keys),
-        hottest=max(keys.values(), default=0),
+        hottest=0 if hottest_key is None else keys[hottest_key],
+        hottest_key=key_text(hottest_key),
+        hottest_slot=slot_of(sub, hottest_key),
+        closed=closed_lanes(sub, now, around.wall),
+        unread=unread(sub, lasting, now),
+        errors=sub.errors.shown(lambda key: slot_of(sub, key)),
+        slots=slots(sub, [each.name for each in workers]) if around.full else None,
+        full_seconds=lasting.seconds((sub.name, "full"), now) if full else 0.0,
+        **away(sub, lasting, now),
         draining_hashes_count=sub.draining.count,
         draining_hashes_pending_messages=sum(
             each.pending for some in drains.values() for each in some
@@ -165,19 +207,31 @@ def _subscription(
         draining_hashes_cleared_total=sub.draining.cleared_total,
         loans=0 if sub.lending is None else sub.lending.lent_total,
         returned=0 if sub.lending is None else sub.lending.returned_total,
-        pending=tuple(pending_acks(sub, progress)) if around.pending else None,
+        pending=_pending(sub, progress, around),
         process_seconds=_distribution(counts.process_seconds),
         wait_seconds=_distribution(counts.wait_seconds),
         age_seconds=_distribution(counts.age_seconds),
     )
 
 
-def _drains(sub: Subscription) -> dict[int, tuple[DrainingHash, ...]]:
+def _pending(
+    sub: Subscription, progress: Progress, around: Surroundings
+) -> tuple[PendingAck, ...] | None:
+    if around.pending:
+        return tuple(pending_acks(sub, progress))
+    return tuple(pending_acks(sub, progress, PENDING_MOST)) if around.full else None
+
+
+def _drains(sub: Subscription, lasting: Lasting, now: float) -> dict[int, tuple[DrainingHash, ...]]:
     """Return by worker the slots that drain there."""
     return {
         id_: tuple(
             DrainingHash(
-                hash=slot % SLOTS, pending=pending, blocked=blocked, owner=sub.owner_name(slot)
+                hash=slot % SLOTS,
+                pending=pending,
+                blocked=blocked,
+                owner=sub.owner_name(slot),
+                seconds=lasting.seconds((sub.name, id_, slot), now),
             )
             for slot, pending, blocked in those
         )
@@ -185,10 +239,11 @@ def _drains(sub: Subscription) -> dict[int, tuple[DrainingHash, ...]]:
     }
 
 
-def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
+def _blocked(sub: Subscription, closed: ClosedLane, now: float) -> BlockedKey:
     key, last = closed.key, closed.last
     return BlockedKey(
-        key=None if key is None else key.decode("utf-8", "backslashreplace")[:KEY_CHARS],
+        key=key_text(key),
+        slot=slot_of(sub, key),
         topic=closed.partition.topic,
         partition=closed.partition.partition,
         offset=-1 if closed.head is None else closed.head.offset(),
@@ -199,15 +254,10 @@ def _blocked(closed: ClosedLane, now: float) -> BlockedKey:
 
 
 def _worker(
-    worker: Worker,
-    slots: tuple[float, tuple[DrainingHash, ...]],
-    progress: Progress,
-    watch: Watch,
-    now: float,
-    *,
-    lends_to: tuple[str, ...],
+    look: _Look, sub: Subscription, worker: Worker, drains: tuple[DrainingHash, ...]
 ) -> WorkerStatus:
-    share, drains = slots
+    core, progress, now, around, _ = look
+    watch = core.watches[sub.name]
     running = None
     runs = stuck = 0
     # What is stuck has been running for longest.
@@ -220,8 +270,17 @@ def _worker(
                 record = leased.slice.came[index]
                 since = now if known is None else known.since
                 topic, partition = partition_of(record)
+                key = sub.keys.key(record)
+                where, stack = around.stands.get((sub.name, worker.id, id_), Stand("", ""))
                 running = RunningRecord(
-                    topic=topic, partition=partition, offset=record.offset(), seconds=now - since
+                    topic=topic,
+                    partition=partition,
+                    offset=record.offset(),
+                    seconds=now - since,
+                    key=key_text(key),
+                    slot=slot_of(sub, key),
+                    where=where,
+                    stack=stack,
                 )
     state: ShownState = "idle"
     if worker.waits:
@@ -242,9 +301,9 @@ def _worker(
         starved_seconds=worker.starved_seconds,
         restarts=worker.restarts,
         dropped=worker.shed,
-        share=share,
+        share=sub.table.shares.get(worker.id, 0.0),
         draining=drains,
-        lends_to=lends_to,
+        lends_to=lending.takers(sub, worker),
     )
 
 

@@ -41,7 +41,9 @@ def lift_dlq_limit(loop: Loop) -> Generator[None, None, list[TopicPartition]]:
 def closed_lanes(loop: Loop) -> Generator[None, None, list[LaneStatus]]:
     """Return every closed lane, those first that wait for somebody."""
     yield from ()
-    now = loop.ports.clock()
+    now, wall = loop.ports.clock(), loop.ports.clock.wall()
     return [
-        each for sub in loop.core.subscriptions.values() for each in lane_orders.listing(sub, now)
+        each
+        for sub in loop.core.subscriptions.values()
+        for each in lane_orders.listing(sub, now, wall)
     ]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+
+from kafka_keyshared.status import RebalanceStatus
+
+KEPT = 50
+"""Rebalances that are kept for whoever looks on."""
 
 
 @dataclass
@@ -12,7 +18,7 @@ class LoopStats:
     ``polled_at`` is when the client was last asked for records, ``poll_gap`` the longest time
     between two such calls since somebody last looked, both in monotonic seconds. ``joined`` says
     whether the group has given out its partitions, be it none to this member, and not taken them
-    back.
+    back. ``rebalanced`` are the last times that partitions came or went.
     """
 
     batches: dict[int, int] = field(default_factory=dict)
@@ -22,6 +28,7 @@ class LoopStats:
     polled_at: float | None = None
     poll_gap: float = 0.0
     joined: bool = False
+    rebalanced: deque[RebalanceStatus] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def polled(self, now: float) -> None:
         """Note a call of the client's that counts as a poll."""

@@ -9,54 +9,104 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.status import take
+from kafka_keyshared.core.surroundings import Stand, Surroundings
+from kafka_keyshared.diagnosis.findings import Diagnosis
+from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.model import TopicPartition, counted
+from kafka_keyshared.owner.diagnosed import Diagnosed
+from kafka_keyshared.owner.lately import Minute
 from kafka_keyshared.owner.loop import Loop
-from kafka_keyshared.status import Health, Phase, Status, Surroundings
+from kafka_keyshared.status import Health, Phase, Status
 
 READ_LATELY = 60.0
+SHOWN_LATELY = 5.0
 FRESH = 0.6
 WAIT_FOR_FRESH = 1.0
 DERIVE_AFTER = 2.0
 MAX_POLL_INTERVAL_MS = 300_000
+SILENT_AFTER = 3.0
+"""Seconds without a heartbeat after which a status says so: it is made at one, every 0.5 s."""
+
 SILENT_MAX = 30.0
 """Longer than everything that the owner waits for at a rebalance, added up."""
+
+KNOWN_FOR = 60.0
+"""Seconds for which :meth:`Board.ready` tells what a status showed."""
+
+STANDS_AFTER = 1.0
+STANDS_MOST = 5
+"""Seconds after which it is asked where a handler stands, and of how many at once: a process has to
+be asked, and may take its time."""
 
 
 class Board:
     """The latest status, and how the instance is. Any thread may read it.
 
-    ``clock`` is monotonic, in seconds, and that of the loop whose status it is.
+    ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
+    whether a diagnosis may name keys.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, keys: bool = False) -> None:
         self._clock = clock
+        self.keys = keys
         self._changed = threading.Condition()
         self._status: Status | None = None
         self._made_at = float("-inf")
         self._read_at = float("-inf")
-        self._pending_at = float("-inf")
+        self._pending_at = self._full_at = float("-inf")
+        self._once = False
+        self._turning_at: float | None = None
         self.beat_at = self._clock()
         self.phase: Phase = "starting"
         self.joined = False
         self.stalled = ""
         self.by_hand = 0
 
-    def read(self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False) -> Status | None:
+    def read(
+        self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False, full: bool = False
+    ) -> Status | None:
         """Return the latest status; None before the first heartbeat.
 
         One older than a heartbeat is waited for, at most ``wait`` seconds: the next heartbeat
         brings it, unless the owner is inside a rebalance. With ``pending`` it is one that lists
-        every pending acknowledgement, if the next heartbeat comes in time.
+        every pending acknowledgement, if the next heartbeat comes in time, and with ``full`` one
+        that has all that there is to see. In a rebalance it is the one from before, with the time
+        that this has taken.
         """
         with self._changed:
             self._read_at = asked = self._clock()
             if pending:
                 self._pending_at = asked
-            if (pending or asked - self._made_at > FRESH) and self.phase == "running":
+            if full:
+                self._full_at = asked
+            lacks = pending or (full and not self._is_full())
+            if (lacks or asked - self._made_at > FRESH) and self.phase == "running":
                 self._changed.wait_for(lambda: self._made_at >= asked, wait)
-            return self._status
+            return self._status if self._status is None else self._as_of_now(self._status)
+
+    def _is_full(self) -> bool:
+        status = self._status
+        return status is not None and all(sub.slots is not None for sub in status.subscriptions)
+
+    def _as_of_now(self, status: Status) -> Status:
+        """Return a status with what goes on since it was made, where the owner makes no other."""
+        now = self._clock()
+        silent, turning = now - self.beat_at, self._turning_at
+        if self.phase != "running" or (turning is None and silent < SILENT_AFTER):
+            return status
+        rebalance = status.rebalance_seconds
+        if turning is not None:
+            rebalance = max(now - turning, rebalance or 0.0)
+        return msgspec.structs.replace(status, silent_seconds=silent, rebalance_seconds=rebalance)
+
+    def turning(self, inside: bool) -> None:
+        """Take note that the owner goes into a callback of a rebalance, or has come out of it."""
+        self._turning_at = self._clock() if inside else None
 
     def live(self) -> Health:
         """Say whether the loop beats, and reads what there is. A stop has its own deadline."""
@@ -73,13 +123,35 @@ class Board:
             return Health(False, self.phase)
         if not self.joined:
             return Health(False, "the group has given this member nothing yet")
+        words = ["running"]
         if self.by_hand:
-            return Health(True, f"running; {counted(self.by_hand, 'partition')} paused by hand")
-        return Health(True, "running")
+            words.append(f"{counted(self.by_hand, 'partition')} paused by hand")
+        return Health(True, "; ".join([*words, *self._known()]))
+
+    def _known(self) -> list[str]:
+        """Return the diagnosis, if one is known that is fresh enough, and have another one made.
+
+        A probe waits for nothing, and is asked for often: each has one status made, and no more.
+        """
+        self._once = True
+        status = self._status
+        if status is None or self._clock() - self._made_at > KNOWN_FOR:
+            return []
+        return [diagnose(self._as_of_now(status), keys=self.keys).text]
+
+    def diagnosis(self) -> Diagnosis | None:
+        """Return what the latest status shows to be wrong; None before the first heartbeat."""
+        status = self.read()
+        return None if status is None else diagnose(status, keys=self.keys)
 
     def wanted(self) -> bool:
-        """Say whether somebody has read lately."""
-        return self._clock() - self._read_at < READ_LATELY
+        """Say whether somebody has read lately, or asks for one status."""
+        once, self._once = self._once, False
+        return once or self._clock() - self._read_at < READ_LATELY
+
+    def shows_all(self) -> bool:
+        """Say whether somebody has lately read a status that has all that there is to see."""
+        return self._clock() - self._full_at < SHOWN_LATELY
 
     def lists_pending(self) -> bool:
         """Say whether somebody waits for a status that lists every pending acknowledgement."""
@@ -117,6 +189,9 @@ class Observer:
         self._interval = interval_ms / 1000
         self._started_at = loop.ports.clock.wall()
         self._beats = -1
+        self._lasting = Lasting()
+        self._minute = Minute()
+        self._diagnosed = Diagnosed(keys=board.keys)
 
     def step(self) -> None:
         """Note a heartbeat that there was since the last call."""
@@ -153,29 +228,50 @@ class Observer:
         stats = loop.stats
         gap, stats.poll_gap = stats.poll_gap, 0.0
         wall = loop.ports.clock.wall()
-        self._board.put(
-            take(
-                loop.core,
-                progress,
-                now,
-                Surroundings(
-                    wall=wall,
-                    started_at=self._started_at,
-                    phase=self._board.phase,
-                    joined=self._board.joined,
-                    group=self._group,
-                    pool=self._pool,
-                    polled_at=None if stats.polled_at is None else wall - (now - stats.polled_at),
-                    poll_used=gap / self._interval,
-                    log_ends=loop.ports.client.log_ends(),
-                    topics=self._topics,
-                    paused=frozenset(loop.paused()),
-                    stalls=dict(loop.watchdog.stalls),
-                    client=loop.ports.client.statistics(),
-                    pending=self._board.lists_pending(),
-                ),
-            )
+        client = loop.ports.client
+        joined = stats.joined or self._board.phase != "running"
+        around = Surroundings(
+            wall=wall,
+            started_at=self._started_at,
+            phase=self._board.phase,
+            joined=self._board.joined,
+            group=self._group,
+            pool=self._pool,
+            polled_at=None if stats.polled_at is None else wall - (now - stats.polled_at),
+            poll_used=gap / self._interval,
+            log_ends=client.log_ends(),
+            topics=self._topics,
+            paused=frozenset(loop.paused()),
+            stalls=dict(loop.watchdog.stalls),
+            client=client.statistics(),
+            pending=self._board.lists_pending(),
+            full=self._board.shows_all(),
+            stands=self._stands(now),
+            brokers_away_seconds=client.away_seconds,
+            client_error=client.last_error,
+            rebalanced=tuple(stats.rebalanced),
+            unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
+            lately=self._minute.shown(),
         )
+        status = take(loop.core, progress, now, around, self._lasting)
+        self._minute.note(status, now)
+        self._diagnosed.note(status, now)
+        self._board.put(status)
+
+    def _stands(self, now: float) -> dict[tuple[str, int, int], Stand]:
+        """Ask where handlers stand that have been running for long, those for longest first."""
+        pool = self._loop.ports.pool
+        running = [
+            known
+            for watch in self._loop.core.watches.values()
+            for known in watch.running.values()
+            if now - known.since >= STANDS_AFTER
+        ]
+        running.sort(key=lambda known: known.since)
+        return {
+            each.whose: Stand(pool.where(*each.whose), pool.stack(*each.whose))
+            for each in running[:STANDS_MOST]
+        }
 
 
 def chained(

@@ -21,6 +21,7 @@ from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import TopicPartition, counted, names_of, some
 from kafka_keyshared.owner.loop import Loop
 from kafka_keyshared.owner.seeking import LAST_BOUNDS_TIMEOUT
+from kafka_keyshared.status import RebalanceStatus
 
 log = log_of("kafka_keyshared.rebalance")
 
@@ -58,6 +59,8 @@ class Rebalancer:
         self.hurried: Callable[[], bool] = lambda: False
         self.failure: BaseException | None = None
         self.observer: Callable[[str, Sequence[TopicPartition]], None] | None = None
+        # Told when a callback begins, and when it is over: in between the owner does nothing else.
+        self.turning: Callable[[bool], None] = lambda _: None
 
     def subscribe(self) -> None:
         """Join the group with these callbacks."""
@@ -77,12 +80,15 @@ class Rebalancer:
         def guarded(partitions: list[TopicPartition]) -> None:
             if self.failure is not None:
                 return
+            self.turning(True)
             try:
                 callback(partitions)
             except BaseException as error:  # SystemExit of a key function, for one
                 log.exception("%s failed", callback.__name__)
                 self.failure = error
                 self._loop.commits_stopped = True
+            finally:
+                self.turning(False)
 
         return guarded
 
@@ -108,7 +114,8 @@ class Rebalancer:
             self._ask_later(began)
         loop.stats.joined = True
         self._nothing_since = None if loop.core.partitions or self._unstarted else began
-        log.info("assigned %s in %.3f s", _names(partitions), loop.ports.clock() - began)
+        seconds = self._note("assigned", partitions, began)
+        log.info("assigned %s in %.3f s", _names(partitions), seconds)
         if waiting:
             log.warning(
                 "%d of %d wait (%s): it was not answered where they start; they are paused and "
@@ -228,16 +235,16 @@ class Rebalancer:
         self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         clock = loop.ports.clock
-        started = clock()
+        started, held = clock(), loop.core.unsettled_count()
         loop.tell(ev.Revoking(mine))
-        left = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
+        left, running = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
         progress = {} if loop.commits_stopped else self._last_commit(mine)
         self._release(partitions, ev.Forget(mine, progress=progress))
         self._observe("revoked", partitions)  # nothing is committed for them from here on
         log.info(
             "revoked %s in %.3f s%s",
             _names(partitions),
-            clock() - started,
+            self._note("revoked", partitions, started, held - loop.core.unsettled_count(), running),
             f"; {'given up' if self.hurried() else 'past the deadline'}, may run again: {left}"
             if left
             else "",
@@ -258,16 +265,18 @@ class Rebalancer:
         if self.closing:
             return
         self._withdraw(partitions)
-        held = loop.core.unsettled_count()
+        began, held = loop.ports.clock(), loop.core.unsettled_count()
         mine = [partition for partition in partitions if partition in loop.core.partitions]
         # First: nothing of them starts any more, however long a callback takes, or if it raises.
         loop.tell(ev.Revoking(mine))
         self._observe("lost", partitions)
         self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
+        let_go = held - loop.core.unsettled_count()
+        self._note("lost", partitions, began, let_go)
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",
             _names(partitions),
-            held - loop.core.unsettled_count(),
+            let_go,
         )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
@@ -285,6 +294,29 @@ class Rebalancer:
         loop.released_in_call.update(partitions)
         loop.reseek.gone(set(partitions))
 
+    def _note(
+        self,
+        event: str,
+        partitions: Sequence[TopicPartition],
+        since: float,
+        let_go: int = 0,
+        left: int = 0,
+    ) -> float:
+        """Keep what happened for whoever looks on; return how many seconds it took."""
+        clock = self._loop.ports.clock
+        seconds = clock() - since
+        self._loop.stats.rebalanced.append(
+            RebalanceStatus(
+                at=clock.wall(),
+                event=event,
+                partitions=tuple(sorted(partitions)),
+                seconds=seconds,
+                let_go=let_go,
+                left=left,
+            )
+        )
+        return seconds
+
     def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         if self.observer is not None:
             self.observer(what, partitions)
@@ -295,8 +327,10 @@ def await_running(
     partitions: Sequence[TopicPartition] | None,
     deadline: float,
     hurried: Callable[[], bool],
-) -> str:
-    """Serve the mailbox until nothing of the partitions runs; return what was left, or ''.
+) -> tuple[str, int]:
+    """Serve the mailbox until nothing of the partitions runs; return what was left.
+
+    In words, '' for nothing, and how many records were still running.
 
     What counts as running, and which dead letters are waited for, is said by
     :meth:`~.loop.Loop.awaited`. ``hurried`` turns true with the second signal, which gives up what
@@ -305,11 +339,12 @@ def await_running(
     while True:
         running, dead_letters = loop.awaited(partitions)
         if not running and not dead_letters:
-            return ""
+            return "", 0
         remaining = deadline - loop.ports.clock()
         if remaining <= 0 or hurried():
             names = ", ".join(names_of(running[:5]))
-            return f"{len(running)} running ({names}), {counted(dead_letters, 'dead letter')}"
+            left = f"{len(running)} running ({names}), {counted(dead_letters, 'dead letter')}"
+            return left, len(running)
         wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10
         loop.serve(min(remaining, wait))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from kafka_keyshared.model import Record
-from kafka_keyshared.program.whose import is_users, shown
+from kafka_keyshared.program.whose import STACK_FRAMES_MAX, is_ours, is_users, shown
 
 
 async def unmade(record: Record) -> None:
@@ -36,6 +37,16 @@ def place_of(awaited: Any) -> str:
             place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"
         awaited = awaited.cr_await
     return place
+
+
+def calls_of(awaited: Any) -> str:
+    """Return the calls that a coroutine is in, through what it awaits, as lines of text."""
+    calls: list[traceback.FrameSummary] = []
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        ours = is_ours(frame.f_code.co_filename)
+        calls = [] if ours else [*calls, *traceback.extract_stack(frame, 1)]
+        awaited = awaited.cr_await
+    return "".join(traceback.format_list(calls[:STACK_FRAMES_MAX]))
 
 
 def turning() -> asyncio.AbstractEventLoop | None:

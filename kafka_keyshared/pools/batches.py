@@ -17,7 +17,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls
 from kafka_keyshared.pools.batch_cells import BatchCell
 from kafka_keyshared.pools.chains import Given
-from kafka_keyshared.program.whose import standing
+from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
@@ -121,14 +121,23 @@ class BatchPool(Calls):
 
     def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return where in the user's program the thread is now that has the record in its call."""
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else standing(ident)
+
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return the calls that this thread is in."""
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else stack_of(ident)
+
+    def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
         for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is None or cell.thread is None or cell.thread.ident is None:
+            if cell is None or cell.thread is None:
                 continue
             with cell.bell:
                 runs = any(each.slice.id == slice_ for each in cell.running)
             if runs:
-                return standing(cell.thread.ident)
-        return ""
+                return cell.thread.ident
+        return None
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; what the old one ran counts as failed."""

@@ -163,6 +163,12 @@ class Pool(Protocol):
         Nothing where that is not known.
         """
 
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return the calls that a worker is in with what it runs of a slice, as lines of text.
+
+        Nothing where that is not known.
+        """
+
     def beat(self) -> None:
         """Do what is due, at every heartbeat, before anything else is asked for it."""
 

@@ -115,6 +115,11 @@ class ProcessPool(ThreadPool):
         cell = cast(ProcessCell | None, self.cells.get((subscription, worker)))
         return cell.process.where() if cell is not None and cell.is_in(slice_) else ""
 
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return nothing: a process tells the place alone."""
+        del subscription, worker, slice_
+        return ""
+
     def forked(self) -> None:
         """Leave nothing to do in the child of a callback of this process."""
         for cell in self.cells.values():

@@ -121,6 +121,11 @@ class PullPool:
         del subscription, worker, slice_
         return ""
 
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return nothing: what a member's code does with a record is not seen from here."""
+        del subscription, worker, slice_
+        return ""
+
     def beat(self) -> None:
         """Name members that nobody sees to any more, and what was settled too late."""
         for cell in self.cells.values():

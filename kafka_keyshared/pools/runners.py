@@ -36,7 +36,7 @@ from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.awaited import awaitable, place_of, turning, unmade
+from kafka_keyshared.pools.awaited import awaitable, calls_of, place_of, turning, unmade
 from kafka_keyshared.pools.chains import Chains, Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
@@ -392,3 +392,8 @@ class TaskWorker:
         if runner is None or runner.task is None:
             return ""
         return place_of(runner.task.get_coro())
+
+    def stack(self, id_: int) -> str:
+        """Return the calls that the coroutine is in, through what it awaits."""
+        runner = self._running.get(id_)
+        return "" if runner is None or runner.task is None else calls_of(runner.task.get_coro())

@@ -170,6 +170,11 @@ class TaskPool:
         found = self.workers.get((subscription, worker))
         return "" if found is None else found.where(slice_)
 
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return the calls that the coroutine is in, the one that awaits all the others first."""
+        found = self.workers.get((subscription, worker))
+        return "" if found is None else found.stack(slice_)
+
     def beat(self) -> None:
         """Tell of a handler that keeps the loop from turning, and of its end."""
         now = self._clock.monotonic()

@@ -33,7 +33,7 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import STOP, Handover
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
-from kafka_keyshared.program.whose import standing
+from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
@@ -110,13 +110,20 @@ class ThreadPool(Crew[WorkerCell]):
 
     def where(self, subscription: str, worker: int, slice_: int) -> str:
         """Return where in the user's program the thread is now that has the slice."""
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else standing(ident)
+
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return the calls that this thread is in."""
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else stack_of(ident)
+
+    def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
         # Whoever asks may have seen it running before its worker was gone.
         for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is None or not cell.is_in(slice_):
-                continue
-            if cell.thread is not None and cell.thread.ident is not None:
-                return standing(cell.thread.ident)
-        return ""
+            if cell is not None and cell.is_in(slice_) and cell.thread is not None:
+                return cell.thread.ident
+        return None
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.

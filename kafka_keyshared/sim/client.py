@@ -55,6 +55,7 @@ class SimClient:
         self.halts_out_of_range = reset == "error"
         self.starts_at_end = reset == "latest"
         self.last_error = ""
+        self.away_seconds: float | None = None
         self.member = member
         self.answer = answer
         self.link = Link(cluster)

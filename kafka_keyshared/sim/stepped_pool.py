@@ -124,6 +124,11 @@ class SteppedPool:
         del subscription, worker, slice_
         return ""
 
+    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+        """Return nothing: no thread stands anywhere."""
+        del subscription, worker, slice_
+        return ""
+
     def beat(self) -> None:
         """Nothing is due."""
 

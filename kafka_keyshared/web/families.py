@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.web.client_families import CLIENT
+from kafka_keyshared.web.diagnosis_families import DIAGNOSIS
 from kafka_keyshared.web.draining_families import DRAINING
 from kafka_keyshared.web.family import (
     PARTITION,
@@ -393,4 +394,4 @@ GROUP = (
     ),
 )
 
-FAMILIES: tuple[Family, ...] = (*FLOW, *DRAINING, *OFFSETS, *WORK, *GROUP, *CLIENT)
+FAMILIES: tuple[Family, ...] = (*(*DIAGNOSIS, *FLOW, *DRAINING, *OFFSETS, *WORK, *GROUP, *CLIENT),)

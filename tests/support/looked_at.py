@@ -59,7 +59,10 @@ def blocked(number: int, key: str | None = None) -> dict[str, Any]:
 
 
 def instance(**told: Any) -> InstanceStatus:
-    """The status of an instance with two workers that has nothing to do, but for what is told."""
+    """The status of an instance with two workers that has nothing to do, but for what is told.
+
+    ``own`` is what its subscription tells beside that.
+    """
     names = {
         *("bytes", "records", "stuck", "stale", "lane_records", "keys", "hottest"),
         *("process_seconds", "wait_seconds", "age_seconds"),
@@ -77,6 +80,7 @@ def instance(**told: Any) -> InstanceStatus:
     subscription |= {
         name: told.pop(name) for name in ("workers", "lanes", "blocked") if name in told
     }
+    subscription |= told.pop("own", {})
     value = {
         "version": status.VERSION,
         "taken_at": 1_800_000_000.0,

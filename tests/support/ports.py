@@ -51,6 +51,7 @@ class FakeClient:
 
     halts_out_of_range = False
     last_error = ""
+    away_seconds: float | None = None
     starts_at_end = False
 
     def __init__(self, now: Callable[[], float], *, cooperative: bool = False) -> None:

@@ -377,7 +377,7 @@ def test_the_list_names_all_closed_lanes_first_those_that_wait_for_somebody() ->
     harness.work({3: [NOT_NOW], 0: [ERROR]})
     harness.later(0.0)
     harness.work({0: [ERROR]})
-    first, second = listing(harness.sub(), harness.now)
+    first, second = listing(harness.sub(), harness.now, 0.0)
     assert (first.key, first.state, first.offset, first.waiting) == ("a", "blocked", 0, 1)
     assert (first.attempts, first.error) == (2, "ValueError: no such flight")
     assert (second.key, second.state, second.due_seconds) == ("0-first", "waiting", 3.0)
@@ -387,6 +387,6 @@ def test_the_list_names_all_closed_lanes_first_those_that_wait_for_somebody() ->
 @pytest.mark.parametrize("state", LaneState)
 def test_a_lane_is_listed_whatever_state_it_is_in(state: LaneState) -> None:
     harness = MADE[state]()
-    assert [(lane.key, lane.state) for lane in listing(harness.sub(), harness.now)] == [
+    assert [(lane.key, lane.state) for lane in listing(harness.sub(), harness.now, 0.0)] == [
         ("a", state.value)
     ]

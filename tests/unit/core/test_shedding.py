@@ -9,8 +9,8 @@ from kafka_keyshared.core import status
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.core.shedding import capacity
+from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.model import Drop
-from kafka_keyshared.status import Surroundings
 from tests.support.harness import Harness
 from tests.support.records import ERROR, GIVE_UP, NOT_NOW, P0, FakeRecord, record
 

@@ -13,8 +13,8 @@ from kafka_keyshared.core.meters import Counts
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Leased
 from kafka_keyshared.core.status import take
+from kafka_keyshared.core.surroundings import Surroundings
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.status import Surroundings
 from kafka_keyshared.testing import record as message
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, TOPIC, FakeRecord, record

@@ -111,7 +111,9 @@ def test_it_is_ready_while_it_is_paused_by_hand_and_says_so(watched: Watched) ->
     watched.step(1.0)
     watched.step(1.0)
     assert reply.result(0.0) == [P0]
-    assert watched.board.ready() == (True, "running; 1 partition paused by hand")
+    ready = watched.board.ready()
+    assert ready.ok
+    assert ready.reason.startswith("running; 1 partition paused by hand")
     watched.stage.loop.by_hand.order(Those(), paused=False, here=[P0, P1])
     watched.step(1.0)
-    assert watched.board.ready() == (True, "running")
+    assert watched.board.ready() == (True, "running; healthy")

@@ -1,0 +1,150 @@
+"""What an app serves over HTTP while it runs: metrics and probes, and the admin API."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from confluent_kafka import libversion
+
+from kafka_keyshared.config import Layers, Options
+from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.config.show import in_force
+from kafka_keyshared.diagnosis.findings import Diagnosis
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.owner.observe import Board
+from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.status import Status
+from kafka_keyshared.web.acting import Acting, read_token
+from kafka_keyshared.web.metrics import Exposition, StatusCollector
+from kafka_keyshared.web.server import HttpServer, Probes
+from kafka_keyshared.web.snapshot import About, Setting
+
+if TYPE_CHECKING:
+    from kafka_keyshared.web.admin.server import AdminServer
+
+log = log_of("kafka_keyshared.web")
+
+
+def check_served(options: Options) -> None:
+    """Raise :class:`ConfigError` for an admin API that anybody could ask."""
+    if options.console_port is None or options.console_host in LOOPBACK:
+        return
+    if options.http_token_file is None:
+        raise ConfigError(
+            f"console_host={options.console_host!r}: others than this machine could ask; give "
+            "http_token_file, a file with the token that they have to show, or listen at 127.0.0.1"
+        )
+
+
+class Looked:
+    """An app that may be looked at while it runs, from any thread."""
+
+    options: Options
+    _board: Board
+    _served: Served
+
+    def status(self, *, pending: bool = False) -> Status | None:
+        """Return what the instance looks like now, from any thread; None before it runs.
+
+        It is at most a second old, or as old as the rebalance that the owner is in. With
+        ``pending`` its subscriptions list every record that a worker was given and has not settled.
+        """
+        return self._board.read(pending=pending)
+
+    @property
+    def http(self) -> HttpServer | None:
+        """Return what serves metrics and probes, None where nothing does."""
+        return self._served.http
+
+    @property
+    def admin(self) -> AdminServer | None:
+        """Return what serves the admin API, None where nothing does."""
+        return self._served.admin
+
+    def diagnosis(self) -> Diagnosis | None:
+        """Return what is wrong with the instance now, from any thread; None before it runs."""
+        return self._board.diagnosis()
+
+    def collector(self) -> StatusCollector:
+        """Return the metrics for a ``prometheus_client`` registry of your own."""
+        return StatusCollector(self.status, partitions=self.options.partition_metrics)
+
+
+class Served:
+    """The servers of one run; None for what is not served."""
+
+    def __init__(self, options: Options, board: Board) -> None:
+        self._options = options
+        self._board = board
+        self.http: HttpServer | None = None
+        self.admin: AdminServer | None = None
+
+    def start(self, acting: Acting | None, layers: Layers) -> None:
+        """Serve what is to be served, as far as its addresses can be had.
+
+        ``layers`` are the settings, for whoever wants to see them.
+        """
+        options, board = self._options, self._board
+        if options.http_port is not None:
+            exposition = Exposition(board.read, partitions=options.partition_metrics)
+            probes = Probes(board.live, board.ready, board.read, acting)
+            server = HttpServer(options.http_host, options.http_port, exposition, probes)
+            if server.start():
+                self.http = server
+        if options.console_port is not None:
+            self._start_admin(options.console_port, layers)
+
+    def _start_admin(self, port: int, layers: Layers) -> None:
+        try:
+            from kafka_keyshared.web.admin.feed import Feed
+            from kafka_keyshared.web.admin.server import AdminServer
+        except ModuleNotFoundError as error:
+            log.error(  # noqa: TRY400 - a stack would say nothing more
+                "no admin API: %s is not installed; records are consumed all the same. "
+                "pip install 'kafka-keyshared[console]', or leave console_port out",
+                error.name,
+            )
+            return
+        options, board = self._options, self._board
+        token = None if options.http_token_file is None else read_token(options.http_token_file)
+        about_it, settings = about(options, layers.topics), settings_of(layers)
+        feed = Feed(lambda: board.read(full=True), about_it, settings, keys=options.show_keys)
+        server = AdminServer(options.console_host, port, feed, token)
+        if server.start():
+            self.admin = server
+
+    def close(self, *, wait: bool) -> None:
+        """Stop serving; with ``wait`` until that is so."""
+        servers = [each for each in (self.http, self.admin) if each is not None]
+        self.http = self.admin = None
+        for server in servers:
+            Aside(server.close, name="keyshared-http-end").wait(wait)
+
+
+def about(options: Options, topics: Sequence[str]) -> About:
+    """Return whose instance it is."""
+    letters = {} if options.dlq is False else {each: options.dlq_topic(each) for each in topics}
+    return About(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=version("kafka-keyshared"),
+        python=platform.python_version(),
+        librdkafka=libversion()[0],
+        topics=tuple(topics),
+        dlq=letters,
+    )
+
+
+def settings_of(layers: Layers) -> tuple[Setting, ...]:
+    """Return the settings in force with where each is from; secrets are masked."""
+    settings, client = in_force(layers)
+    return tuple(
+        Setting(name=name, value=shown.value, origin=shown.origin)
+        for name, shown in (*settings.items(), *client.items())
+    )

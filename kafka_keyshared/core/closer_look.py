@@ -1,0 +1,88 @@
+"""What a status says of single keys, records and slots beside the counts."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka_keyshared.core.lane_orders import shown as lane_shown
+from kafka_keyshared.core.lane_orders import urgency
+from kafka_keyshared.core.lasting import Lasting
+from kafka_keyshared.core.metadata import Runs
+from kafka_keyshared.core.routing.filters import shown
+from kafka_keyshared.core.routing.ranges import written
+from kafka_keyshared.core.subscription import Subscription
+from kafka_keyshared.hashing import SLOTS
+from kafka_keyshared.model import coordinates_of
+from kafka_keyshared.status import LaneStatus, UnreadKey
+
+CLOSED_MOST = 20
+"""Closed lanes that a status names."""
+
+RUNS_MOST = 100
+"""Runs of one partition that a status names."""
+
+PENDING_MOST = 50
+"""Leases of one worker that a status names where they are not asked for."""
+
+
+def slot_of(sub: Subscription, key: bytes | None) -> int | None:
+    """Return the slot of a key as others know it, None without a key."""
+    return None if key is None else sub.keys.slot(key) % SLOTS
+
+
+def closed_lanes(sub: Subscription, now: float, wall: float) -> tuple[LaneStatus, ...]:
+    """Return the first closed lanes, those before others that wait for somebody."""
+    first = heapq.nsmallest(CLOSED_MOST, sub.closed.lanes.values(), key=urgency)
+    return tuple(lane_shown(sub, each, now, wall) for each in first)
+
+
+def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, ...]:
+    """Return which partitions wait for a key to be read, and why it cannot be."""
+    found: list[UnreadKey] = []
+    for partition, waits in sorted(sub.keys.unread.items()):
+        why = waits.cause.__cause__ or waits.cause
+        found.append(
+            UnreadKey(
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=waits.records[0].offset(),
+                records=len(waits.records),
+                error=f"{type(why).__name__}: {why}",
+                seconds=lasting.seconds((sub.name, "unread", partition), now),
+            )
+        )
+    return tuple(found)
+
+
+def away(sub: Subscription, lasting: Lasting, now: float) -> Mapping[str, Any]:
+    """Return what waits for workers that are not there, as fields of the status."""
+    row = sub.unowned.away
+    first = next(row.waiting(), None)
+    if first is None:
+        return {}
+    declared = {*written(sub.table.routing), *shown(sub.table.filtered)}
+    there = {worker.name for worker in sub.workers.values() if worker.present}
+    (topic, partition), offset = coordinates_of(first)
+    return {
+        "away": sum(1 for _ in row.waiting()),
+        "away_at": (topic, partition, offset),
+        "away_seconds": lasting.seconds((sub.name, "away"), now),
+        "missing": tuple(sorted(declared - there)),
+    }
+
+
+def slots(sub: Subscription, names: list[str]) -> tuple[tuple[int, int, int], ...]:
+    """Return who has the slots, from slot 0 on: first, last, the place among ``names`` or -1."""
+    place = {name: at for at, name in enumerate(names)}
+    return tuple(
+        (first, last, place.get(owner, -1) if isinstance(owner, str) else -1)
+        for first, last, owner in sub.table.routing.spans()
+    )
+
+
+def islands(runs: Mapping[str, Runs]) -> Iterator[tuple[int, int]]:
+    """Yield the first settled runs of the subscription that has settled least."""
+    least = min(runs.values(), key=lambda each: sum(end - start for start, end in each), default=())
+    yield from least[:RUNS_MOST]

@@ -1,0 +1,224 @@
+"""Everything that a diagnosis may name, in the order in which it is to be mended.
+
+What makes others go wrong stands before them: while no broker answers, no commit is accepted. Each
+cause has a section of its code in ``docs/reference/diagnosis.md``, which says the same. Codes and
+numbers are public: a number is never given to another cause.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Level: TypeAlias = Literal["fail", "warn"]
+"""``fail``: something stands still, or will, until somebody sees to it. ``warn``: it gets on, with
+less than it could, or it passes by itself."""
+
+PAGE = "reference/diagnosis.md"
+"""Where they are explained, below the folder of the documents."""
+
+
+class Cause(NamedTuple):
+    """One cause: its stable name and number, what it means, and what to do."""
+
+    code: str
+    number: int
+    level: Level
+    means: str
+    cure: str
+
+    @property
+    def page(self) -> str:
+        """Return page and anchor of its section."""
+        return f"{PAGE}#{self.code}"
+
+
+LOOP_SILENT = Cause(
+    "loop-silent",
+    1,
+    "fail",
+    "the thread that owns the Kafka client has not come round for seconds; nothing is fetched, "
+    "handed out or committed",
+    "see what holds it up: py-spy dump --pid PID; a callback or a key function of the program's "
+    "runs on that thread, and so does whatever keeps the interpreter to itself",
+)
+BROKERS_AWAY = Cause(
+    "brokers-away",
+    2,
+    "fail",
+    "no broker of the cluster answers: nothing is fetched, and nothing committed",
+    "bring the brokers or the network back; it goes on by itself then (keyshared doctor says "
+    "what of the connection fails)",
+)
+COORDINATOR_LOST = Cause(
+    "coordinator-lost",
+    3,
+    "fail",
+    "brokers answer, and the one that looks after the group does not: commits wait, and the group "
+    "can give out no partitions",
+    "look at the broker that leads the group's partition of __consumer_offsets; it goes on by "
+    "itself when another one takes over",
+)
+COMMIT_FAILING = Cause(
+    "commit-failing",
+    4,
+    "fail",
+    "the broker refuses one commit after the other: what is done would run again after a restart",
+    "do what the error asks for; it is committed again by itself once that may be",
+)
+COMMIT_UNANSWERED = Cause(
+    "commit-unanswered",
+    5,
+    "fail",
+    "a commit is on its way and nobody answers: the next ones wait for it",
+    "look at the group's coordinator and at the way to it; a commit that the client gives up on is "
+    "sent again",
+)
+REBALANCE = Cause(
+    "rebalance-in-progress",
+    6,
+    "warn",
+    "the group gives out its partitions anew, and nothing is fetched meanwhile; a member that "
+    "died keeps its own until session.timeout.ms is over",
+    "wait; where it does not end, find the member that does not answer the group "
+    "(keyshared doctor names the members), or that revokes for too long",
+)
+NO_PARTITIONS = Cause(
+    "no-partitions",
+    7,
+    "warn",
+    "the group has given this member no partition: most often there are more members than "
+    "partitions",
+    "nothing, if it is a reserve; else run fewer members with more workers in each, which need no "
+    "more partitions",
+)
+DLQ_REFUSING = Cause(
+    "dlq-refusing",
+    8,
+    "fail",
+    "dead letters are not written: their records stay unsettled, and their keys wait",
+    "do what the error asks for: make the topic, grant WRITE on it, or raise its largest message; "
+    "the letters are sent again by themselves",
+)
+DLQ_LIMIT = Cause(
+    "dlq-limit",
+    9,
+    "fail",
+    "too much of a partition went to the dead-letter topic, so it is stopped (dlq_limit)",
+    "mend the cause, then lift the limit (app.lift_dlq_limit()) or restart",
+)
+KEY_UNREADABLE = Cause(
+    "key-unreadable",
+    10,
+    "fail",
+    "the key of a record cannot be read just now, so its partition waits from there on: what "
+    "follows may be of the same key",
+    "bring back what reads it (a schema registry, most often); it is tried again by itself",
+)
+HANDLER_STUCK = Cause(
+    "handler-stuck",
+    11,
+    "fail",
+    "a handler runs past the ack timeout and cannot be ended from outside: its key waits",
+    "see in the stack where it hangs, and give that call a timeout; workers='process' can be ended",
+)
+KEY_BLOCKED = Cause(
+    "key-blocked",
+    12,
+    "fail",
+    "a record has failed as often as it may, and blocks its key until somebody decides",
+    "mend the handler and restart, or say what becomes of the record (app.release(), app.drop(), "
+    "app.dead_letter())",
+)
+WORKER_ABSENT = Cause(
+    "worker-absent",
+    13,
+    "fail",
+    "records wait for a worker that was declared and is not there",
+    "start the worker, or give its range or filter to another one",
+)
+HANDLER_SLOW = Cause(
+    "handler-slow",
+    14,
+    "warn",
+    "a handler has been running one record for long: its key waits",
+    "see in the stack what it waits for, and give that call a timeout; ack_timeout bounds an "
+    "attempt",
+)
+KEY_DIVERTED = Cause(
+    "key-diverted",
+    15,
+    "warn",
+    "all that comes of a key goes to the dead-letter topic unrun (poison='divert')",
+    "mend the handler, then release the key (app.release()) and replay its letters",
+)
+SET_FULL = Cause(
+    "metadata-full",
+    16,
+    "warn",
+    "the settled set of a partition has no room for more in the commit metadata, so nothing more "
+    "of it starts until older records settle",
+    "find what holds the position: the oldest record of the partition; or raise the broker's "
+    "offset.metadata.max.bytes and keep fewer gaps open",
+)
+SLOT_DRAINING = Cause(
+    "slot-draining",
+    17,
+    "warn",
+    "a slot has moved to another worker, and waits for a record that still runs at the old one",
+    "wait for that record; where it hangs, see where its handler stands",
+)
+RETRY_WAITING = Cause(
+    "retry-waiting",
+    18,
+    "warn",
+    "a key waits for the next attempt of a record that fails again and again",
+    "see the error; what it calls may be away. With poison= and attempts= it is decided what "
+    "becomes of the record in the end",
+)
+PAUSED = Cause(
+    "paused-by-hand",
+    19,
+    "warn",
+    "partitions are paused by hand: nothing is fetched from them",
+    "whoever has paused them resumes them (app.resume())",
+)
+HOT_KEY = Cause(
+    "hot-key",
+    20,
+    "warn",
+    "the backlog grows, and most of it is of one key, which one worker runs one record after the "
+    "other: more workers gain nothing",
+    "make the handler of that key faster, or give its records finer keys (keyshared advise)",
+)
+WINDOW_FULL = Cause(
+    "window-full",
+    21,
+    "warn",
+    "the backlog grows while workers are idle: what is received and cannot run yet fills the "
+    "window, so nothing else is fetched",
+    "see what the records wait for (closed keys, slow records), or raise window_records",
+)
+WORKERS_LIMIT = Cause(
+    "workers-limit",
+    22,
+    "warn",
+    "the backlog grows, and all workers are busy",
+    "give it more workers (app.scale()), or make the handler faster; computing handlers want "
+    "workers='process'",
+)
+BROKER_LIMIT = Cause(
+    "broker-limit",
+    23,
+    "warn",
+    "the backlog grows, workers are idle and the window has room: less is fetched than is written",
+    "look at the brokers and the network; more fetching: fetch.message.max.bytes, "
+    "queued.max.messages.kbytes; more members fetch in parallel",
+)
+
+CAUSES: tuple[Cause, ...] = (
+    *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, COMMIT_FAILING, COMMIT_UNANSWERED),
+    *(DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK, KEY_BLOCKED, WORKER_ABSENT),
+    *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
+    *(RETRY_WAITING, PAUSED, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
+)
+"""In the order of what is to be mended first."""

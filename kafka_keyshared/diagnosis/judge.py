@@ -1,0 +1,330 @@
+"""The diagnosis: one pure function of the status, for everybody who shows how an instance is.
+
+Each cause has a rule here, and the time after which it is one: before that it is what happens every
+day. A finding that is none would be believed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from kafka_keyshared.core.holds import Reason
+from kafka_keyshared.diagnosis import causes
+from kafka_keyshared.diagnosis.causes import CAUSES
+from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
+from kafka_keyshared.diagnosis.limits import limits
+from kafka_keyshared.diagnosis.say import found, key_of, place
+from kafka_keyshared.model import counted, in_words, some
+from kafka_keyshared.status import LaneStatus, Status, SubscriptionStatus, WorkerStatus
+
+SILENT = 10.0
+"""Seconds without a turn of the control loop: a status is made at every heartbeat, 0.5 s."""
+AWAY = 2.0
+"""Seconds without a broker: the client reconnects in less."""
+COORDINATOR = 10.0
+"""Seconds without a coordinator: at a failover another one is found in less."""
+COMMITS_IN_A_ROW = 2
+"""Failed commits in a row: one is sent again at once."""
+UNANSWERED = 10.0
+"""Seconds that a commit is on its way: a coordinator holds one back for 5 s at most."""
+REBALANCING = 5.0
+"""Seconds: a rebalance in order is over before, but for a revoke that waits its deadline out."""
+RESERVE = 10.0
+"""Seconds without a partition: a join may take two rounds."""
+LETTERS = 2
+"""Refusals of one letter: a broker that restarts refuses one."""
+UNREAD = 3.0
+"""Seconds that a key is unreadable: it is read again after one."""
+ABSENT = 10.0
+"""Seconds that records wait for a worker: one that restarts is back before."""
+SLOW = 30.0
+"""Seconds that one record runs, as the log has it."""
+FULL = 5.0
+"""Seconds that a settled set has no room."""
+DRAINING = 5.0
+"""Seconds that a slot drains while something waits for it."""
+RETRYING = 10.0
+"""Seconds since the first failure of a record that waits for another attempt."""
+
+NAMED = 3
+
+_COORDINATED = frozenset({"", "up", "init", "term"})
+"""States of the client in which it has its coordinator, or has not asked for one."""
+
+_RANK = {cause.code: place for place, cause in enumerate(CAUSES)}
+
+
+def diagnose(status: Status, *, keys: bool = False) -> Diagnosis:
+    """Return what is wrong, what is to be mended first at the beginning.
+
+    With ``keys`` the keys of records are named; without, their slots alone.
+    """
+    if status.phase != "running":
+        return Diagnosis()
+    every = [each for rule in _RULES for each in rule(status)]
+    for sub in status.subscriptions:
+        every += [each for rule in _SUB_RULES for each in rule(sub)]
+    every += limits(status, {each.code for each in every})
+    every.sort(key=lambda each: _RANK[each.code])
+    return Diagnosis(findings=tuple(each if keys else _hidden(each) for each in every))
+
+
+def _hidden(finding: Finding) -> Finding:
+    """Return it without the key, and with the slot instead where the sentence has it."""
+    if finding.key is None:
+        return finding
+    named, hidden = key_of(finding.key, finding.slot), key_of(None, finding.slot)
+    return msgspec.structs.replace(
+        finding, key=None, sentence=finding.sentence.replace(named, hidden)
+    )
+
+
+# --- the member as a whole ---
+
+
+def _loop(status: Status) -> Iterator[Finding]:
+    if status.silent_seconds >= SILENT and status.rebalance_seconds is None:
+        text = f"the control loop has not turned for {in_words(status.silent_seconds)}"
+        yield found(causes.LOOP_SILENT, text, seconds=status.silent_seconds)
+
+
+def _brokers(status: Status) -> Iterator[Finding]:
+    away = status.brokers_away_seconds
+    if away is not None and away >= AWAY:
+        why = f" ({status.client_error})" if status.client_error else ""
+        text = f"no broker has answered for {in_words(away)}{why}"
+        yield found(causes.BROKERS_AWAY, text, seconds=away)
+        return
+    client = status.client
+    if (
+        client is not None
+        and client.coordinator not in _COORDINATED
+        and client.coordinator_seconds >= COORDINATOR
+    ):
+        text = (
+            f"the group's coordinator has not been reached for "
+            f"{in_words(client.coordinator_seconds)} ({client.coordinator})"
+        )
+        yield found(causes.COORDINATOR_LOST, text, seconds=client.coordinator_seconds)
+
+
+def _commits(status: Status) -> Iterator[Finding]:
+    away = status.brokers_away_seconds
+    if away is not None and away >= AWAY:
+        return
+    seconds = status.commit_failing_seconds
+    if seconds is not None and status.commit_failures >= COMMITS_IN_A_ROW:
+        coordinator = "COORD" in status.commit_error.upper()
+        cause = causes.COORDINATOR_LOST if coordinator else causes.COMMIT_FAILING
+        text = (
+            f"{counted(status.commit_failures, 'commit')} in a row failed, for "
+            f"{in_words(seconds)}: {status.commit_error}"
+        )
+        yield found(cause, text, seconds=seconds, count=status.commit_failures)
+    waiting = status.commit_waiting_seconds
+    if waiting is not None and waiting >= UNANSWERED:
+        text = f"a commit has waited for its answer for {in_words(waiting)}"
+        yield found(causes.COMMIT_UNANSWERED, text, seconds=waiting)
+
+
+def _group(status: Status) -> Iterator[Finding]:
+    seconds = status.rebalance_seconds
+    if seconds is not None:
+        if seconds >= REBALANCING:
+            text = f"the group has been giving out its partitions for {in_words(seconds)}"
+            yield found(causes.REBALANCE, text, seconds=seconds)
+        return
+    if status.joined and not status.partitions:
+        since = status.rebalanced[-1].at if status.rebalanced else status.started_at
+        seconds = status.taken_at - since
+        if seconds >= RESERVE:
+            text = f"this member has had no partition for {in_words(seconds)}"
+            yield found(causes.NO_PARTITIONS, text, seconds=seconds)
+
+
+def _held(status: Status) -> Iterator[Finding]:
+    """Yield a finding for each reason that holds partitions back and wants somebody."""
+    for reason, cause, after in (
+        (Reason.DLQ_LIMIT, causes.DLQ_LIMIT, 0.0),
+        (Reason.SET_FULL, causes.SET_FULL, FULL),
+        (Reason.BY_HAND, causes.PAUSED, 0.0),
+    ):
+        those = [
+            (seconds, each)
+            for each in status.partitions
+            for held, seconds in zip(each.held_back, each.held_seconds, strict=False)
+            if held == reason and seconds >= after
+        ]
+        if not those:
+            continue
+        those.sort(key=lambda pair: -pair[0])
+        seconds, first = those[0]
+        names = some((f"{each.topic}-{each.partition}" for _, each in those), NAMED)
+        text = f"nothing more of {names} is fetched, for {in_words(seconds)}: {reason}"
+        yield found(
+            cause,
+            text,
+            topic=first.topic,
+            partition=first.partition,
+            offset=first.safe,
+            seconds=seconds,
+            count=len(those),
+        )
+
+
+# --- one subscription ---
+
+
+def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
+    those = [each for each in sub.unread if each.seconds >= UNREAD]
+    if not those:
+        return
+    first = max(those, key=lambda each: each.seconds)
+    text = (
+        f"the key of {place(first)} cannot be read, for {in_words(first.seconds)}: {first.error}; "
+        f"{counted(first.records, 'record')} of its partition wait"
+    )
+    yield found(
+        causes.KEY_UNREADABLE, text, sub=sub, at=first, seconds=first.seconds, count=len(those)
+    )
+
+
+def _letters(sub: SubscriptionStatus) -> Iterator[Finding]:
+    those = [each for each in sub.closed if each.refused >= LETTERS]
+    if not those:
+        return
+    first = max(those, key=lambda each: each.refused)
+    text = (
+        f"the dead letter of {place(first)} ({key_of(first.key, first.slot)}) was refused "
+        f"{counted(first.refused, 'time')}"
+    )
+    yield found(causes.DLQ_REFUSING, text, sub=sub, at=first, count=len(those))
+
+
+def _blocked(sub: SubscriptionStatus) -> Iterator[Finding]:
+    if not sub.blocked:
+        return
+    first = sub.blocked[0]
+    text = (
+        f"{key_of(first.key, first.slot)} is blocked by {place(first)} for "
+        f"{in_words(first.seconds)}: {first.error}"
+    )
+    stack = next((each.stack for each in sub.closed if place(each) == place(first)), "")
+    count = sub.lanes.get("blocked", 1)
+    yield found(causes.KEY_BLOCKED, text, sub=sub, at=first, count=count, stack=stack)
+
+
+def _diverted(sub: SubscriptionStatus) -> Iterator[Finding]:
+    count = sub.lanes.get("diverted", 0)
+    those = [each for each in sub.closed if each.state == "diverted"]
+    if those:
+        first = those[0]
+        text = f"{key_of(first.key, first.slot)} is diverted to the dead-letter topic"
+        yield found(causes.KEY_DIVERTED, text, sub=sub, at=first, count=count)
+
+
+def _retrying(sub: SubscriptionStatus) -> Iterator[Finding]:
+    those = [each for each in sub.closed if each.state == "waiting" and each.seconds >= RETRYING]
+    if not those:
+        return
+    first = max(those, key=_age)
+    due = "" if first.due_seconds is None else f", next try in {in_words(first.due_seconds)}"
+    text = (
+        f"{key_of(first.key, first.slot)} waits for another attempt of {place(first)}, which has "
+        f"failed for {in_words(first.seconds)} ({counted(first.attempts, 'attempt')}{due}): "
+        f"{first.error}"
+    )
+    count = sub.lanes.get("waiting", len(those))
+    yield found(causes.RETRY_WAITING, text, sub=sub, at=first, count=count, stack=first.stack)
+
+
+def _age(lane: LaneStatus) -> float:
+    return lane.seconds
+
+
+def _running(sub: SubscriptionStatus) -> Iterator[Finding]:
+    for cause, those, what in (
+        (causes.HANDLER_STUCK, [each for each in sub.workers if each.stuck], "is stuck"),
+        (
+            causes.HANDLER_SLOW,
+            [each for each in sub.workers if not each.stuck and _runs(each) >= SLOW],
+            "runs long",
+        ),
+    ):
+        those.sort(key=_runs, reverse=True)
+        first = those[0] if those else None
+        if first is None or first.running is None:
+            continue
+        run = first.running
+        text = (
+            f"{place(run)} ({key_of(run.key, run.slot)}) {what}: on {first.name} for "
+            f"{in_words(run.seconds)}"
+        )
+        text += f", {run.where}" if run.where else ""
+        yield found(
+            cause, text, sub=sub, at=run, worker=first.name, count=len(those), stack=run.stack
+        )
+
+
+def _runs(worker: WorkerStatus) -> float:
+    return 0.0 if worker.running is None else worker.running.seconds
+
+
+def _absent(sub: SubscriptionStatus) -> Iterator[Finding]:
+    if not sub.away or sub.away_at is None or sub.away_seconds < ABSENT:
+        return
+    topic, partition, offset = sub.away_at
+    who = some(sub.missing, NAMED) if sub.missing else "a worker that takes them"
+    text = (
+        f"{counted(sub.away, 'record')} from {topic}-{partition}@{offset} on wait for {who}, for "
+        f"{in_words(sub.away_seconds)}"
+    )
+    yield found(
+        causes.WORKER_ABSENT,
+        text,
+        sub=sub,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        worker=sub.missing[0] if sub.missing else "",
+        seconds=sub.away_seconds,
+        count=sub.away,
+    )
+
+
+def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
+    those = [
+        (each, worker)
+        for worker in sub.workers
+        for each in worker.draining
+        if each.blocked and each.seconds >= DRAINING
+    ]
+    if not those:
+        return
+    slot, worker = max(those, key=lambda pair: pair[0].seconds)
+    run = worker.running
+    what = f", which runs {place(run)}" if run is not None else ""
+    text = (
+        f"slot {slot.hash:#06x} has been draining at {worker.name}{what} for "
+        f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} wait for it at "
+        f"{slot.owner or 'nobody'}"
+    )
+    yield found(
+        causes.SLOT_DRAINING,
+        text,
+        sub=sub,
+        slot=slot.hash,
+        worker=worker.name,
+        seconds=slot.seconds,
+        count=len(those),
+    )
+
+
+_RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
+    *(_loop, _brokers, _commits, _group, _held),
+)
+_SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
+    *(_unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),
+)

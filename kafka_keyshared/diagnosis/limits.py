@@ -1,0 +1,80 @@
+"""What keeps a member from getting on faster, where its backlog does not fall.
+
+That a backlog is worked off with every worker busy is no fault, so nothing is said of it: only of
+one that has not become smaller in a minute, and that would take a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kafka_keyshared.diagnosis import causes
+from kafka_keyshared.diagnosis.findings import Finding
+from kafka_keyshared.diagnosis.say import found, key_of
+from kafka_keyshared.status import Lately, Status
+
+WORK_LEAST = 10.0
+RECORDS_LEAST = 1_000
+"""A backlog below these is none: what is settled in so many seconds, and so many records."""
+
+BUSY = 0.8
+"""Share of the workers that are busy all the time; they are idle between two slices."""
+IDLE = 0.5
+FULL = 0.8
+ROOM = 0.2
+"""Share of the time that the window was full."""
+HOT = 0.5
+"""Share of what is held that is of one key."""
+
+_EXPLAINED = frozenset(
+    {
+        *(causes.LOOP_SILENT.code, causes.BROKERS_AWAY.code, causes.COORDINATOR_LOST.code),
+        *(causes.REBALANCE.code, causes.PAUSED.code, causes.DLQ_LIMIT.code),
+        *(causes.KEY_UNREADABLE.code, causes.SET_FULL.code, causes.WORKER_ABSENT.code),
+    }
+)
+"""What makes a backlog grow whatever the limit is."""
+
+
+def limits(status: Status, named: Collection[str]) -> Iterator[Finding]:
+    """Yield the limit, at most one; ``named`` are the codes that were found before."""
+    lately = status.lately
+    backlogs = [each.backlog for each in status.partitions if each.backlog is not None]
+    if lately is None or not _EXPLAINED.isdisjoint(named) or len(backlogs) < len(status.partitions):
+        return
+    backlog = sum(backlogs)
+    per_second = lately.settled / lately.seconds
+    if backlog < max(RECORDS_LEAST, WORK_LEAST * per_second) or backlog < lately.backlog:
+        return
+    grows = (
+        f"a backlog of {backlog:,} has not fallen in {lately.seconds:.0f} s at "
+        f"{per_second:,.0f} records/s"
+    )
+    yield from _which(status, lately, grows)
+
+
+def _which(status: Status, lately: Lately, grows: str) -> Iterator[Finding]:
+    seconds = lately.seconds
+    share = f"{lately.busy:.0%} of the workers were busy"
+    for sub in status.subscriptions:
+        if len(sub.workers) > 1 and lately.busy < IDLE and sub.hottest > HOT * sub.records > 0:
+            key = key_of(sub.hottest_key, sub.hottest_slot)
+            text = f"{grows}: {sub.hottest:,} of the {sub.records:,} held are of {key}; {share}"
+            yield found(
+                causes.HOT_KEY,
+                text,
+                sub=sub,
+                key=sub.hottest_key,
+                slot=sub.hottest_slot,
+                seconds=seconds,
+                count=sub.hottest,
+            )
+            return
+    if lately.busy >= BUSY:
+        yield found(causes.WORKERS_LIMIT, f"{grows}: {share}", seconds=seconds)
+    elif lately.busy < IDLE and lately.full >= FULL:
+        text = f"{grows}: the window is full, and {share}"
+        yield found(causes.WINDOW_FULL, text, seconds=seconds)
+    elif lately.busy < IDLE and lately.full < ROOM:
+        text = f"{grows}: {lately.fetched:,} were fetched in that time, and {share}"
+        yield found(causes.BROKER_LIMIT, text, seconds=seconds)

@@ -1,0 +1,70 @@
+"""The last minute, as the statuses of it showed it: whether the work grows, and what is busy."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from kafka_keyshared.status import Lately, Status
+
+MINUTE = 60.0
+GAP_MOST = 5.0
+"""Seconds between two statuses; after a longer time nothing is known of what was in between."""
+
+
+class _Look(NamedTuple):
+    at: float
+    backlog: int
+    busy: float
+    full: bool
+    fetched: int
+    settled: int
+
+
+class Minute:
+    """What the statuses of the last minute showed. Times are monotonic, in seconds."""
+
+    def __init__(self) -> None:
+        self._looks: deque[_Look] = deque()
+
+    def note(self, status: Status, now: float) -> None:
+        """Take a status; one that does not know the whole backlog ends what is known."""
+        looks = self._looks
+        backlogs = [each.backlog for each in status.partitions if each.backlog is not None]
+        if len(backlogs) < len(status.partitions) or (looks and now - looks[-1].at > GAP_MOST):
+            looks.clear()
+        if len(backlogs) < len(status.partitions):
+            return
+        workers = [each for sub in status.subscriptions for each in sub.workers]
+        busy = sum(each.runs > 0 for each in workers) / max(1, len(workers))
+        settled = sum(
+            count
+            for sub in status.subscriptions
+            for outcomes in sub.processed.values()
+            for outcome, count in outcomes.items()
+            if outcome not in NOT_SETTLED
+        )
+        full = any(sub.full_seconds > 0 for sub in status.subscriptions)
+        fetched = sum(status.fetched.values())
+        looks.append(_Look(now, sum(backlogs), busy, full, fetched, settled))
+        while len(looks) > 1 and now - looks[1].at >= MINUTE:
+            looks.popleft()
+
+    def shown(self) -> Lately | None:
+        """Return what the minute was like; None while there is not a whole one."""
+        looks = self._looks
+        if len(looks) < 2 or looks[-1].at - looks[0].at < MINUTE:
+            return None
+        first, last = looks[0], looks[-1]
+        return Lately(
+            seconds=last.at - first.at,
+            backlog=first.backlog,
+            busy=sum(each.busy for each in looks) / len(looks),
+            full=sum(each.full for each in looks) / len(looks),
+            fetched=last.fetched - first.fetched,
+            settled=last.settled - first.settled,
+        )
+
+
+NOT_SETTLED = frozenset({"failed", "undecodable"})
+"""Of how records are counted, what says nothing of their end."""

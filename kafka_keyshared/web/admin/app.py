@@ -1,0 +1,130 @@
+"""The admin API as an application: routes, guarded by the rules of :mod:`.guard`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kafka_keyshared.web.admin.document import PREFIX, document
+from kafka_keyshared.web.admin.feed import PARTS, Feed, Part
+from kafka_keyshared.web.admin.guard import Guard
+from kafka_keyshared.web.snapshot import REFRESH
+
+ASSETS = Path(__file__).parents[1] / "console"
+"""What is served at ``/``, where it is there."""
+
+STREAMS_MOST = 16
+"""Streams at once: each of them is a connection that stays."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+TOO_SOON = "it has only just begun: no status yet\n"
+
+
+class Guarded:
+    """Lets through to the API what the guard does, and adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        if scope["type"] == "http" and scope["path"].startswith("/api/"):
+            refusal = self._guard.refuse(scope["method"], Headers(scope=scope))
+            if refusal is not None:
+                told = PlainTextResponse(f"{refusal.reason}\n", refusal.status)
+                await told(scope, receive, with_headers)
+                return
+        await self._app(scope, receive, with_headers)
+
+
+class Streams:
+    """The streams that are open. They end when ``closing`` is set."""
+
+    def __init__(self, feed: Feed, closing: threading.Event) -> None:
+        self._feed = feed
+        self._closing = closing
+        self._open = 0
+
+    async def answer(self, request: Request) -> Response:
+        """Begin a stream, unless there are as many as may be."""
+        del request
+        if self._open >= STREAMS_MOST:
+            return PlainTextResponse(f"there are {STREAMS_MOST} streams already\n", 503)
+        return StreamingResponse(self._events(), media_type="text/event-stream")
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        self._open += 1
+        try:
+            yield b"retry: 2000\n\n"
+            while not self._closing.is_set():
+                text = await run_in_threadpool(self._feed.text)
+                yield b": no status yet\n\n" if text is None else _event(text)
+                await asyncio.sleep(REFRESH)
+        finally:
+            self._open -= 1
+
+
+def _event(text: bytes) -> bytes:
+    return b"event: snapshot\ndata: " + text + b"\n\n"
+
+
+def application(feed: Feed, guard: Guard, closing: threading.Event) -> ASGIApp:
+    """Return the application; what is open ends when ``closing`` is set."""
+    described = msgspec.json.encode(document(version("kafka-keyshared")))
+
+    async def openapi(request: Request) -> Response:
+        del request
+        return Response(described, media_type="application/json")
+
+    routes: list[BaseRoute] = [
+        *(Route(f"{PREFIX}/{name}", _answer(feed, part)) for name, (_, part) in PARTS.items()),
+        Route(f"{PREFIX}/stream", Streams(feed, closing).answer),
+        Route(f"{PREFIX}/openapi.json", openapi),
+    ]
+    if ASSETS.is_dir():
+        routes.append(Mount("/", StaticFiles(directory=ASSETS, html=True)))
+    return Guarded(Starlette(routes=routes), guard)
+
+
+def _answer(feed: Feed, part: Part) -> Any:
+    """Return what answers with a part of the snapshot; it runs on a thread of its own."""
+
+    def answer(request: Request) -> Response:
+        del request
+        found = feed.latest()
+        if found is None:
+            return PlainTextResponse(TOO_SOON, 503)
+        return Response(msgspec.json.encode(part(found)), media_type="application/json")
+
+    return answer

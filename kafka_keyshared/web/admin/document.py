@@ -1,0 +1,76 @@
+"""The OpenAPI document of the admin API, made from the types that it answers with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.diagnosis.findings import Finding
+from kafka_keyshared.status import ErrorGroup, PartitionStatus, RebalanceStatus
+from kafka_keyshared.web.admin.feed import PARTS
+from kafka_keyshared.web.snapshot import (
+    DeadLetters,
+    Diagnosed,
+    Setting,
+    Snapshot,
+    StuckRecord,
+)
+
+PREFIX = "/api/v1"
+
+_ANSWERS: dict[str, Any] = {
+    "snapshot": Snapshot,
+    "diagnosis": Diagnosed,
+    "partitions": tuple[PartitionStatus, ...],
+    "stuck": tuple[StuckRecord, ...],
+    "errors": dict[str, tuple[ErrorGroup, ...]],
+    "rebalances": tuple[RebalanceStatus, ...],
+    "dlq": DeadLetters,
+    "settings": tuple[Setting, ...],
+}
+"""What is answered under which name, where that is a type of its own."""
+
+
+def document(version: str) -> dict[str, Any]:
+    """Return the document; ``version`` is that of the package."""
+    types = [*_ANSWERS.values(), Finding]
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    by_name = dict(zip(_ANSWERS, schemas, strict=False))
+    paths = {
+        f"{PREFIX}/{name}": {"get": _get(text, by_name.get(name, {"type": ["object", "array"]}))}
+        for name, (text, _) in PARTS.items()
+    }
+    stream = _get("The snapshot, once a second, as server-sent events named `snapshot`.", {})
+    stream["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    paths[f"{PREFIX}/stream"] = {"get": stream}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kafka-keyshared",
+            "version": version,
+            "description": "What there is to see of a running instance. Keys are hidden unless "
+            "`show_keys` is set; payloads are never shown.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _get(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    refused = {"description": "Refused; the reason is in a line of text."}
+    return {
+        "summary": text,
+        "responses": {
+            "200": {"description": text, "content": {"application/json": {"schema": schema}}},
+            "401": refused,
+            "403": refused,
+            "421": refused,
+            "503": {"description": "It has only just begun, or there are too many streams."},
+        },
+    }

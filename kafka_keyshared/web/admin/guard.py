@@ -1,0 +1,85 @@
+"""Who may ask: the rules of every request to the admin API, before anything is done for it.
+
+A browser that somebody has open on another page must not be able to ask (cross-site), nor one that
+was told that a name of the attacker's is this machine (DNS rebinding), and nothing that is not on
+this machine without the token. Nothing here is believed that a browser adds by itself: there are no
+cookies.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafka_keyshared.config.served import LOOPBACK
+
+MOST_BYTES = 1 << 20
+"""The longest body that is read."""
+
+SAME = frozenset({"", "same-origin", "none"})
+"""What a browser says of a request (``Sec-Fetch-Site``) that its own page or its user has made."""
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused, and with which HTTP status."""
+
+    status: int
+    reason: str
+
+
+class Guard:
+    """Judges requests. ``host`` is the address that is served on, ``token`` what orders need.
+
+    Off this machine's own addresses everything needs the token.
+    """
+
+    def __init__(self, host: str, token: str | None) -> None:
+        self._local = is_loopback(host)
+        self._token = token
+
+    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request to the API is refused, None where it may go on."""
+        host = headers.get("host", "")
+        if self._local and not is_loopback(_name(host)):
+            return Refusal(
+                421, f"this is not {host!r}: ask for 127.0.0.1, localhost or [::1], as it listens"
+            )
+        origin = headers.get("origin", "")
+        if origin and origin.partition("://")[2] != host:
+            return Refusal(403, f"pages of {origin!r} may not ask this")
+        if headers.get("sec-fetch-site", "") not in SAME:
+            return Refusal(403, "pages of other sites may not ask this")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:12]) > MOST_BYTES:
+            return Refusal(413, f"a body has a Content-Length of {MOST_BYTES:,} at most")
+        if method in {"GET", "HEAD"} and self._local:
+            return None
+        return self._without_token(headers.get("authorization", ""))
+
+    def _without_token(self, authorization: str) -> Refusal | None:
+        if self._token is None:
+            return Refusal(403, "this instance takes no orders: it runs without http_token_file")
+        kind, _, given = authorization.partition(" ")
+        right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
+        if kind.lower() != "bearer" or not right:
+            return Refusal(401, "this needs 'Authorization: Bearer' with the instance's token")
+        return None
+
+
+def _name(host: str) -> str:
+    """Return the name of a Host header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def is_loopback(name: str) -> bool:
+    """Say whether an address or a name is this machine's own, whoever looks it up."""
+    if name.lower() in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,96 @@
+"""The server of the admin API, on a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import uvicorn
+
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.web.admin.app import application
+from kafka_keyshared.web.admin.feed import Feed
+from kafka_keyshared.web.admin.guard import Guard
+
+log = log_of("kafka_keyshared.web")
+
+CONNECTIONS_MOST = 100
+"""Connections at once; more are answered that there are too many."""
+
+ENDS_WITHIN = 3
+"""Seconds that open streams have to end."""
+
+
+class AdminServer:
+    """Serves the admin API until closed; ``port`` 0 takes any free one.
+
+    As with metrics, an address that cannot be had is said and survived: :meth:`start` returns False
+    then.
+    """
+
+    def __init__(self, host: str, port: int, feed: Feed, token: str | None) -> None:
+        self._host = host
+        self.port = port
+        self._feed = feed
+        self._guard = Guard(host, token)
+        self._closing = threading.Event()
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    def start(self) -> bool:
+        """Listen, on a daemon thread; False when the address cannot be had."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listening = socket.socket(family)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((self._host, self.port))
+        except (OSError, OverflowError) as error:
+            listening.close()
+            log.error(  # noqa: TRY400 - a stack would say nothing more
+                "no admin API: cannot listen at %s: %s; records are consumed all the same. End "
+                "what listens there, or give another console_port (0: any free one)",
+                self.url,
+                getattr(error, "strerror", None) or error,
+            )
+            return False
+        self.port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            application(self._feed, self._guard, self._closing),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MOST,
+            timeout_graceful_shutdown=ENDS_WITHIN,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._serve, args=(listening,), name="keyshared-admin", daemon=True
+        )
+        self._thread.start()
+        log.info("admin API at %s/api/v1", self.url)
+        return True
+
+    def _serve(self, listening: socket.socket) -> None:
+        if self._server is None:
+            return
+        with contextlib.closing(listening):
+            self._server.run(sockets=[listening])
+
+    def close(self) -> None:
+        """Stop listening, and end what is open; a second call does nothing."""
+        self._closing.set()
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(ENDS_WITHIN + 1.0)
