@@ -158,9 +158,9 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A closed lane: its key, what it waits for, its head, and how many records are behind that.
 
     ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
-    head just now; ``due_seconds`` is the time until its head is tried again, or its letter, where
-    that is known. Its head failed for the first time so many ``seconds`` ago, and its letter was
-    refused so many times (``refused``). ``stack`` is where the last attempt failed.
+    head just now; ``due_seconds`` is the time until its head is tried again, or its letter, if
+    known. Its head first failed so many ``seconds`` ago, its letter was ``refused`` so many times.
+    ``stack`` is where the last attempt failed.
     """
 
     subscription: str
@@ -197,9 +197,8 @@ class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts that are alike: of one type of error, from one place in the program.
 
-    ``first_at`` and ``last_at`` are in seconds since 1970. What follows is that of the last one:
-    its ``message``, record and ``stack``. ``keys`` says how often each of the last few keys that
-    failed so did, and ``slots`` which slots these have, in the same order.
+    ``first_at`` and ``last_at`` are in seconds since 1970; ``message``, record and ``stack`` those of
+    the last one. ``keys`` says how often each of the last few keys failed, ``slots`` their slots.
     """
 
     error: str
@@ -308,7 +307,7 @@ class ClientStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A time that partitions came or went: what moved, how long it took, what it cost.
+    """Partitions that came or went: what moved, how long it took, what it cost.
 
     ``at`` is when it was over, in seconds since 1970; ``event`` is assigned, revoked or lost.
     ``let_go`` records were received and are not settled here any more; ``left`` of them were still
@@ -324,11 +323,10 @@ class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen over the last ``seconds``, of which there are enough to say something.
+    """What was seen over the last ``seconds``, at the beginning of which the ``backlog`` was that.
 
-    ``backlog`` is what it was at their beginning; ``busy`` the mean share of the workers that ran
-    something, ``full`` the share of the time that the window was full; ``fetched`` and ``settled``
-    are records.
+    ``busy`` is the mean share of the workers that ran something, ``full`` the share of the time
+    that the window was full; ``fetched`` and ``settled`` are records.
     """
 
     seconds: float

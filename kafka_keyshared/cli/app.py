@@ -15,6 +15,7 @@ from kafka_keyshared.cli.verbs import config as configuring
 from kafka_keyshared.cli.verbs import read as reading
 from kafka_keyshared.cli.verbs import run as running
 from kafka_keyshared.cli.verbs import simulate as simulating
+from kafka_keyshared.cli.verbs import status as looking
 from kafka_keyshared.errors import KeySharedError
 
 app = typer.Typer(
@@ -50,6 +51,7 @@ def before_every_verb(
 app.add_typer(demo.verbs, name="demo")
 app.command("run")(running.run_command)
 app.command("doctor")(running.doctor)
+app.command("status")(looking.status)
 app.add_typer(configuring.verbs, name="config")
 app.command("read")(reading.read)
 app.command("advise")(advising.advise)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -61,11 +63,15 @@ def app_over(cluster: Cluster, topic: str, **options: Any) -> KeyShared:
     return app
 
 
-@pytest.fixture
-def app(embedded_cluster: Cluster, topic: str, eventually: Eventually) -> Iterator[KeyShared]:
-    made = app_over(embedded_cluster, topic)
+@pytest.fixture(scope="module")
+def app(embedded_cluster: Cluster) -> Iterator[KeyShared]:
+    """One for all tests that only look."""
+    made = app_over(embedded_cluster, f"admin-{uuid.uuid4().hex[:12]}")
+    pause, deadline = threading.Event(), time.monotonic() + 60
     with running(made):
-        eventually(lambda: blocked(made), 60)
+        while not blocked(made):
+            assert time.monotonic() < deadline
+            pause.wait(0.02)
         yield made
 
 
@@ -78,7 +84,8 @@ def blocked(app: KeyShared) -> bool:
     return done == 90 and diagnosis is not None and not diagnosis.healthy
 
 
-def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared, topic: str) -> None:
+def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared) -> None:
+    (topic,) = app.topics
     answer = ask(app, "/api/v1/snapshot")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     found = msgspec.json.decode(answer.body, type=Snapshot)

@@ -1,0 +1,27 @@
+"""``keyshared status``: the diagnosis of a running instance, from its status."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from kafka_keyshared.cli.instances import status_of
+from kafka_keyshared.cli.output import Output, write_result
+from kafka_keyshared.diagnosis.judge import diagnose
+
+UNHEALTHY = 3
+
+
+def status_verb(url: str, output: Output, *, keys: bool = False) -> int:
+    """Print the diagnosis; return 3 where something stands still until somebody sees to it."""
+    found = diagnose(status_of(url), keys=keys)
+    if output is Output.TABLE:
+        sys.stdout.write(f"{found.text}\n")
+        if found.first is not None:
+            sys.stdout.write(f"to do: {found.first.cure} (docs/{found.first.page})\n")
+    else:
+        findings = msgspec.to_builtins(found.findings)
+        told = {"text": found.text, "healthy": found.healthy, "number": found.number}
+        write_result({**told, "findings": list(findings)}, output, "status")
+    return 0 if found.healthy else UNHEALTHY
