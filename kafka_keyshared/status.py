@@ -158,9 +158,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A closed lane: its key, what it waits for, its head, and how many records are behind that.
 
     ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
-    head just now; ``due_seconds`` is the time until its head is tried again, or its letter, if
-    known. Its head first failed so many ``seconds`` ago, its letter was ``refused`` so many times.
-    ``stack`` is where the last attempt failed.
+    head; ``due_seconds`` is the time until that is tried again, or its letter. It first failed so
+    many ``seconds`` ago, its letter was ``refused`` so many times, ``stack`` is of its last attempt.
     """
 
     subscription: str
@@ -197,8 +196,8 @@ class UnreadKey(msgspec.Struct, frozen=True, kw_only=True):
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts that are alike: of one type of error, from one place in the program.
 
-    ``first_at`` and ``last_at`` are in seconds since 1970; ``message``, record and ``stack`` those of
-    the last one. ``keys`` says how often each of the last few keys failed, ``slots`` their slots.
+    ``first_at`` and ``last_at`` are in seconds since 1970; the rest is that of the last one.
+    ``keys`` says how often each of the last few keys failed, ``slots`` their slots.
     """
 
     error: str

@@ -77,7 +77,9 @@ def test_a_blocked_key_is_named_with_its_record_and_its_error(
     assert blocked.sentence.startswith(f"key 'odd' is blocked by {topic}-{blocked.partition}@")
     assert "this one always fails" in blocked.sentence
     assert "in fails" in blocked.stack
-    assert member.app.diagnosis().number == blocked.number
+    diagnosis = member.app.diagnosis()
+    assert diagnosis is not None
+    assert diagnosis.number == blocked.number
 
 
 def test_a_stuck_handler_is_named_with_where_it_stands(

@@ -52,7 +52,12 @@ def app_over(cluster: Cluster, topic: str, **options: Any) -> KeyShared:
     write(cluster, topic, [(b"key-%d" % (n % 10), b"v" * 20) for n in range(100)])
     conf = client_conf(cluster, group_name()) | {"client.id": "of-the-test"}
     retry = {"attempts": 1, "backoff": 0.001}
-    given = {"workers": 2, "commit_interval": 0.2, "retry": retry, "console_port": 0}
+    given: dict[str, Any] = {
+        "workers": 2,
+        "commit_interval": 0.2,
+        "retry": retry,
+        "console_port": 0,
+    }
     app = KeyShared(conf, [topic], **(given | {"http_port": 0} | options))
 
     @app.handler
@@ -78,10 +83,10 @@ def app(embedded_cluster: Cluster) -> Iterator[KeyShared]:
 def blocked(app: KeyShared) -> bool:
     diagnosis = app.diagnosis()
     status = app.status()
-    done = status is not None and sum(
-        each.get("ok", 0) for sub in status.subscriptions for each in sub.processed.values()
-    )
-    return done == 90 and diagnosis is not None and not diagnosis.healthy
+    if status is None or diagnosis is None:
+        return False
+    done = [each["ok"] for sub in status.subscriptions for each in sub.processed.values()]
+    return sum(done) == 90 and not diagnosis.healthy
 
 
 def test_the_snapshot_has_all_there_is_and_no_key(app: KeyShared) -> None:
@@ -228,6 +233,7 @@ def test_a_port_that_is_taken_is_said_and_survived(
     app: KeyShared, topic: str, embedded_cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert app.admin is not None
+    embedded_cluster.create_topic(topic, 1)
     conf = client_conf(embedded_cluster, group_name())
     second = KeyShared(conf, [topic], workers=1, console_port=app.admin.port, http_port=0)
     second.handler(lambda record: None)
