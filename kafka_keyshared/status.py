@@ -159,7 +159,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
     head; ``due_seconds`` is the time until that is tried again, or its letter. It first failed so
-    many ``seconds`` ago, its letter was ``refused`` so many times, ``stack`` is of its last attempt.
+    many ``seconds`` ago, its letter was ``refused`` so many times; ``stack`` is the last attempt's.
     """
 
     subscription: str
