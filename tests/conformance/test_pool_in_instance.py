@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,22 +17,21 @@ from kafka_keyshared.audit.ledger import MemoryLedger
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.clock import Clock
+from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitAnswered, CommitResult, Failed
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.handling.batching import BatchRule
-from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.pools.batches import BatchPool
-from kafka_keyshared.pools.port import Pool
-from kafka_keyshared.pools.tasks import TaskPool
-from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.pools.mailbox import Mailbox
+from tests.support.instance_pools import MAKERS
+from tests.support.pool_sides import Members, Side, Threads
 from tests.support.ports import FakeClient
 from tests.support.records import P0, P1, FakeRecord
+
+Maker: TypeAlias = Callable[["InstanceOf", Any, Any], Any]
 
 WAIT = 30.0
 RECORDS = 3_000
@@ -50,11 +48,11 @@ class InstanceOf:
 
     def __init__(
         self,
-        make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+        make_pool: Maker,
         mailbox: SimpleQueue[Any] | None = None,
         clock: Clock = Clock(),  # noqa: B008 - an immutable value
         ack_timeout: float | None = None,
-        individually: bool = False,
+        by: type[Side] = Threads,
     ) -> None:
         self._hangs = ack_timeout is not None
         self._chance = random.Random(4)
@@ -67,13 +65,15 @@ class InstanceOf:
             retry=retry,
             window_records=400,
             ack_timeout=ack_timeout,
-            individually=individually,
+            individually=not by.serial,
+            max_leases_per_key=1 if by is Members else None,
         )
         core = Dispatcher([settings])
-        mailbox = mailbox or SimpleQueue()
+        mailbox = mailbox or Mailbox()
         self.client = FakeClient(clock.monotonic, cooperative=True)
         self.client.answer = self._accept
-        self.pool = make_pool(audited(self._handler, self.ledger), mailbox)
+        self.close: Callable[[], object] = lambda: None
+        self.pool = make_pool(self, audited(self._handler, self.ledger), mailbox)
         ports = Ports(self.client, self.pool, mailbox, clock)
         self.instance = Instance(core, ports, revoke_deadline=10.0)
         self.instance.rebalancer.observer = self._observe
@@ -119,52 +119,15 @@ class InstanceOf:
         return counts.ok + counts.dropped + counts.stale
 
 
-def thread_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
-    specs = [
-        WorkerSpec("default", index, f"worker-{index}", lambda: Made(handler)) for index in range(4)
-    ]
-    return ThreadPool(specs, mailbox, Clock())
+SIZES = (6, 2, 5, 3, 4)
+"""How many workers there are, one after the other."""
 
 
-def task_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
-    async def awaiting(record: Any) -> Any:
-        await asyncio.sleep(0.001 * (record.offset() % 3))
-        return handler(record)
-
-    specs = [
-        WorkerSpec("default", index, f"worker-{index}", lambda: Made(awaiting))
-        for index in range(4)
-    ]
-    return TaskPool(specs, mailbox, Clock(), limit=50)
-
-
-def batch_pool(handler: Any, mailbox: SimpleQueue[Any]) -> Pool:
-    def handle(records: Sequence[Any]) -> Any:
-        failed: set[Any] = set()
-        answers: list[Any] = []
-        for record in records:
-            answers.append(None)
-            if record.key() is not None and record.key() in failed:
-                continue
-            try:
-                handler(record)
-            except ValueError as error:
-                answers[-1] = error
-                failed.add(record.key())
-        return answers
-
-    specs = [
-        WorkerSpec("default", index, f"worker-{index}", lambda: Made(handle)) for index in range(4)
-    ]
-    return BatchPool(specs, mailbox, Clock(), BatchRule(20, 0.002))
-
-
-@pytest.mark.parametrize("make_pool", [thread_pool, task_pool, batch_pool])
-def test_under_failures_and_revokes_each_record_settles_once_in_order(
-    make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
+def test_under_failures_revokes_and_resizes_each_record_settles_once_in_order(
+    kind: type[Side],
 ) -> None:
     """Every revoke here is in time, so nothing at all may run twice."""
-    made = InstanceOf(make_pool, individually=make_pool is not thread_pool)
+    made = InstanceOf(MAKERS[kind], by=kind)
     made.fill()
     made.client.callbacks["assign"]([P0, P1])
     deadline = time.monotonic() + 60
@@ -174,12 +137,15 @@ def test_under_failures_and_revokes_each_record_settles_once_in_order(
         made.instance.step()
         made.instance.core.check()
         if made.settled() > (moves + 1) * RECORDS // 12 and moves < 8:
+            names = tuple(f"worker-{index}" for index in range(SIZES[moves % len(SIZES)]))
+            made.instance.loop.tell(ev.Resize("default", names))
             moves += 1
             gone = [P0] if moves % 2 else [P0, P1]
             made.client.callbacks["revoke"](gone)
             made.client.callbacks["assign"](gone)
     report = made.instance.stop(10.0, lambda: False)
     assert made.pool.stop(WAIT) == []
+    made.close()
     assert report.clean
     assert moves == 8
     verdict = judge([made.written, made.ledger])
@@ -189,7 +155,7 @@ def test_under_failures_and_revokes_each_record_settles_once_in_order(
     assert [made.client.stored[each].position for each in (P0, P1)] == [RECORDS // 2] * 2
 
 
-class Deadly(SimpleQueue):  # type: ignore[type-arg]
+class Deadly(Mailbox[Any]):
     """A mailbox that now and then ends the worker's thread instead of taking a failure."""
 
     deaths = 0
@@ -206,9 +172,9 @@ class Deadly(SimpleQueue):  # type: ignore[type-arg]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
+def test_threads_that_die_cost_an_attempt_and_nothing_else(kind: type[Side]) -> None:
     mailbox = Deadly()
-    made = InstanceOf(thread_pool, mailbox)
+    made = InstanceOf(MAKERS[kind], mailbox, by=kind)
     made.fill()
     made.client.callbacks["assign"]([P0, P1])
     deadline = time.monotonic() + 60
@@ -224,22 +190,18 @@ def test_threads_that_die_cost_an_attempt_and_nothing_else() -> None:
     assert verdict.clean, "\n".join(verdict.lines())
 
 
-@pytest.mark.parametrize("make_pool", [thread_pool, batch_pool])
-def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order(
-    make_pool: Callable[[Any, SimpleQueue[Any]], Pool],
-) -> None:
+def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order(kind: type[Side]) -> None:
     """With revokes that are in time meanwhile; and no thread is left over."""
     before = threading.active_count()
     clock = Clock(monotonic=lambda: time.monotonic() * FASTER)
-    individually = make_pool is not thread_pool
-    made = InstanceOf(make_pool, clock=clock, ack_timeout=1.0, individually=individually)
+    made = InstanceOf(MAKERS[kind], clock=clock, ack_timeout=1.0, by=kind)
     made.fill()
     made.client.callbacks["assign"]([P0, P1])
     deadline = time.monotonic() + 60
     moves = most = 0
     counts = made.instance.core.subscriptions["default"].counts
     # A call may outlast a revoke: what goes stale then runs again, and only then it is done.
-    done = made.settled if make_pool is thread_pool else lambda: counts.ok
+    done = made.settled if kind.serial else lambda: counts.ok
     while done() < RECORDS:
         assert time.monotonic() < deadline, f"{done()} of {RECORDS} settled"
         made.instance.step()
@@ -256,7 +218,7 @@ def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order(
     assert counts.stuck > 2
     assert most > before + 4, "others have gone on beside them"
     verdict = judge([made.written, made.ledger])
-    if make_pool is batch_pool:
+    if not kind.serial:
         # Of a stuck call what stands behind another one of its key runs again, whatever it says.
         verdict = dataclasses.replace(verdict, duplicates=Finding(), order_violations=Finding())
     assert verdict.clean, "\n".join(verdict.lines())
@@ -265,13 +227,14 @@ def test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_worker_that_comes_back_within_six_heartbeats_keeps_its_keys(
+    kind: type[Side],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For three heartbeats no thread can be started; then it goes on where it was."""
     mailbox = Deadly()
     mailbox.deaths = 2  # there is one more to come
     clock = Clock(monotonic=lambda: time.monotonic() * FASTER)
-    made = InstanceOf(thread_pool, mailbox, clock)
+    made = InstanceOf(MAKERS[kind], mailbox, clock, by=kind)
     made.fill()
     made.client.callbacks["assign"]([P0, P1])
     sub = made.instance.core.subscriptions["default"]

@@ -58,10 +58,10 @@ class Rules:
 
     ``serial``: its worker runs one record after the other. At one that does not, a record that was
     received may still be handed back. ``in_order``: records start as they were given, not only
-    those of a lane.
+    those of a lane. ``by_key``: of a lane one runs at a time.
     """
 
-    def __init__(self, *, serial: bool, in_order: bool) -> None:
+    def __init__(self, *, serial: bool, in_order: bool, by_key: bool = True) -> None:
         self.said: list[str] = []
         """What was started and posted, oldest first, in words."""
         self.posted: list[Report | Recalled] = []
@@ -72,6 +72,7 @@ class Rules:
         """How often there was what is out of the ordinary."""
         self._serial = serial
         self._in_order = in_order
+        self._by_key = by_key
         self._slices: dict[int, Slice] = {}
         self._lanes: dict[Name, Lane] = {}
         self._at: dict[Name, At] = {}
@@ -151,6 +152,9 @@ class Rules:
         self._no_failure_unposted(lane)
         if self._serial:
             assert not self.running(), "two records run at once"
+        if self._by_key and not is_keyless(lane):
+            beside = [each for each in self._in(At.RUNNING) if self._lanes[each] == lane]
+            assert not beside, f"{self._say(name)} starts while {self._names(beside)} runs"
         self._at[name] = At.RUNNING
         self.said.append(f"start {record.offset()}")
 

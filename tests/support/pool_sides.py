@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Fence, Lapse, Recall, StartWorker, TimeOut
+from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.core.events import FencePassed, Recalled, Report
+from kafka_keyshared.core.events import FencePassed, Recalled, Released, Report
 from kafka_keyshared.core.lanes import lane_of
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Progress, Slice
@@ -47,17 +47,24 @@ WORKER = ("default", 0)
 class Side(ABC):
     """A pool of one worker, which is stepped.
 
-    ``serial`` and ``in_order`` are those of :class:`~.pool_rules.Rules`; ``kind`` says what becomes
-    of a record that runs past its time.
+    ``serial``, ``in_order`` and ``by_key`` are those of :class:`~.pool_rules.Rules`; ``kind`` says
+    what becomes of a record that runs past its time.
     """
 
     serial: ClassVar[bool] = True
     in_order: ClassVar[bool] = True
+    by_key: ClassVar[bool] = True
     kind: ClassVar[PoolKind] = "thread"
+    knows_where: ClassVar[bool] = False
+    """Whether it can tell where in the user's program a record is."""
+    mortal: ClassVar[bool] = False
+    """Whether its worker can go without a word, in a record, and be replaced."""
+    timed: ClassVar[bool] = True
+    """Whether what runs past its time can be looked at while it runs."""
     pool: Any
 
     def __init__(self) -> None:
-        self.rules = Rules(serial=self.serial, in_order=self.in_order)
+        self.rules = self.new_rules()
         self.refused: list[Record] = []
         """What was settled or failed too late, where whoever does so is told."""
         self.whose = WORKER
@@ -65,8 +72,14 @@ class Side(ABC):
         self.workers = 1
         self.heeds = True
         """Whether a task that is cancelled ends."""
+        self.adopted: list[tuple[list[int], Any]] = []
+        """What the worker's handler was given to take over: slots, and their state."""
         self._cancelled: list[Record] = []
         self._posted = 0
+
+    def new_rules(self) -> Rules:
+        """Return what hears what happens from now on."""
+        return Rules(serial=self.serial, in_order=self.in_order, by_key=self.by_key)
 
     # --- what the owner does ---
 
@@ -165,6 +178,24 @@ class Side(ABC):
         self.pool.abandon(*self.whose, settle=settle)
         self.hear()
 
+    def release(self, *slots: int) -> None:
+        """Ask the worker for the state of slots, behind all that it has."""
+        self.pool.release(Release(*self.whose, sum(slots), slots))
+
+    def adopt(self, state: object, *slots: int) -> None:
+        """Give the worker the state of slots, before all that it gets from now on."""
+        self.pool.adopt(Adopt(*self.whose, slots, state))
+
+    def released(self) -> list[Released]:
+        """Return what it has answered so far to those that ask for state."""
+        self.hear()
+        return [each for each in self.rules.posted if isinstance(each, Released)]
+
+    def dismiss(self) -> None:
+        """End a worker that has nothing left; the one before it is the one again."""
+        self.pool.end(*self.whose)
+        self.workers -= 1
+
     def progress(self) -> Progress:
         """Return how far the pool says that it has got."""
         found: Progress = self.pool.progress()
@@ -250,12 +281,42 @@ class Started(NamedTuple):
     record: Any
 
 
+FAILING = 13
+"""The slot whose state cannot be given up."""
+
+
+def state_of(slots: Sequence[int]) -> object:
+    """Give up the state of slots, as a handler class does."""
+    if FAILING in slots:
+        raise HandlerError
+    return {"of": list(slots)}
+
+
 class HandlerError(Exception):
     """What the handler raises where a test says that it fails."""
 
 
+class Raising(NamedTuple):
+    """As an ending: the handler raises what this makes, in the thread or process that runs it."""
+
+    make: Callable[[], BaseException]
+
+
+def come_to(ending: Any) -> None:
+    """Come out of a handler with that ending."""
+    if isinstance(ending, Raising):
+        raise ending.make()
+    if isinstance(ending, Drop):
+        raise ending
+    if ending is not None:
+        raise HandlerError
+
+
 class Threads(Side):
     """A real thread. It goes on by itself up to its next handler, and waits in there."""
+
+    knows_where = True
+    mortal = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,9 +328,16 @@ class Threads(Side):
         self._stopped = False
         self._deadly = False
         one = self.kind == "instance"
-        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle), one_thread=one)
+        spec = WorkerSpec(*WORKER, "worker-0", self.made, one_thread=one)
         self.pool = self.make_pool(spec)
         self.pool.start()
+
+    def made(self) -> Made:
+        """Return the handler, with what gives up and takes over state."""
+        return Made(self.handle, None, state_of, self._adopt)
+
+    def _adopt(self, slots: Sequence[int], state: object) -> None:
+        self.adopted.append((list(slots), state))
 
     def make_pool(self, spec: WorkerSpec) -> Any:
         """Return the pool of this one worker."""
@@ -283,11 +351,7 @@ class Threads(Side):
     def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
         self._stream.put(Started(record))
-        ending = self._endings[id(record)].get(timeout=WAIT)
-        if isinstance(ending, Drop):
-            raise ending
-        if ending is not None:
-            raise HandlerError
+        come_to(self._endings[id(record)].get(timeout=WAIT))
 
     def stop(self, timeout: float = 0.01) -> list[str]:
         self._stopped = True
@@ -380,8 +444,11 @@ class Threads(Side):
             try:
                 return self._ahead.popleft() if self._ahead else self._stream.get(timeout=1.0)
             except Empty:
-                assert self.pool.cells[self.whose].thread.is_alive(), "the thread has ended"
+                assert self._lives(), "the thread has ended"
         raise AssertionError("the worker comes to no end")
+
+    def _lives(self) -> bool:
+        return bool(self.pool.cells[self.whose].thread.is_alive())
 
     def _await_end(self) -> None:
         thread = self.pool.cells[self.whose].thread
@@ -400,7 +467,8 @@ class Batches(Threads):
     serial = False
 
     def make_pool(self, spec: WorkerSpec) -> Any:
-        taking = replace(spec, make=lambda: Made(lambda records: self.handle(records[0])))
+        made = self.made()._replace(handle=lambda records: self.handle(records[0]))
+        taking = replace(spec, make=lambda: made)
         return BatchPool([taking], self._stream, Clock(wall=self._wall), BatchRule(1))
 
     def start(self) -> Any:
@@ -415,7 +483,7 @@ class Batches(Threads):
                 waits = any(not each.started for each in cell.given.values())
                 quiet = not cell.running and not waits
             try:
-                item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=0.01)
+                item = self._ahead.popleft() if self._ahead else self._stream.get(timeout=0.003)
             except Empty:
                 if quiet or self.rules.waits:
                     self.rules.at_rest(self.progress())
@@ -451,6 +519,8 @@ class Instances(Threads):
 class Fake(Side):
     """The pool of the core's tests. It answers a recall at once."""
 
+    mortal = True
+
     def __init__(self) -> None:
         super().__init__()
         self._mailbox: deque[Report | Recalled] = deque()
@@ -458,6 +528,15 @@ class Fake(Side):
         self.pool = SteppedPool(Dispatcher([settings]), self._mailbox.append)
         self.pool.kind = self.kind
         self.pool.heeds = lambda: self.heeds
+        self.pool.on_release = lambda _sub, _worker, slots: state_of(slots)
+        self.pool.on_adopt = self._adopt
+
+    def _adopt(self, _sub: str, _worker: int, slots: Sequence[int], state: object) -> None:
+        self.adopted.append((list(slots), state))
+
+    def release(self, *slots: int) -> None:
+        self.pool.release_fails = lambda _sub, _worker: FAILING in slots
+        super().release(*slots)
 
     @property
     def worker(self) -> Any:
@@ -593,16 +672,32 @@ class Tasks(Side):
     serial = False
     in_order = False
     kind = "task"
+    knows_where = True
 
     def __init__(self) -> None:
         super().__init__()
         self._stream: deque[Any] = deque()
         self._endings: dict[int, asyncio.Future[Ending]] = {}
-        self.host = SteppedLoop()
-        spec = WorkerSpec(*WORKER, "worker-0", lambda: Made(self.handle))
+        self.host: Any = self.make_host()
+        spec = WorkerSpec(*WORKER, "worker-0", self.made)
         mailbox: Any = SimpleNamespace(put=self._stream.append)
         self.pool = TaskPool([spec], mailbox, Clock(), limit=0, host=self.host)
         self.pool.start()
+
+    def make_host(self) -> Any:
+        """Return what runs the event loop."""
+        return SteppedLoop()
+
+    def turn(self) -> None:
+        """Have the loop turn until nothing is left to be done but what waits for the test."""
+        self.host.turn()
+
+    def made(self) -> Made:
+        """Return the handler, with what gives up and takes over state."""
+        return Made(self.handle, None, state_of, self._adopt)
+
+    def _adopt(self, slots: Sequence[int], state: object) -> None:
+        self.adopted.append((list(slots), state))
 
     @property
     def worker(self) -> Any:
@@ -612,7 +707,7 @@ class Tasks(Side):
     async def handle(self, record: Any) -> None:
         """Stand in for the user's handler."""
         self._stream.append(Started(record))
-        ending = self._endings[id(record)] = self.host.loop.create_future()
+        ending = self._endings[id(record)] = asyncio.get_running_loop().create_future()
         while True:
             try:
                 verdict = await asyncio.shield(ending)
@@ -620,16 +715,13 @@ class Tasks(Side):
             except asyncio.CancelledError:
                 if self.heeds:
                     raise
-        if isinstance(verdict, Drop):
-            raise verdict
-        if verdict is not None:
-            raise HandlerError
+        come_to(verdict)
 
     def start(self) -> Any:
         self.hear()
         self.worker.limit = self.worker.busy + 1
         self.host.tell(self.worker.wake)
-        self.host.turn()
+        self.turn()
         self.worker.limit = 0
         self.hear()
         found = self._stream.popleft().record if self._stream else None
@@ -640,7 +732,8 @@ class Tasks(Side):
         return found
 
     def end(self, ending: Ending = None, record: Record | None = None) -> None:
-        self._endings[id(self._note_end(ending, record))].set_result(ending)
+        waits = self._endings[id(self._note_end(ending, record))]
+        self.host.tell(lambda: waits.set_result(ending))
         self.hear()
 
     def end_beside(self, record: Record, ending: Ending = None, *, dies: bool = False) -> None:
@@ -651,7 +744,7 @@ class Tasks(Side):
         return super().time_out(*(each for each in records if (each in self._cancelled) is before))
 
     def answer(self) -> None:
-        self.host.turn()
+        self.turn()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -664,20 +757,24 @@ class Tasks(Side):
         return found
 
     def hear(self) -> None:
-        self.host.turn()
+        self.turn()
         while self._stream and not isinstance(self._stream[0], Started):
             self.rules.heard(self._stream.popleft())
 
     def close(self) -> None:
         super().close()
         self.heeds = True
+        self.end_loop()
+
+    def end_loop(self) -> None:
+        """End the loop, with all that is left on it."""
         self.host.end()
 
 
 class Members(Side):
     """A member of a pull pool, which receives and settles."""
 
-    serial = False
+    serial = by_key = False
     kind = "lease"
 
     def __init__(self) -> None:

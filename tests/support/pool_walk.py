@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_keyshared.model import Drop
 from tests.support.pool_rules import At, selecting
-from tests.support.pool_sides import Fake, Later, Members, Side, Threads
+from tests.support.pool_sides import Later, Members, Side
 from tests.support.records import ERROR, FakeRecord, record
 
 
@@ -37,7 +37,12 @@ class Walk:
         """Do so many things, then let everything come to its end."""
         for _ in range(steps):
             self._step()
-        if self.side.serial and self.side.rules.running() and self.chance.random() < 0.5:
+        if (
+            self.side.serial
+            and self.side.mortal
+            and self.side.rules.running()
+            and self.chance.random() < 0.5
+        ):
             self._evict()
         else:
             self._finish()
@@ -73,16 +78,17 @@ class Walk:
         elif roll < 0.7:
             side.answer()
             side.hear()
-        elif roll < 0.75 and isinstance(side, Threads | Fake):
-            self._lose(side)
-        elif roll < 0.82:
+        elif roll < 0.75 and side.mortal:
+            self._lose()
+        elif roll < 0.82 and side.timed:
             self._time_out()
         elif roll < 0.85 and self.over:
             self._speak_of_what_is_over()
         else:
             self._end()
 
-    def _lose(self, side: Threads | Fake) -> None:
+    def _lose(self) -> None:
+        side = self.side
         (item,) = side.rules.running()
         if item.key() is not None:
             self.unfenced.append(item)

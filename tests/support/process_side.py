@@ -9,19 +9,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.handling.handlers import Made
-from kafka_keyshared.model import Drop
 from kafka_keyshared.pools.processes import ProcessPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
-from tests.support.pool_sides import WORKER, HandlerError, Side, Started, Threads
+from tests.support.pool_sides import WORKER, Side, Started, Threads, come_to, state_of
 from tests.support.records import failure
 
 DIE = "die"
 """As an ending: the process is to end in the middle of the record."""
+
+
+class Adopted(NamedTuple):
+    """What a handler says that is given state to take over."""
+
+    slots: list[int]
+    state: object
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,13 @@ class Told:
             ending = connection.recv()
             if ending == DIE:
                 os._exit(7)
-            if isinstance(ending, Drop):
-                raise ending
-            if ending is not None:
-                raise HandlerError
+            come_to(ending)
 
-        return Made(handle)
+        def adopt(slots: Any, state: object) -> None:
+            connection.send(Adopted(list(slots), state))
+            connection.recv()
+
+        return Made(handle, None, state_of, adopt)
 
 
 class Processes(Threads):
@@ -79,7 +86,12 @@ class Processes(Threads):
     def _hear_child(self, connection: Connection) -> None:
         with suppress(EOFError, OSError):
             while True:
-                record = self._records[connection.recv()]
+                said = connection.recv()
+                if isinstance(said, Adopted):
+                    self.adopted.append(said)
+                    connection.send(None)
+                    continue
+                record = self._records[said]
                 self._handlers[id(record)] = connection
                 self._stream.put(Started(record))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from kafka_keyshared import ConfigError, KeyShared, LeaseOverError
 from kafka_keyshared.app.members import PulledRecord, PullMember
 from kafka_keyshared.app.split import SplitMember
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Lapse, TimeOut
+from kafka_keyshared.core.commands import Lapse, Recall, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Report, SetAside
 from kafka_keyshared.core.lanes import lane_of
@@ -636,3 +638,47 @@ def test_what_a_member_writes_into_its_records_goes_with_their_failure(bench: Be
     assert [type(each) for each in bench.said()] == [Failed, Ended, SetAside, Ended]
     assert [(each.topic(), each.key()) for each in (failing, behind)] == [(TOPIC, b"k")] * 2
     assert bench.cell.settle(shares[2:]) == [], "the other key is still the member's"
+
+
+def drained(queue: SimpleQueue[Any]) -> list[Any]:
+    """Return what is in a queue that nobody puts into any more."""
+    return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+def test_each_record_is_received_or_given_back_while_members_ask_from_threads_of_their_own() -> (
+    None
+):
+    """What a handler's thread is asked by ``tests/unit/pools/test_handover.py``."""
+    mailbox: Mailbox[Any] = Mailbox()
+    pool = PullPool(mailbox, Clock())
+    cell = pool.join("worker-0")
+    pool.start()
+    received: SimpleQueue[int] = SimpleQueue()
+    switching = sys.getswitchinterval()
+
+    def ask() -> None:
+        while taken := cell.take(3, 30.0):
+            for slice_ in taken:
+                received.put(slice_.id)
+            assert cell.settle(taken) == []
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    given, back = [], []
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in threads:
+            each.start()
+        for number in range(2_000):
+            slice_ = slice_of(record(number, None))
+            given.append(slice_.id)
+            pool.submit(slice_)
+            if number % 3 == 0:
+                back += [id_ for id_, those in pool.recall(Recall("default", 0)).slices if those]
+    finally:
+        sys.setswitchinterval(switching)
+    back += [id_ for id_, those in pool.recall(Recall("default", 0)).slices if those]
+    cell.dismiss()
+    for each in threads:
+        each.join(30.0)
+    assert sorted([*drained(received), *back]) == given
+    assert sorted(each.slice for each in drained(mailbox)) == given, "and each ended once"

@@ -1,0 +1,229 @@
+"""What else every pool has to stand: odd exceptions, a full worker, state, idleness, resizes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from operator import gt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.core.events import Failed
+from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.handling.failure import MESSAGE_CHARS_MAX, STACK_CHARS_MAX
+from tests.conformance.opt_outs import RESIZES
+from tests.support import raised
+from tests.support.harness import Harness
+from tests.support.pool_rules import At
+from tests.support.pool_sides import FAILING, WAIT, WORKER, Heard, Raising, Side
+from tests.support.records import record
+
+ERRORS = (
+    *(raised.keyboard_interrupt, raised.system_exit, raised.generator_exit, raised.no_exception),
+    *(raised.huge, raised.unpicklable, raised.unsaid),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on(
+    side: Any, error: Callable[[], BaseException]
+) -> None:
+    side.submit(record(1, "a"), record(2, "a"), record(3, "b"))
+    side.start()
+    side.end(Raising(error))
+    assert side.work() == [3]
+    assert (side.rules.at(At.FAILED), side.rules.at(At.ASIDE)) == ([1], [2])
+    (failed,) = [each for each in side.rules.reports if isinstance(each, Failed)]
+    assert failed.failure.error_type == type(error()).__qualname__
+    assert len(failed.failure.message) <= MESSAGE_CHARS_MAX
+    assert len(failed.failure.stack) <= 2 * STACK_CHARS_MAX
+    assert side.lost() == []
+
+
+def test_of_a_key_a_record_starts_when_the_one_before_it_has_ended(side: Side) -> None:
+    side.submit(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
+    ran = []
+    while (first := side.start()) is not None:
+        ran.append(first.offset())
+        # Where several run at once, those of other keys do.
+        beside = None if side.serial else side.start()
+        for each in (beside, first):
+            if each is not None:
+                ran += [] if each is first else [each.offset()]
+                side.end(None, each)
+    assert sorted(ran) == [1, 2, 3, 4]
+    assert [each for each in ran if each != 3] == [1, 2, 4]
+
+
+def test_a_worker_has_no_more_in_hand_than_it_is_leased_and_the_rest_waits_in_the_window(
+    side: Side,
+) -> None:
+    settings = SubscriptionSettings(
+        individually=not side.serial, leases_per_worker=3, window_records=8
+    )
+    core = Harness(settings)
+    core.pool = Heard(side)  # type: ignore[assignment]
+    core.assign()
+    core.fetch(*(record(offset, f"key-{offset}") for offset in range(8)))
+    assert core.core.room() == 0
+    ran = []
+    while (item := side.start()) is not None:
+        assert sum(len(each.records) for each in side.rules.given_now()) <= 3
+        ran.append(item.offset())
+        side.end(None, item)
+        core.mailbox.extend(side.heard())
+        core.deliver()
+    core.mailbox.extend(side.heard())
+    core.deliver()
+    assert sorted(ran) == [*range(8)]
+    assert (core.core.room(), core.core.outstanding()) == (8, 0)
+
+
+def test_who_is_to_go_gives_back_what_waits_ends_what_runs_and_others_go_on(side: Side) -> None:
+    side.add(1)
+    side.submit(record(1, "a"))
+    side.start()
+    (waits,) = side.submit(record(2, "a"))
+    assert side.recall() == {waits.id: [0]}
+    side.end()
+    assert side.start() is None
+    assert side.rules.all_over()
+    side.dismiss()
+    side.whose = WORKER
+    side.submit(record(2, "a"))
+    assert side.work() == [2]
+    assert [each for each in side.rules.said if "start" in each] == ["start 1", "start 2"]
+    assert side.lost() == []
+
+
+# --- state ---
+
+
+def test_state_is_given_up_behind_what_a_worker_has_and_there_before_what_it_gets(
+    side: Side,
+) -> None:
+    side.submit(record(1, "a"))
+    side.start()
+    side.release(3, 4)
+    assert side.released() == []
+    side.end()
+    side.work()
+    (released,) = side.released()
+    assert (released.number, released.state, released.error) == (7, {"of": [3, 4]}, None)
+    side.adopt(released.state, 3, 4)
+    side.submit(record(2, "a"))
+    assert side.start().offset() == 2
+    assert [tuple(each) for each in side.adopted] == [([3, 4], {"of": [3, 4]})]
+    side.end()
+
+
+def test_state_that_cannot_be_given_up_is_answered_with_the_reason(side: Side) -> None:
+    side.release(FAILING)
+    side.submit(record(1, "a"))
+    assert side.work() == [1]
+    (released,) = side.released()
+    assert released.state is None
+    assert "Error" in (released.error or "")
+
+
+def test_who_is_asked_for_state_answers_once(side: Side) -> None:
+    side.submit(record(1, "a"))
+    side.work()
+    side.release(3)
+    side.release(4)
+    assert side.work() == []
+    assert [each.number for each in side.released()] == [3, 4]
+
+
+# --- what is left behind, and what it costs to wait ---
+
+PAUSE = threading.Event()
+
+
+def tasks_of(pid: int) -> set[Path]:
+    """The threads of a process, as the system has them."""
+    return {*Path(f"/proc/{pid}/task").iterdir()}
+
+
+def switched(tasks: set[Path]) -> int:
+    """How often these have been put to run so far."""
+    text = "".join((each / "status").read_text() for each in tasks)
+    return sum(int(line.split()[1]) for line in text.splitlines() if "ctxt_switches" in line)
+
+
+def at_rest(tasks: set[Path]) -> int:
+    """Wait until they do nothing; return how often they had been put to run by then."""
+    deadline, before = time.monotonic() + WAIT, -1
+    while (now := switched(tasks)) != before:
+        assert time.monotonic() < deadline, "they never rest"
+        before = now
+        PAUSE.wait(0.05)
+    return now
+
+
+def test_a_pool_that_has_nothing_to_do_does_nothing(kind: type[Side]) -> None:
+    """Nothing of it runs, not even to look whether there is something."""
+    before, others = tasks_of(os.getpid()), {*multiprocessing.active_children()}
+    side = kind()
+    side.submit(record(1))
+    assert side.work() == [1]
+    children = [each for each in multiprocessing.active_children() if each not in others]
+    mine = tasks_of(os.getpid()) - before
+    for child in children:
+        mine |= tasks_of(child.pid or 0)
+    rests = at_rest(mine)
+    side.submit(record(2))
+    assert side.work() == [2]
+    assert at_rest(mine) > rests, "that it does something is seen"
+    rests = at_rest(mine)
+    PAUSE.wait(0.3)
+    assert switched(mine) == rests
+    side.close()
+
+
+def left() -> tuple[int, int, int]:
+    """How many threads, open files and processes there are."""
+    return (
+        threading.active_count(),
+        len([*Path("/proc/self/fd").iterdir()]),
+        len(multiprocessing.active_children()),
+    )
+
+
+def test_a_thousand_resizes_leave_nothing_behind(kind: type[Side]) -> None:
+    side: Any = kind()
+    item = record(1, None)
+    times = RESIZES.get(kind.__name__, 1_000)
+
+    def resize(number: int) -> None:
+        side.rules = side.new_rules()
+        side.add(number)
+        side.submit(item)
+        assert side.work() == [1]
+        side.dismiss()
+        side.whose = WORKER
+
+    def objects(most: tuple[int, ...] | None = None) -> int:
+        """The objects that there are once every worker that was dismissed has gone."""
+        deadline, before = time.monotonic() + WAIT, None
+        while (now := left()) != before or (most and any(map(gt, now, most))):
+            assert time.monotonic() < deadline, f"{now}, and there were {most}"
+            before = now
+            side.lost()
+            PAUSE.wait(0.02)
+            gc.collect()
+        return len(gc.get_objects())
+
+    for number in range(1, 6):
+        resize(number)
+    before, were = objects(), left()
+    for number in range(6, 6 + times):
+        resize(number)
+    assert objects(were) - before < max(100, times // 2)
+    side.close()

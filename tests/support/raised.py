@@ -1,0 +1,55 @@
+"""What handlers raise that is out of the ordinary, by functions that another process finds."""
+
+from __future__ import annotations
+
+import threading
+
+HUGE = 20_000_000
+
+
+class OddError(BaseException):
+    """No Exception."""
+
+
+class SilentError(Exception):
+    """Raises when it is asked what it says."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("it says nothing")
+
+
+def keyboard_interrupt() -> BaseException:
+    """Return what Ctrl-C raises."""
+    return KeyboardInterrupt("now")
+
+
+def system_exit() -> BaseException:
+    """Return what sys.exit() raises."""
+    return SystemExit(3)
+
+
+def generator_exit() -> BaseException:
+    """Return what ends a generator."""
+    return GeneratorExit("gone")
+
+
+def no_exception() -> BaseException:
+    """Return a BaseException of the user's own."""
+    return OddError("odd")
+
+
+def huge() -> BaseException:
+    """Return one whose text is huge, and which holds as much again."""
+    error = ValueError("x" * HUGE)
+    error.add_note("y" * HUGE)
+    return error
+
+
+def unpicklable() -> BaseException:
+    """Return one that no pipe takes."""
+    return ValueError("locked", threading.Lock())
+
+
+def unsaid() -> BaseException:
+    """Return one whose text cannot be had."""
+    return SilentError("nothing")
