@@ -34,8 +34,9 @@ def kill_worker(world: World, chance: Random) -> bool:
     member = some_member(world, chance)
     if member is None:
         return False
-    alive = [place for place, worker in member.pool.workers.items() if worker.there]
-    running = [place for place in alive if member.pool.workers[place].running is not None]
+    seen = member.pool.seen()
+    alive = [place for place, worker in seen.items() if worker.there]
+    running = [place for place in alive if seen[place].running is not None]
     if not alive:
         return False
     member.pool.kill(*chance.choice(running if running and chance.random() < 0.8 else alive))
@@ -71,7 +72,7 @@ def _add(member: Member, subscription: str) -> None:
             return
         running = [
             key
-            for (name, _), worker in member.pool.workers.items()
+            for (name, _), worker in member.pool.seen().items()
             if name == subscription and worker.running is not None
             if (key := key_by(sub.settings, worker.running.key())) is not None
         ]
@@ -152,11 +153,11 @@ def _dismissible(member: Member, subscription: str) -> list[Place]:
 
     One has to stay, and who is dead may not come back.
     """
-    those = member.pool.workers.items()
+    those = member.pool.seen().items()
     mine = [each for each in those if each[0][0] == subscription and not each[1].abandoned]
     there = [place for place, worker in mine if worker.there]
     going = any(not (worker.there or worker.gone) for _, worker in mine)
-    return [] if going or len(there) < 2 else there
+    return [] if going or len(there) < 2 or not member.pool.leaves else there
 
 
 def come_and_go(world: World, chance: Random) -> bool:

@@ -35,6 +35,7 @@ from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.routings import may_be_withdrawn
 from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.tasks import SimTasks
 from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
 WALL = 1_700_000_000.0
@@ -146,15 +147,17 @@ class Member:
         core.on_filters = self.filters
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
-        self.pool = SimPool(
-            site, core, self.handlers, around.chance("pools"), plan.pool, post=self.mailbox.put
-        )
         publisher = SimPublisher(
             site, lambda: around.letters, around.chance("letters"), self.mailbox.put
         )
         timeline = around.timeline
         clock = Clock(
             lambda: timeline.now, lambda: WALL + timeline.now, around.chance("jitter").random
+        )
+        made = site, core, self.handlers, around.chance("pools"), plan.pool
+        post = self.mailbox.put
+        self.pool: SimPool | SimTasks = (
+            SimTasks(*made, post=post, clock=clock) if plan.pool.loop else SimPool(*made, post=post)
         )
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
@@ -253,6 +256,7 @@ class Member:
         """End its process without a word."""
         if self.alive:
             self.process.alive = False
+            self.pool.ended = True
             self._around.history.tell(was.Gone(self.number, "killed", clean=False))
             self.client.die()
 

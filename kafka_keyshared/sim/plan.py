@@ -106,7 +106,25 @@ class Draw:
 def plan_of(chance: Chance) -> Plan:
     """Draw a run: small, so that its bounds are met, and each one different."""
     draw = Draw(chance)
-    return emphasised(_plain(draw), draw)
+    return _on_a_loop(emphasised(_plain(draw), draw), draw)
+
+
+def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
+    """Return the plan with coroutines in place of stepped workers where those are tasks."""
+    member = plan.member
+    tasks = member.pool.kind == "task" and all(each.reliable for each in member.subscriptions)
+    if not tasks or not draw.happens("coroutines on a loop", 0.8):
+        return plan
+    # Without state: what comes to such a worker may wait there for what it is to give up.
+    changed = {"individually": True, "lend_after": None, "hands_over": False}
+    subs = (replace(each, **changed) for each in member.subscriptions)
+    pool = replace(
+        member.pool,
+        loop=True,
+        wakes=draw.one("coroutines wake", (0.0001, 0.0001, 0.02)),
+        at_once=draw.one("coroutines at once", (1, 5, 50)),
+    )
+    return replace(plan, member=replace(member, subscriptions=tuple(subs), pool=pool))
 
 
 def _plain(draw: Draw) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import cast
+from typing import NamedTuple, cast
 
 from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -33,16 +33,34 @@ AT_ONCE_MOST = 20
 class PoolHabits:
     """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
     that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long;
-    ``release_fails`` the share of slots' states that cannot be released."""
+    ``release_fails`` the share of slots' states that cannot be released. With ``loop`` the workers
+    are the package's own coroutines (:mod:`.tasks`), ``at_once`` records at most in each."""
 
     wakes: float = 0.0001
     later: float = 0.2
     kind: PoolKind = "thread"
     release_fails: float = 0.0
+    loop: bool = False
+    at_once: int = 20
+
+
+class Seen(NamedTuple):
+    """What can be seen of a worker from outside: whether it takes what it is given, what it runs.
+
+    And whether it was given up or has left.
+    """
+
+    there: bool
+    running: Record | None
+    abandoned: bool
+    gone: bool
 
 
 class SimPool(SteppedPool):
     """The workers of one process."""
+
+    leaves = True
+    """Whether a worker may leave of its own accord."""
 
     def __init__(
         self,
@@ -156,6 +174,13 @@ class SimPool(SteppedPool):
             self._history.tell(told)
 
     # --- what goes by the timeline ---
+
+    def seen(self) -> dict[tuple[str, int], Seen]:
+        """Return what can be seen of the workers from outside."""
+        return {
+            place: Seen(worker.there, worker.running, worker.abandoned, worker.gone)
+            for place, worker in self.workers.items()
+        }
 
     def kill(self, subscription: str, worker: int) -> None:
         """Let the thread of a worker end in the middle of whatever it does."""

@@ -48,7 +48,7 @@ def assign_a_range(world: World, chance: Random) -> bool:
         running = sorted(
             {
                 sub.keys.slot(key)
-                for (name, _), each in member.pool.workers.items()
+                for (name, _), each in member.pool.seen().items()
                 if name == settings.name and each.running is not None
                 if (key := key_by(settings, each.running.key())) is not None
             }

@@ -71,6 +71,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         # What fits into a small set may be that little ahead of the position.
         span=10_000 if member.set_budget >= SET_BUDGET else 50,
         free_since=world.free_since,
+        receives=not member.pool.loop,
     )
     books = checkers[0].books
     rare = Sometimes(world.history, books)
@@ -84,6 +85,9 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
             # A violation is noted where it was found; something may have swallowed an earlier one.
             if not isinstance(error, Violation):
                 failed.append(_told(error))
+        finally:
+            for each in world.members:  # there still are some where it has broken off
+                each.pool.ended = True
     found = sorted((each for checker in checkers for each in checker.violations), key=_when)
     return Outcome(
         seed=seed,

@@ -40,6 +40,8 @@ RARE = (
     "offset gap at the position",
     "retry overtaken by a revoke",
     "worker death mid-record",
+    "record ended before one that began before it",
+    "record begun while it was asked back",
     "partition lost",
     "revoke past its deadline",
     "answer stored while a member asks",
@@ -101,6 +103,8 @@ class Sometimes:
     - *retry overtaken by a revoke*: a partition is revoked while a record of it waits for its next
       attempt;
     - *worker death mid-record*: a thread or process ends in a handler;
+    - *record ended before one that began before it*: at the same worker, which is stuck in none;
+    - *record begun while it was asked back*: its worker had not come to answer that;
     - *static member came back*: within its session, by its ``group.instance.id``;
     - *record given to one that filters late*: its worker has joined with filters;
     - *record dropped without a worker*: without reliability what follows it begins;
@@ -128,6 +132,8 @@ class Sometimes:
         self._unheard: set[tuple[Any, ...]] = set()
         # By member and subscription: the names of workers that filter since, and their numbers.
         self._filters: set[tuple[int, str, str]] = set()
+        # By worker what runs there, in the order in which it has begun, and nothing that is stuck.
+        self._running: dict[tuple[int, str, int], dict[Delivery, None]] = {}
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
@@ -138,6 +144,7 @@ class Sometimes:
             happened.HandedOver: self._handed_over,
             happened.TakenBack: self._taken_back,
             happened.Began: self._began,
+            happened.WentOn: self._went_on,
             happened.Ended: self._ended,
             StateAdopted: self._adopted,
             happened.CommitSent: self._sent,
@@ -256,6 +263,18 @@ class Sometimes:
     def _began(self, told: happened.Began) -> None:
         if told.subscription not in self._books.tracked:
             self.counts["record dropped without a worker"] += len(self._books.passed)
+        if (each := self._books.delivery) is not None:
+            self._of(told)[each] = None
+            asked = each.assignment.member.recalling[told.subscription, told.worker]
+            self.counts["record begun while it was asked back"] += asked > 0
+
+    def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
+        place = told.member, told.subscription, told.worker
+        return self._running.setdefault(place, {})
+
+    def _went_on(self, told: happened.WentOn) -> None:
+        if self._books.delivery is not None:
+            self._of(told).pop(self._books.delivery, None)
 
     def _taken_back(self, told: happened.TakenBack) -> None:
         self.counts["record written off with its worker"] += told.written_off
@@ -278,6 +297,11 @@ class Sometimes:
         if each is None:
             return
         self._let_go(told.member, told.subscription, each)
+        running = self._of(told)
+        if each in running:
+            first = next(iter(running)) is each
+            self.counts["record ended before one that began before it"] += not first
+            del running[each]
         self.counts["worker death mid-record"] += told.outcome == "died"
         assignment = each.assignment
         if assignment.over is not None:

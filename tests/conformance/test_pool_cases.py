@@ -123,6 +123,21 @@ def test_state_is_given_up_behind_what_a_worker_has_and_there_before_what_it_get
     side.end()
 
 
+def test_state_that_comes_does_not_wait_for_what_is_to_be_given_up(side: Side) -> None:
+    """Of other slots; what follows of the slots that have come may start before that is over."""
+    side.submit(record(1, "a"))
+    side.start()
+    side.release(3)
+    side.adopt("of 5", 5)
+    side.submit(record(2, "b"))
+    if (second := None if side.serial else side.start()) is None:
+        side.end()
+        second = side.start()
+    assert second is not None
+    assert second.offset() == 2
+    assert [tuple(each) for each in side.adopted] == [([5], "of 5")]
+
+
 def test_state_that_cannot_be_given_up_is_answered_with_the_reason(side: Side) -> None:
     side.release(FAILING)
     side.submit(record(1, "a"))

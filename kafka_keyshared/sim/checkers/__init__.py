@@ -34,6 +34,7 @@ def every_checker(
     bound: float = 120.0,
     span: int = 10_000,
     free_since: FreeSince = always,
+    receives: bool = True,
     go_on: bool = False,
 ) -> list[Checker]:
     """Return one checker for each invariant, which share their books.
@@ -44,7 +45,14 @@ def every_checker(
     """
     books = Books(history, settings)
     return [
-        Serial(history, settings, books, revoke_deadline=revoke_deadline, go_on=go_on),
+        Serial(
+            history,
+            settings,
+            books,
+            revoke_deadline=revoke_deadline,
+            receives=receives,
+            go_on=go_on,
+        ),
         Order(history, settings, books, free_since=free_since, go_on=go_on),
         OneOwner(history, settings, books, go_on=go_on),
         KeyedState(history, settings, books, go_on=go_on),

@@ -19,10 +19,10 @@ class Serial(Checker):
 
     In one process never; but nothing waits for a record without a key, which may meet itself after
     its partition has gone and come back, and a member that settles by offsets has several of a
-    lane, in order. Between processes only where one of the two has lost the partition, whether or
-    not it has heard of that (a worker may start what it has until it has answered that it gives it
-    back), or the earlier one has let it go when the deadline of the revoke (in seconds) was over:
-    before that, nothing may run.
+    lane, in order (``receives``: workers are members, for all that is known). Between processes
+    only where one of the two has lost the partition, whether or not it has heard of that (a worker
+    may start what it has until it has answered that it gives it back), or the earlier one has let
+    it go when the deadline of the revoke (in seconds) was over: before that, nothing may run.
     """
 
     invariant = "I2 serial"
@@ -34,10 +34,12 @@ class Serial(Checker):
         books: Books | None = None,
         *,
         revoke_deadline: float = 5.0,
+        receives: bool = True,
         go_on: bool = False,
     ) -> None:
         super().__init__(history, settings, books, go_on=go_on)
         self._deadline = revoke_deadline
+        self._receives = receives
 
     def listeners(self) -> Mapping[type, Listener]:
         """It looks at each start, and at what runs when a partition or a process goes."""
@@ -69,7 +71,8 @@ class Serial(Checker):
             return other.assignment is not each.assignment
         settings = self.settings[told.subscription]
         return (
-            settings.individually
+            self._receives
+            and settings.individually
             and settings.max_leases_per_key is None
             and other.worker == told.worker
             and other is not each

@@ -1,0 +1,308 @@
+"""Coroutines in a simulation: the package's own pool of them, on a loop in made-up time.
+
+Many records run at once, end in any order, and what is asked back comes back when the loop gets to
+it. Only the handlers are made up, and the loop that they run on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Adopt, Recall, StartWorker, TimeOut
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispositions import Disposition
+from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
+from kafka_keyshared.pools.tasks import TaskPool
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim.handlers import Ending, Handlers
+from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined
+from kafka_keyshared.sim.keys import key_by
+from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of, where_from
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.states import States
+from kafka_keyshared.sim.virtual_loop import SimHost
+
+HEEDS = 0.7
+"""The share of cancelled handlers that end."""
+
+Place = tuple[str, int]
+
+
+class SimulatedError(Exception):
+    """What a handler raises."""
+
+
+@dataclass(frozen=True)
+class SimSpec(WorkerSpec):
+    """How a worker is made that knows which one it is, also where it is made after another one."""
+
+    of: SimTasks | None = None
+
+    def __post_init__(self) -> None:
+        if self.of is not None:
+            make = partial(self.of.made, (self.subscription, self.index))
+            object.__setattr__(self, "make", make)
+
+
+class SimTasks(TaskPool):
+    """The workers of one process."""
+
+    leaves = False
+    """Whether a worker may leave of its own accord."""
+
+    def __init__(
+        self,
+        site: Site,
+        core: Dispatcher,
+        handlers: Handlers,
+        chance: Random,
+        habits: PoolHabits,
+        *,
+        post: Callable[[Report | Recalled], None],
+        clock: Clock,
+    ) -> None:
+        self._member, self._process, self._history = site
+        self._handlers = handlers
+        self._chance = chance
+        self._habits = habits
+        self._mail = post
+        self._slices: dict[int, Slice] = {}
+        # By worker what runs there and what has not begun; and how many loops there have been.
+        self._runs: dict[Place, list[Record]] = {}
+        self._waits: defaultdict[Place, dict[int, Record]] = defaultdict(dict)
+        self._loops = 0
+        self._ended = False
+        self._gone: set[Place] = set()
+        self.replaceable = True
+        """Of no concern: a loop can always be had."""
+        settings = [sub.settings for sub in core.subscriptions.values()]
+        self._settings = {each.name: each for each in settings}
+        self._states = States(site, settings)
+        self._virtual = SimHost(
+            self._process,
+            lambda: chance.expovariate(1 / habits.wakes),
+            lambda: chance.random() < 0.2,
+        )
+        specs: list[WorkerSpec] = [
+            SimSpec(name, worker.id, worker.name, Made, of=self)
+            for name, sub in core.subscriptions.items()
+            for worker in sub.workers.values()
+        ]
+        mailbox: Any = SimpleNamespace(put=self._tell_owner)
+        super().__init__(specs, mailbox, clock, limit=habits.at_once, host=self._virtual)
+
+    def made(self, place: Place) -> Made:
+        """Return the handler of a worker, with what gives up and takes over state."""
+        return Made(
+            partial(self._handle, place),
+            None,
+            partial(self._release, place),
+            partial(self._states.adopt, *place),
+        )
+
+    # --- the port, beyond what the pool does ---
+
+    def submit(self, slice_: Slice) -> None:
+        """Hand a slice to its worker."""
+        self._slices[slice_.id] = slice_
+        records = [where_from(record) for record in slice_.records]
+        waits = self._waits[slice_.subscription, slice_.worker]
+        waits.update((id(record), record) for record in slice_.records)
+        self._history.tell(
+            was.HandedOver(self._member, slice_.subscription, slice_.worker, records)
+        )
+        super().submit(slice_)
+
+    def recall(self, recall: Recall) -> None:
+        """Have the worker give back what has not started."""
+        self._history.tell(was.Recalling(self._member, recall.subscription, recall.worker))
+        super().recall(recall)
+
+    def time_out(self, past: TimeOut) -> None:
+        """Cancel these."""
+        self._history.tell(was.Recalling(self._member, past.subscription, past.worker))
+        super().time_out(past)
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker take over the state of slots."""
+        self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
+        super().adopt(adopt)
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker."""
+        super().add(worker)
+        place = worker.subscription, worker.worker
+        self._history.tell(WorkerJoined(self._member, *place, worker.name))
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        left = [*map(where_from, self._waits.pop((subscription, worker), {}).values())]
+        if settle and left:
+            told = was.TakenBack(self._member, subscription, worker, left, written_off=True)
+            self._history.tell(told)
+        super().abandon(subscription, worker, settle=settle)
+        self._gone.add((subscription, worker))
+        self._states.lost(subscription, worker, for_good=True)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """End a worker that has nothing left."""
+        super().end(subscription, worker)
+        self._gone.add((subscription, worker))
+        self._states.ended(subscription, worker)
+
+    # --- what goes by the timeline ---
+
+    def seen(self) -> dict[Place, Seen]:
+        """Return what can be seen of the workers from outside."""
+        found = {}
+        for place in self.workers:
+            runs = self._runs.get(place)
+            there = self._virtual.alive and place not in self._gone
+            found[place] = Seen(there, runs[0] if runs else None, place in self._gone, False)
+        return found
+
+    def kill(self, subscription: str, worker: int) -> None:
+        """End the loop in whatever runs there: a worker never goes alone."""
+        del subscription, worker
+        if self.ended or not self._virtual.alive:
+            return
+        self._loops += 1
+        self._virtual.die()
+        for place, runs in self._runs.items():
+            for record in runs:
+                self._tell_end(place, record, "died")
+            runs.clear()
+        for place in self.workers:
+            if place not in self._gone:
+                self._history.tell(was.WorkerDied(self._member, *place))
+                self._states.lost(*place, for_good=False)
+
+    def dismiss(self, subscription: str, worker: int) -> None:
+        """No worker leaves of its own accord."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has gone, and nothing of it is told any more."""
+        return self._ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        if ended and not self._ended:
+            self._ended = True
+            self._loops += 1
+            for worker in self.workers.values():
+                worker.close()
+            self._virtual.bury()
+
+    # --- the handlers ---
+
+    async def _handle(self, place: Place, record: Record) -> None:
+        """Run for as long as the seed has it, and end as it has it."""
+        loops, partition, offset = self._loops, record.partition(), record.offset()
+        self._history.tell(was.Began(self._member, *place, *where_from(record)))
+        self._waits[place].pop(id(record), None)
+        self._runs.setdefault(place, []).append(record)
+        call = self._handlers.call(partition, offset)
+        if call.seconds:
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._process.timeline.after(call.seconds, partial(self._let_end, over))
+            await self._until(over, place, record, loops)
+        ending = self._handlers.ending(partition, offset, hung=call.hangs)
+        self._comes_out(place, record, outcome_of(ending))
+        if ending is not None:
+            raise_as(ending)
+
+    async def _until(
+        self, over: asyncio.Future[None], place: Place, record: Record, loops: int
+    ) -> None:
+        """Wait for the end, unless the handler is cancelled before it and heeds that."""
+        while not over.done():
+            try:
+                await asyncio.shield(over)
+            except asyncio.CancelledError:
+                if loops != self._loops:
+                    raise  # with its loop, of which nothing is told
+                if self._chance.random() < HEEDS:
+                    self._comes_out(place, record, "failed")
+                    raise
+
+    def _let_end(self, over: asyncio.Future[None]) -> None:
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        self._virtual.tell(end)
+
+    def _comes_out(self, place: Place, record: Record, outcome: str) -> None:
+        self._runs[place].remove(record)
+        self._tell_end(place, record, outcome)
+        if outcome == "done":
+            key = key_by(self._settings[place[0]], record.key())
+            self._states.ran(*place, key)
+
+    def _release(self, place: Place, slots: Any) -> object:
+        if self._chance.random() < self._habits.release_fails:
+            self._history.tell(ReleaseFailed(self._member, *place))
+            self._states.lost(*place, for_good=False)
+            raise SimulatedError("on purpose")
+        return self._states.release(*place, slots)
+
+    # --- what is told ---
+
+    def _tell_owner(self, report: Report | Recalled) -> None:
+        if self._ended:
+            return
+        if isinstance(report, SetAside):
+            slice_ = self._slices[report.slice]
+            self._came_back(slice_.subscription, slice_.worker, [slice_.records[report.index]])
+        elif isinstance(report, Ended):
+            del self._slices[report.slice]
+        elif isinstance(report, Recalled):
+            self._answered(report)
+        self._mail(report)
+
+    def _answered(self, answer: Recalled) -> None:
+        place = answer.subscription, answer.worker
+        back = [self._slices[id_].records[at] for id_, those in answer.slices for at in those]
+        if back:
+            self._came_back(*place, back)
+        self._history.tell(was.Recalled(self._member, *place))
+        for each in answer.stuck:
+            record = self._slices[each.slice].records[each.index]
+            self._history.tell(was.WentOn(self._member, *place, *where_from(record)))
+
+    def _came_back(self, subscription: str, worker: int, records: list[Record]) -> None:
+        for record in records:
+            self._waits[subscription, worker].pop(id(record), None)
+        told = [where_from(record) for record in records]
+        self._history.tell(was.TakenBack(self._member, subscription, worker, told))
+
+    def _tell_end(self, place: Place, record: Record, outcome: str) -> None:
+        self._history.tell(was.Ended(self._member, *place, *where_from(record), outcome))
+
+
+def raise_as(ending: Ending) -> NoReturn:
+    """Raise what a handler raises that ends so."""
+    if isinstance(ending, Drop):
+        raise ending
+    disposition = Disposition.ERROR if ending is None else ending.disposition
+    after = None if ending is None else ending.after
+    if disposition is Disposition.RETRY:
+        raise Retry(after)
+    if disposition is Disposition.PUT_OFF:
+        raise Retry(after, attempt=False)
+    if disposition is Disposition.DEAD_LETTER:
+        raise DeadLetter("as the seed has it")
+    raise SimulatedError("as the seed has it")
