@@ -1,10 +1,10 @@
 """One incarnation of an instance in a process of its own, to be killed from outside.
 
 ``python -m tests.chaos.child SETTINGS`` takes a JSON object: where the cluster, topic, group and
-ledger directory are, how this incarnation is called, how its handler behaves, and what is wrong
-with it (``fault``). It writes a file ledger, and the instance's own log to stderr. There it also
-says, flushed and before it goes on, the moments that somebody outside may want to hit:
-``revoking``, ``assigning``, ``lost``, ``signalled``.
+ledger directory are, how this incarnation is called, in which kind of ``pool`` its handler runs and
+how it behaves, and what is wrong with it (``fault``). It writes a file ledger, and the instance's
+own log to stderr. There it also says, flushed and before it goes on, the moments that somebody
+outside may want to hit: ``revoking``, ``assigning``, ``lost``, ``signalled``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any
 
 from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.ledger import FileLedger
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
@@ -31,7 +30,8 @@ from kafka_keyshared.demo.ledgers import (
     on_rebalance,
 )
 from kafka_keyshared.model import TopicPartition
-from tests.chaos.faults import faulty_client, faulty_handler, faulty_pool
+from tests.chaos.faults import faulty_client, faulty_pool
+from tests.chaos.pools import use, workers_of
 
 NEVER = threading.Event()
 
@@ -137,7 +137,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     directory = Path(settings["directory"])
     ledger = FileLedger(directory, settings["name"])
-    fault = settings.get("fault")
+    fault, pool = settings.get("fault"), settings.get("pool", "thread")
     hold = Gate(directory, "assign") if settings.get("hold_assign") else None
     app = TellingKeyShared(
         settings["conf"],
@@ -148,10 +148,10 @@ def main() -> int:
             rebalanced=on_rebalance(ledger),
             dead_lettered=on_dead_letter(ledger),
         ),
-        **{"workers": 8, "commit_interval": 0.3, **settings.get("options", {})},
+        **{"workers": workers_of(pool, 8), "commit_interval": 0.3, **settings.get("options", {})},
     )
     app.signal_seconds = float(settings.get("signal_seconds", 0.0))
-    app.handler(faulty_handler(fault, audited(Behaviour(settings), ledger)))
+    use(app, pool, Behaviour(settings), ledger, fault)
     return app.run()
 
 

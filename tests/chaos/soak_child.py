@@ -24,7 +24,6 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import Hooks
 from kafka_keyshared.audit.ledger import FileLedger
-from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.client.port import Rebalance
 from kafka_keyshared.demo.ledgers import (
     AuditedClient,
@@ -34,7 +33,8 @@ from kafka_keyshared.demo.ledgers import (
 )
 from kafka_keyshared.model import Record, TopicPartition
 from tests.chaos.child import NEVER, Stamp, TellingKeyShared, ignore, say
-from tests.chaos.faults import faulty_client, faulty_handler, faulty_pool
+from tests.chaos.faults import faulty_client, faulty_pool
+from tests.chaos.pools import use
 from tests.chaos.soak_schedule import ALWAYS, BLOCKED, LONG, LONG_RECORD, MAIN, SOMETIMES
 
 DRAIN = "drain"
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         **settings["options"],
     )
-    app.handler(faulty_handler(fault, audited(Behaviour(settings), ledger)))
+    use(app, settings["pool"], Behaviour(settings), ledger, fault)
     return app.run()
 
 

@@ -16,6 +16,7 @@ from kafka_keyshared.audit.ledger import read_ledgers
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import admin_client
 from kafka_keyshared.model import TopicPartition
+from tests.chaos.pools import workers_of
 from tests.chaos.processes import MORTAL_BROKER, Incarnation, Scene
 from tests.chaos.soak_child import DRAIN
 from tests.chaos.soak_evidence import NS, Evidence, Fault, Life
@@ -149,7 +150,8 @@ class Soak:
 
     def _join(self, name: str) -> None:
         plan = self._scenario.plans[name]
-        options = {**OPTIONS, "workers": plan.workers, "window_records": plan.window}
+        workers = workers_of(plan.pool, plan.workers)
+        options = {**OPTIONS, "workers": workers, "window_records": plan.window}
         if plan.topic == MAIN:
             options["dlq"] = True
         self._lives[name] = Life(name, plan.topic, plan.workers, time.monotonic_ns())
@@ -158,6 +160,7 @@ class Soak:
             program="soak_child",
             topic=plan.topic,
             pause=plan.pause,
+            pool=plan.pool,
             options=options,
             fault=self._fault,
         )

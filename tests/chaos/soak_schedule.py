@@ -11,6 +11,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from tests.chaos.pools import Pool
+
 What = Literal[
     "start",  # a member joins
     "stop",  # SIGTERM
@@ -24,6 +26,9 @@ What = Literal[
     "big values",  # values of about 100 KB, and one record that takes longer than a stand-still may
 ]
 Protocol = Literal["eager", "cooperative", "consumer"]
+
+POOLS: tuple[Pool, ...] = ("thread", "thread", "asyncio", "batch")
+"""Of members. What a process runs does not stand still when its member is made to."""
 
 HARD: Final = {"kill", "coma", "freeze broker", "kill broker", "stop in outage"}
 """After these a record that was settled may run again."""
@@ -63,13 +68,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a member is made: what it reads, how many workers, how long a handler takes (s)."""
+    """How a member is made: what it reads, how many workers of what kind, how long a handler takes.
+
+    In seconds.
+    """
 
     name: str
     topic: str
     workers: int
     window: int
     pause: float
+    pool: Pool = "thread"
 
 
 @dataclass
@@ -245,7 +254,10 @@ def new_plan(scenario: Scenario, rng: random.Random, topic: str) -> Plan:
     workers = rng.choice([4, 8, 16])
     pause = rng.choice([0.003, 0.01, 0.05, 0.12])
     window = min(rng.choice([1_000, 3_000, 6_000]), int(MOST_IN_WINDOW * workers / pause))
-    plan = Plan(f"{topic}-{count:02}", topic, workers, window, pause)
+    name = f"{topic}-{count:02}"
+    # By itself: one more choice changes nothing of what a seed has meant so far.
+    pool = random.Random(f"{scenario.seed}, the pool of {name}").choice(POOLS)
+    plan = Plan(name, topic, workers, window, pause, pool)
     scenario.plans[plan.name] = plan
     return plan
 
