@@ -5,17 +5,26 @@ Only questions are asked here, by commits, ceilings, partitions that go and whoe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from kafka_keyshared.core.backlog import Backlog
 from kafka_keyshared.core.one_lease import OneLease
+from kafka_keyshared.core.originals import column
 from kafka_keyshared.core.places import WaitingPlace
 from kafka_keyshared.core.rows import Row
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.core.slices import Epochs, Leased, Progress
 from kafka_keyshared.core.unowned import UnownedRows
 from kafka_keyshared.core.workers import Worker
-from kafka_keyshared.model import Coordinates, Record, TopicPartition, coordinates_of, partition_of
+from kafka_keyshared.model import (
+    Coordinates,
+    Record,
+    TopicPartition,
+    coordinates_of,
+    topic_partition,
+)
 
 
 class Holdings:
@@ -58,8 +67,12 @@ class Holdings:
         started ones is then known here already. A record that has started since may be written into
         meanwhile: of those that are leased only the partition is sure.
         """
-        for record in self.waiting():
-            yield partition_of(record), record
+        waiting = list(self.waiting())
+        topics, partitions = column("topic", waiting), column("partition", waiting)
+        yield from zip(map(topic_partition, topics, partitions), waiting, strict=True)
+        yield from self._leased(progress)
+
+    def _leased(self, progress: Progress) -> Iterator[tuple[TopicPartition, Record]]:
         epochs = self.epochs
         for leased in self.leases():
             slice_ = leased.slice
@@ -68,6 +81,17 @@ class Holdings:
                 partition = came.partition_of(index)
                 if not (old and epochs.over(slice_.epoch, partition)):
                     yield partition, records[index]
+
+    def of_each(self) -> Counter[TopicPartition]:
+        """Return how many records of each partition are not settled, as far as is reported.
+
+        They are counted by calls in C, for a fifth of what :meth:`unsettled` takes.
+        """
+        waiting = list(self.waiting())
+        places = Counter(zip(column("topic", waiting), column("partition", waiting), strict=True))
+        found = Counter({topic_partition(*place): count for place, count in places.items()})
+        found.update(partition for partition, _ in self._leased({}))
+        return found
 
     def ended_early(self, progress: Progress) -> int:
         """Return how many records have settled in slices that are not reported as ended."""
@@ -79,9 +103,8 @@ class Holdings:
         return count
 
     def waiting(self) -> Iterator[Record]:
-        """Yield every record that is held and not leased."""
-        for place in self.places:
-            yield from place.waiting()
+        """Return every record that is held and not leased."""
+        return chain.from_iterable(place.waiting() for place in self.places)
 
     def held(self) -> Iterator[Record]:
         """Yield every record that is held, leased or not; one may come twice."""

@@ -28,7 +28,7 @@ from kafka_keyshared.owner.notices import log_notice
 from kafka_keyshared.owner.orders import Orders
 from kafka_keyshared.owner.pauses import Pauses
 from kafka_keyshared.owner.ports import Ports
-from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, Room
+from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
 from kafka_keyshared.owner.seeking import Reseek
 from kafka_keyshared.owner.shares import Shares
 from kafka_keyshared.owner.topic_ids import TopicIds
@@ -140,7 +140,8 @@ class Loop(Actor):
             or (self.ports.publisher is not None and self.ports.publisher.unanswered() > 0)
             or bool(self.orders.line)
         )
-        self.serve(BUSY_WAIT if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
+        wait = BUSY_WAIT if self._full_since is None else FULL_WAIT
+        self.serve(wait if busy and not self._plenty else 0.0, MAIL_AT_ONCE)
         if self.orders.line:
             self.orders.serve()
         count = self._room.fetch(hungry=not busy)

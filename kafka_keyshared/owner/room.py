@@ -24,6 +24,9 @@ SPARE_SHARE = 20
 FULL_PAUSE_AFTER = 2.0
 """Seconds after which a full window pauses: that discards what the client has fetched."""
 
+FULL_WAIT = 0.002
+"""Seconds for which the owner waits in its mailbox then: nothing that is fetched waits with it."""
+
 FULL_POLL_EVERY = 0.1
 FULL_POLL_AT_LEAST_EVERY = 0.5
 QUEUE_RECORDS = 100_000

@@ -234,14 +234,20 @@ class Shares:
         """Return what part of a window each partition fills; of several windows the most."""
         found: dict[TopicPartition, float] = {}
         for sub in self._subs:
-            kept: dict[TopicPartition, list[Record]] = {}
-            for partition, record in sub.unsettled({}):
-                kept.setdefault(partition, []).append(record)
             window = sub.window
-            weigh = window.bytes * 4 >= window.bytes_max
-            for partition, records in kept.items():
-                part = len(records) / window.records_max
-                if weigh:
-                    part = max(part, window.weigh(records) / window.bytes_max)
+            counts = sub.of_each()
+            parts = {partition: count / window.records_max for partition, count in counts.items()}
+            if window.bytes * 4 >= window.bytes_max:
+                for partition, records in _by_partition(sub).items():
+                    part = window.weigh(records) / window.bytes_max
+                    parts[partition] = max(part, parts[partition])
+            for partition, part in parts.items():
                 found[partition] = max(part, found.get(partition, 0.0))
         return found
+
+
+def _by_partition(sub: Subscription) -> dict[TopicPartition, list[Record]]:
+    found: dict[TopicPartition, list[Record]] = {}
+    for partition, record in sub.unsettled({}):
+        found.setdefault(partition, []).append(record)
+    return found

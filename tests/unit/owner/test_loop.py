@@ -22,7 +22,7 @@ from kafka_keyshared.core.window import Window
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Record, Retry, TopicPartition
 from kafka_keyshared.owner.loop import MAIL_TURNS
-from kafka_keyshared.owner.room import Room
+from kafka_keyshared.owner.room import FULL_WAIT, Room
 from kafka_keyshared.owner.stopping import REFUSED_MOST, stop
 from kafka_keyshared.sim.stepped import SteppedWorker
 from tests.support.ports import Stage
@@ -439,6 +439,24 @@ def test_mail_alone_is_no_reason_to_look_at_everything_and_keeps_nothing_waiting
     assert looks == 40
     assert 30 * MAIL_TURNS <= mails <= 50 * MAIL_TURNS
     assert stage.loop.stats.beats - before >= 2
+
+
+def test_a_full_window_in_which_nothing_happens_leaves_the_processor_to_the_workers() -> None:
+    """It takes nothing in: that the owner looks more often helps nobody."""
+    stage = full()
+    waits = turns = 0
+
+    def count() -> None:
+        nonlocal waits
+        waits += 1
+
+    stage.on_wait = count
+    before = stage.now
+    while stage.now < before + 1.0:
+        stage.step()
+        turns += 1
+    assert turns <= 1.0 / FULL_WAIT
+    assert waits <= 2 * turns
 
 
 LARGE = 8 << 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
@@ -14,7 +14,7 @@ from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.shares import HELD_MOST, PASSED_OVER, REST, TRIES, Shares
 from tests.support.ports import Stage
-from tests.support.records import P0, P1, TOPIC, FakeRecord
+from tests.support.records import P0, P1, TOPIC, FakeRecord, failure
 
 WORKERS = tuple(f"worker-{index}" for index in range(8))
 EACH = 0.02
@@ -98,6 +98,21 @@ def crowd(count: int = 7, *, window: int = 400, backlog: int = 3_000) -> Busy:
 
 def held_back(busy: Busy) -> set[TopicPartition]:
     return set(busy.stage.core.holds.held_back(Reason.SHARE))
+
+
+def test_what_each_partition_holds_is_counted_as_it_is_held() -> None:
+    """Waiting, leased, failed, and leased of a partition that has gone and come back."""
+    busy = crowd(3)
+    busy.go_on(1.0)
+    stage = busy.stage
+    stage.worker(min(busy.running)).finish(failure())
+    stage.step(3)
+    for change in ("", "lost", "assign"):
+        if change:
+            stage.client.callbacks[change]([P0])
+        held = Counter(partition for partition, _ in stage.sub.unsettled({}))
+        assert stage.sub.of_each() == held
+        assert (P0 in held) == (not change), "what was leased of it is nobody's any more"
 
 
 # --- nobody waits for long ---
