@@ -74,22 +74,27 @@ class Running:
     def check_alive(self) -> None:
         """Raise :class:`PeerError` when it has ended."""
         if self._process.poll() is not None:
-            self._ran()
+            self.ran()
 
     def result(self) -> Measured:
         """Return what came of it. Raises :class:`PeerError` when it failed, or took too long."""
         try:
             if not Path("/proc/self/stat").exists():
-                return Measured(ran=self._ran(), peak_mib=None)
+                return Measured(ran=self.ran(), peak_mib=None)
             with watched(self._process.pid) as peak:
-                ran = self._ran()
+                ran = self.ran()
             return Measured(ran=ran, peak_mib=round(peak.total() / MIB, 1))
         except subprocess.TimeoutExpired:
             raise PeerError(
                 f"it was not done {PATIENCE:g} s after the limit of {self._job.limit:g} s"
             ) from None
 
-    def _ran(self) -> Ran:
+    def ran(self) -> Ran:
+        """Return what it did, without a look at its memory.
+
+        Raises :class:`PeerError` when it failed, ``subprocess.TimeoutExpired`` when it took too
+        long.
+        """
         wait = self._job.limit + PATIENCE
         out, _ = self._process.communicate(timeout=wait)
         lines = out.splitlines()

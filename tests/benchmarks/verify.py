@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks import (
     advising,
+    computing,
     draining,
     failing,
     held_up,
@@ -45,6 +46,7 @@ from tests.benchmarks import (
     tables,
 )
 from tests.benchmarks.advising import AdvisePlan
+from tests.benchmarks.computing import ComputePlan
 from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.held_up import HeldUpPlan
@@ -124,6 +126,12 @@ def measure_failing(repeat: int | None) -> dict[str, Any]:
     return failing.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
+def measure_computing(repeat: int | None) -> dict[str, Any]:
+    """Have two processes compute, and a plain loop."""
+    plan = ComputePlan()
+    return computing.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
 def measure_draining(repeat: int | None) -> dict[str, Any]:
     """Compare what other slots get done while many drain."""
     plan = DrainingPlan()
@@ -186,6 +194,18 @@ CASES = (
         "one single key, max_leases_per_key=1",
         (Floor("keyshared_per_s", 5_000),),
         NoopPlan(records=60_000, keys=1, max_leases_per_key=1, repeat=3),
+    ),
+    Case(
+        "empty-processes",
+        "empty handler, 2 processes",
+        (Floor("ratio", 0.25),),
+        NoopPlan(workers="process:2"),
+    ),
+    Case(
+        "computing",
+        "200 us of computing a record, 2 processes to a plain loop",
+        (Floor("ratio", 1.75),),
+        run=measure_computing,
     ),
     Case(
         "latency",
