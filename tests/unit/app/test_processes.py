@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,11 +21,13 @@ from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import JSON, Place
 from kafka_keyshared.model import Output
+from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 from tests.support.told import PLACE, tell
 
 WAIT = 60.0
+INODE, BROKEN = "KEYSHARED_TEST_INODE", "KEYSHARED_TEST_BROKEN"
 
 
 def an_app(broker: OfflineBroker, workers: str = "process:2", **options: Any) -> KeyShared:
@@ -97,6 +101,86 @@ def test_a_record_past_the_ack_timeout_ends_with_its_process_and_runs_again(told
     app.handler(slow)
     assert run(broker, app, 2) == 0
     assert sorted(told.read_text().splitlines()) == ["hung", "ran 0", "ran 1"]
+
+
+def threads_of_the_client() -> list[str]:
+    names = [(each / "comm").read_text() for each in Path("/proc/self/task").iterdir()]
+    return [name for name in names if name.startswith("rdk:")]
+
+
+def look_around(_item: Any) -> None:
+    """Tell of what the parent has: its client's threads, and the socket that it was told of."""
+    open_here = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the folder itself
+            open_here.append(each.stat().st_ino)
+    tell(len(threads_of_the_client()), int(os.environ[INODE]) in open_here)
+
+
+def test_nothing_of_the_client_or_of_what_is_open_is_in_a_process(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is spawned: what is forked would have both, be the socket inheritable or not."""
+    there: list[str] = []
+    broker = OfflineBroker(record(0, "a"))
+
+    def stepped(_view: object) -> None:
+        there.extend(threads_of_the_client())
+        if 1 in broker.positions():
+            app.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        opened.set_inheritable(True)
+        monkeypatch.setenv(INODE, str(os.fstat(opened.fileno()).st_ino))
+        app = an_app(broker)
+        app.handler(look_around)
+        app.hooks = replace(app.hooks, stepped=stepped)
+        assert app.run() == 0
+    assert there, "the parent has a client"
+    assert told.read_text() == "0 False\n"
+
+
+def read(data: bytes, _context: Any) -> tuple[bytes, int]:
+    return data, os.getpid()
+
+
+def compare(item: Any) -> None:
+    value, reader = item.value()
+    tell(value.decode(), reader == os.getpid(), reader == os.getppid())
+
+
+def test_a_deserializer_runs_in_the_process(told: Path) -> None:
+    broker = OfflineBroker(record(0, "a"))
+    app = an_app(broker, value_deserializer=read)
+    app.handler(compare)
+    assert run(broker, app, 1) == 0
+    assert told.read_text() == "vvvvvvvvvv True False\n"
+
+
+class BreaksDown:
+    """Ends its process at a record, and cannot be made after that."""
+
+    def __init__(self) -> None:
+        tell("made")
+        if Path(os.environ[BROKEN]).exists():
+            raise RuntimeError("no database")
+
+    def handle(self, _item: Any) -> None:
+        Path(os.environ[BROKEN]).touch()
+        os._exit(1)
+
+
+def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
+    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BROKEN, str(tmp_path / "broken"))
+    broker = OfflineBroker(record(0, "a"))
+    app = an_app(broker, "process:1")
+    app.handler(BreaksDown)
+    with pytest.raises(HandlerRaisedError, match=r"in 5 processes, .*no database\n.*in __init__"):
+        app.run()
+    assert told.read_text().splitlines() == ["made"] * 6
+    assert set(broker.positions()) <= {0}, "what was not done is not committed"
 
 
 def handing_out(item: Any) -> list[Output]:
@@ -185,5 +269,6 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     app.handler(lambda _item: None)
     with pytest.raises(ConfigError, match="cannot be sent to another process"):
         app.run()
-    with pytest.raises(ConfigError, match="workers='process:0'"):
-        an_app(OfflineBroker(), "process:0")
+    for workers in ("process:0", "process:-2", "process:"):
+        with pytest.raises(ConfigError, match=f"workers='{workers}'"):
+            an_app(OfflineBroker(), workers)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Lapse, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Failed, Recalled, Released
+from kafka_keyshared.core.heartbeat import BEAT_SECONDS
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.decoding import Making
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders, headers_of_all
@@ -206,6 +208,40 @@ def test_a_process_that_dies_fails_the_record_that_it_was_in_and_no_other(
     bench.pool.replace(*WORKER)
     assert [each.slice for each in bench.until(Ended, 2)] == [id_, later]
     assert bench.told.lines() == ["0", "1", "2", "3", "4"]
+
+
+def test_a_death_is_reported_within_a_second_and_nobody_has_to_ask(bench: Bench) -> None:
+    took = []
+    for offset in range(5):  # on a machine that is busy one of them may wait for its turn
+        bench.submit("hang", first=offset)
+        bench.told.until(str(offset))
+        process = bench.pool.cells[WORKER].process  # type: ignore[attr-defined]
+        killed = time.monotonic()
+        os.kill(process.pid, signal.SIGKILL)
+        bench.until(Failed)
+        took.append(time.monotonic() - killed)
+        bench.gone()
+        bench.pool.replace(*WORKER)
+        bench.until(Ended)
+        if took[-1] < 1.0:
+            break
+    assert min(took) < 1.0
+    assert BEAT_SECONDS < 1.0, "so long at most until somebody goes on in its place"
+
+
+def test_a_process_that_is_killed_keeps_no_other_one_waiting(bench: Bench) -> None:
+    """They have a pipe each: there is nothing that one could hold on to."""
+    bench.pool.add(StartWorker("default", 1, "worker-1"))
+    bench.submit("hang")
+    bench.told.until("0")
+    bench.pool.cells[WORKER].process.kill()  # type: ignore[attr-defined]
+    bench.gone()
+    slices = [slice_of(message("b", offset=offset), worker=1) for offset in range(1, 4)]
+    for each in slices:
+        bench.pool.submit(each)
+    ended = [each.slice for each in bench.until(Ended, 3) if isinstance(each, Ended)]
+    assert ended == [each.id for each in slices]
+    assert bench.told.lines() == ["0", "1", "2", "3"]
 
 
 def test_a_process_that_dies_between_records_fails_none(bench: Bench) -> None:
