@@ -69,12 +69,45 @@ POD_MONITOR = {
         },
     },
 }
+TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+RULE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["alert", "expr"],
+    "properties": {
+        "alert": {"type": "string"},
+        "expr": {"type": "string"},
+        "for": {"pattern": "^[0-9]+(s|m|h)$"},
+        "labels": TEXTS,
+        "annotations": TEXTS,
+    },
+}
+PROMETHEUS_RULE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["groups"],
+    "properties": {
+        "groups": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name", "rules"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "rules": {"type": "array", "items": RULE, "minItems": 1},
+                },
+            },
+        }
+    },
+}
+OPERATORS = {"PodMonitor": POD_MONITOR, "PrometheusRule": PROMETHEUS_RULE}
 
 
 def check(made: dict[str, Any], version: str) -> None:
-    if made["kind"] == "PodMonitor":
+    if (schema := OPERATORS.get(made["kind"])) is not None:
         assert made["apiVersion"] == "monitoring.coreos.com/v1"
-        jsonschema.validate(made["spec"], POD_MONITOR)
+        jsonschema.validate(made["spec"], schema)
     else:
         kubernetes_validate.validate(made, version, strict=True)
 
@@ -96,7 +129,7 @@ def test_each_case_renders_what_kubernetes_takes(name: str, version: str) -> Non
     more = {
         "minimal": [],
         "sasl-tls": ["ConfigMap"],
-        "full": ["PodDisruptionBudget", "PodMonitor"],
+        "full": ["ConfigMap", "PodDisruptionBudget", "PodMonitor", "PrometheusRule"],
     }
     assert kinds == sorted(always + more[name])
 
@@ -106,7 +139,7 @@ def test_a_packaged_chart_holds_what_helm_needs_and_no_more(tmp_path: Path) -> N
     (package,) = tmp_path.iterdir()
     with tarfile.open(package) as archive:
         names = {name.removeprefix("kafka-keyshared/") for name in archive.getnames()}
-    top = {"Chart.yaml", "values.yaml", "values.schema.json", "alerts.yaml"}
+    top = {"Chart.yaml", "values.yaml", "values.schema.json", "alerts.yaml", "dashboard.json"}
     top |= {"README.md", ".helmignore"}
     assert {name for name in names if not name.startswith("templates/")} == top
     assert {f"templates/{path.name}" for path in (CHART / "templates").glob("*.*")} <= names

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import yaml
@@ -15,65 +14,36 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_keyshared import DeadLetter, KeyShared
 from kafka_keyshared.local.cluster import Cluster
-from kafka_keyshared.web.families import FAMILIES
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import get, running, scraped
-from tests.web.labels import ENUMERATED
+from tests.web.alert_scenes import (
+    ALONE,
+    BLOCKED,
+    DEAD,
+    HEALTHY,
+    HELD,
+    OLDEST,
+    SCENES,
+    STARTED,
+    TARGET,
+    Expected,
+    one_series,
+)
+from tests.web.queries import grouped, promtool, selectors, strangers
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "helm" / "kafka-keyshared" / "alerts.yaml"
 PAGE = ROOT / "docs" / "how-to" / "alerts.md"
+RUNBOOK = ROOT / "docs" / "how-to" / "runbook.md"
 ALERTS = {each["alert"]: each for each in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
-BY_NAME = {family.name: family for family in FAMILIES}
-
-TARGET = {"namespace": "shop", "job": "billing"}
-"""What a Prometheus adds to every series, besides the instance."""
-
 Eventually = Callable[..., None]
-
-
-def promtool(*arguments: str) -> str:
-    """What promtool says of what it finds nothing wrong with."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is missing: install the package prometheus")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 # --- that the rules speak of what there is ---
 
 
-def selectors(expression: str) -> Iterable[tuple[str, list[tuple[str, str]]]]:
-    """Every metric of an expression with the label values that it asks for."""
-    for name, asked in re.findall(r"(keyshared_\w+)(?:\{([^}]*)\})?", expression):
-        values = re.findall(r'(\w+)=~?"([^"]*)"', asked)
-        yield name, [(label, value) for label, found in values for value in found.split("|")]
-
-
-def strangers(expression: str) -> list[str]:
-    """What of an expression no instance serves."""
-    found: list[str] = []
-    labels = {*TARGET}
-    for name, asked in selectors(expression):
-        family = BY_NAME.get(name)
-        if family is None:
-            found.append(name)
-            continue
-        labels |= {*family.labels}
-        found += [
-            f"{name}{{{label}={value}}}"
-            for label, value in asked
-            if value not in ENUMERATED.get((name, label), ())
-        ]
-    for group in re.findall(r"by \(([^)]*)\)", expression):
-        found += [f"by {each}" for each in group.split(", ") if each not in labels]
-    return found
-
-
-def test_the_rules_are_five_and_prometheus_takes_them() -> None:
-    assert "SUCCESS: 5 rules found" in promtool("check", "rules", str(RULES))
+def test_prometheus_takes_the_rules() -> None:
+    assert "SUCCESS: 17 rules found" in promtool("check", "rules", str(RULES))
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -83,8 +53,7 @@ def test_a_rule_speaks_of_metrics_and_labels_that_are_served(name: str) -> None:
     assert strangers(expression) == []
     texts = " ".join(ALERTS[name]["annotations"].values())
     told = set(re.findall(r"\$labels\.(\w+)", texts))
-    grouped = {each for by in re.findall(r"by \(([^)]*)\)", expression) for each in by.split(", ")}
-    assert told <= grouped
+    assert told <= {*grouped(expression)}
 
 
 def test_a_planted_stranger_is_found() -> None:
@@ -104,26 +73,27 @@ def test_the_page_has_a_word_on_each(name: str) -> None:
     assert f"`{name}`" in text
 
 
+def test_the_runbook_has_a_section_for_each_and_each_alert_leads_there() -> None:
+    text = RUNBOOK.read_text("utf-8")
+    sections = re.split(r"^## (\w+)$", text, flags=re.M)[1:]
+    assert dict(zip(sections[::2], sections[1::2], strict=True)).keys() == ALERTS.keys()
+    for section in sections[1::2]:
+        parts = re.findall(r"^\*\*(What|Look|Do)\.\*\* \S", section, re.M)
+        assert parts == ["What", "Look", "Do"], section
+    for name, alert in ALERTS.items():
+        page, _, anchor = alert["annotations"]["runbook"].partition("#")
+        assert (ROOT / page, anchor) == (RUNBOOK, name.lower())
+
+
 # --- that they fire when they should, and only then ---
 
 
-Expected: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
-"""By alert, the labels that it fires with besides those of the target and its severity."""
-
-
-def one_series(name: str, labels: Mapping[str, str], instance: str = "one") -> str:
-    """A series as Prometheus has it."""
-    shown = {**TARGET, "instance": instance, **labels}
-    inner = ",".join(f'{label}="{value}"' for label, value in shown.items())
-    return f"{name}{{{inner}}}"
-
-
-def series(name: str, instance: str = "one", **labels: str) -> str:
-    """One that the package serves, as Prometheus has it; no other can be made."""
-    assert labels.keys() == set(BY_NAME[name].labels), name
-    for label, value in labels.items():
-        assert value in ENUMERATED.get((name, label), (value,)), (name, label, value)
-    return one_series(name, labels, instance)
+def test_each_alert_fires_in_a_scene_and_a_healthy_instance_has_all_that_they_look_at() -> None:
+    fired = {name for _, expected in SCENES.values() for name in expected}
+    assert fired == ALERTS.keys()
+    there = {each.partition("{")[0] for each in HEALTHY}
+    asked = {name for alert in ALERTS.values() for name, _ in selectors(alert["expr"])}
+    assert asked <= there
 
 
 def judged(folder: Path, values: Mapping[str, str], at: int, expected: Expected) -> str:
@@ -165,73 +135,6 @@ def told(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
             for kind, text in rule["annotations"].items()
         },
     }
-
-
-STARTED = series("keyshared_start_time_seconds")
-DONE = series("keyshared_records_processed_total", topic="orders", outcome="ok")
-DEAD = series("keyshared_records_processed_total", topic="orders", outcome="dead_lettered")
-BACKLOG = series("keyshared_backlog_records", topic="orders", partition="0")
-LAG = series("keyshared_lag_records", topic="orders", partition="0")
-OLDEST = series("keyshared_partition_oldest_incomplete_seconds", topic="orders", partition="0")
-BLOCKED = series("keyshared_closed_lanes", state="blocked")
-WAITING = series("keyshared_closed_lanes", state="waiting")
-CLOSED = series("keyshared_closed_lane_records")
-
-HEALTHY = {
-    STARTED: "1000x90",
-    DONE: "0+600x90",  # ten a second
-    DEAD: "0x90",
-    BACKLOG: "30x90",
-    LAG: "30x90",
-    OLDEST: "1x90",
-    BLOCKED: "0x90",
-    WAITING: "0x90",
-    CLOSED: "0x90",
-}
-HELD = {"KeysharedPositionHeld": [{"topic": "orders", "partition": "0"}]}
-ALONE: Sequence[Mapping[str, str]] = [{}]
-
-SCENES: Mapping[str, tuple[Mapping[str, str], Expected]] = {
-    "all is well": ({}, {}),
-    "nothing comes and nothing is left": ({DONE: "500x90", BACKLOG: "0x90", LAG: "0x90"}, {}),
-    "a wave that is worked off in time": ({BACKLOG: "8000x60 30x30"}, {}),
-    "a wave that has only begun": ({BACKLOG: "30x55 60000x35"}, {}),
-    "more comes than is done": ({BACKLOG: "0+900x90"}, {"KeysharedBehind": ALONE}),
-    "nothing is done any more": (
-        {DONE: "0+600x10 6000x80", BACKLOG: "0x10 0+600x80"},
-        {"KeysharedBehind": ALONE},
-    ),
-    "one record hangs, the others go on": (
-        {LAG: "30x10 0+600x80", BACKLOG: "30x10 99x80", OLDEST: "1x10 0+60x80"},
-        HELD,
-    ),
-    "a record that takes four minutes": ({OLDEST: "240x90"}, {}),
-    "a key waits for its retry": ({WAITING: "1x90", CLOSED: "40x90", OLDEST: "30x90"}, {}),
-    "a key is blocked": (
-        {
-            BLOCKED: "0x30 1x60",
-            CLOSED: "0x30 0+5x60",
-            LAG: "30x30 0+600x60",
-            BACKLOG: "0x30 0+5x60",
-            OLDEST: "1x30 0+60x60",
-        },
-        {"KeysharedKeysBlocked": ALONE, **HELD},
-    ),
-    "a key is blocked and nothing else comes": (
-        {DONE: "500x90", BLOCKED: "1x90", CLOSED: "10x90", LAG: "90x90", BACKLOG: "10x90"},
-        {"KeysharedKeysBlocked": ALONE},
-    ),
-    "the first dead letter ever": (
-        {DEAD: "0x55 1x35"},
-        {"KeysharedDeadLetters": [{"topic": "orders"}]},
-    ),
-    "a dead letter half an hour ago": ({DEAD: "0x25 1x65"}, {}),
-    "the only instance is gone": (
-        dict.fromkeys(HEALTHY, "1x40 _x50") | {STARTED: "1000x40 _x50"},
-        {"KeysharedGone": ALONE},
-    ),
-    "it is gone for a moment": ({STARTED: "1000x52 _x4 2000x34"}, {}),
-}
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -292,7 +195,8 @@ def test_the_first_dead_letter_of_a_real_run_is_told(
         before = read(url)
         write(embedded_cluster, topic, [(b"one", b"good"), (b"two", b"bad")])
         dead = ("keyshared_records_processed_total", ("dead_lettered", topic))
-        eventually(lambda: scraped(url).get(dead) == 1, 60)
+        left = ("keyshared_backlog_records", ("0", topic))
+        eventually(lambda: scraped(url).get(dead) == 1 and scraped(url).get(left) == 0, 60)
         after = read(url)
     values = {
         each: f"{before.get(each, '_')}x25 {after.get(each, '_')}x25"
