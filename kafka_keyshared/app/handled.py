@@ -11,15 +11,18 @@ import msgspec
 
 from kafka_keyshared.app.orders import Orderable
 from kafka_keyshared.app.pools import specs_of
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Options
-from kafka_keyshared.config.pooled import suited
+from kafka_keyshared.config.pooled import PROCESS, suited
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.batching import BatchRule, check_batches
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer, Making
-from kafka_keyshared.handling.handlers import awaits, hands_over, maker
+from kafka_keyshared.handling.handlers import Made, awaits, hands_over, maker
 from kafka_keyshared.handling.outputs import Take
+from kafka_keyshared.handling.waits import Waits
+from kafka_keyshared.pools.lease import worker_here
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -34,6 +37,8 @@ class Handling(Orderable):
     batches: BatchRule | None = None
     serdes: tuple[Deserializer | None, Deserializer | None] = (None, None)
     dead_letter_on: tuple[type[BaseException], ...] = ()
+    conf: dict[str, Any]
+    waits: Waits | None = None
 
     def handler(self, handler: H) -> H:
         """Use this function, or this class with ``handle(record)``, for every record.
@@ -117,6 +122,28 @@ class Handling(Orderable):
         ``told`` is told of calls of the handler in other processes, and ``take`` takes what it
         hands out there.
         """
-        make = Making(self.called, self.options.pool, *self.serdes)
+        make: Callable[[], Made] = Making(self.called, self.options.pool, *self.serdes)
+        if self.options.tracing:
+            make = self._traced(make)
         specs = specs_of(self.subscription, self.called, make, self.dead_letter_on)
         return [replace(each, called=told, take=take) for each in specs]
+
+    def _traced(self, make: Callable[[], Made]) -> Callable[[], Made]:
+        """Return ``make`` so that each call of the handler is a span."""
+        from kafka_keyshared.handling.tracing import TracedMaking, Tracing  # it needs an extra
+
+        options = self.options
+        # In another process nobody knows when a record was fetched.
+        apart = options.pool == PROCESS
+        self.waits = None if apart else Waits(Clock().monotonic, options.window_records)
+        return TracedMaking(
+            make,
+            Tracing(
+                group=str(self.conf.get("group.id", "")),
+                client_id=str(self.conf.get("client.id", "")),
+                pool=options.pool,
+                worker=worker_here,
+                batches=self.batches is not None,
+                waits=self.waits,
+            ),
+        )

@@ -26,6 +26,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Layers, Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.config.show import of_program
+from kafka_keyshared.config.traced import check_tracing
 from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
@@ -125,6 +126,7 @@ class KeyShared(Handling, Looked):
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
         self.subscription = self.options.subscription()
+        check_tracing(self.options)
         if key is not None:
             from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
 
@@ -340,6 +342,8 @@ class KeyShared(Handling, Looked):
         ports = Ports(client, pool, mailbox, CLOCK, letters)
         checked = self.options.check_invariants
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
+        if self.waits is not None:
+            self.waits.learn(core.meters.arrivals.at, core.lanes(self.subscription.name))
         deadline = self.options.revoke_deadline
         self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
         ending.instance = instance

@@ -114,6 +114,10 @@ def hand_out(app: KeyShared, handler: Callable[..., Any], take: Take) -> Callabl
     if app.options.pool == PROCESS:
         app.hooks = replace(app.hooks, outputs=take)
         return handler
+    if app.options.tracing:
+        from kafka_keyshared.handling.tracing import taking  # it needs an extra
+
+        take = taking(take)
     handler = outputs_taken(handler, take)
     app.handler(handler)
     return handler

@@ -104,6 +104,8 @@ def spark_run_verb(
         app.handler(target if audit_log is None else audited(target, TaskLedger()))
     if app.options.http_port is not None:
         log.warning("http_port: a run on Spark has no server of its own; its pages are Spark's")
+    if app.options.tracing:
+        log.warning("tracing: a run on Spark makes no spans")
     wanted = replace(wanted_of(app, on.most, on.state), audit_log=_opened(audit_log))
     options = on.options(f"keyshared {app.conf['group.id']}")
     try:

@@ -64,6 +64,7 @@ class HandlingOptions(TypedDict, total=False):
     partition_metrics: bool
     check_invariants: bool
     reliable: bool
+    tracing: bool
 
 
 class GivenOptions(HandlingOptions, total=False):

@@ -47,7 +47,8 @@ class Failure:
     [-1, 1] where the failure was seen, so that the core needs no random source; ``after`` is the
     delay in seconds that the handler asked for; ``where`` is the file and line of the user's
     program that it came from, empty where there is none; ``timed_out`` says that the attempt was
-    ended because the ack timeout was over.
+    ended because the ack timeout was over; ``trace`` is the ``traceparent`` of the attempt's span,
+    empty where there is none.
     """
 
     disposition: Disposition
@@ -59,3 +60,4 @@ class Failure:
     after: float | None = None
     where: str = ""
     timed_out: bool = False
+    trace: str = ""

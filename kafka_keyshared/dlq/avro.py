@@ -26,6 +26,7 @@ from kafka_keyshared.dlq.envelope import (
     Headers,
     own_headers,
     replays_of,
+    span_headers,
 )
 from kafka_keyshared.headers import read_headers
 
@@ -112,7 +113,7 @@ def pack(publish: Publish, group: str) -> tuple[bytes, Headers]:
         "last_failure": publish.last.at_ms,
         "replays": replays_of(headers),
     }
-    return encode(letter), [(CONTENT, CONTENT_AVRO)]
+    return encode(letter), [(CONTENT, CONTENT_AVRO), *span_headers(publish)]
 
 
 def write_file(out: IO[bytes], letters: Iterable[Mapping[str, Any]]) -> None:

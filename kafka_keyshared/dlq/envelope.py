@@ -30,6 +30,8 @@ ERROR_STACK = PREFIX + "error.stack"
 FIRST_FAILURE = PREFIX + "first.failure"
 LAST_FAILURE = PREFIX + "last.failure"
 REPLAYS = PREFIX + "replays"
+TRACEPARENT = PREFIX + "traceparent"
+"""The span of the last attempt; the record's own ``traceparent`` stays its producer's."""
 CONTENT = PREFIX + "content"
 """Names the form of a letter that is not in the header form."""
 CONTENT_AVRO = b"avro"
@@ -78,7 +80,13 @@ def headers_of(publish: Publish, group: str) -> Headers:
     )
     added: Headers = [(name, str(value).encode("utf-8", "replace")) for name, value in told]
     replays = str(replays_of(headers)).encode()
-    return [*own_headers(headers), *added, (REPLAYS, replays)]
+    return [*own_headers(headers), *added, (REPLAYS, replays), *span_headers(publish)]
+
+
+def span_headers(publish: Publish) -> Headers:
+    """Return what says which span the last attempt was, where it was one."""
+    trace = publish.last.trace
+    return [(TRACEPARENT, trace.encode("ascii", "replace"))] if trace else []
 
 
 def pack(publish: Publish, group: str) -> tuple[Any, Headers]:

@@ -20,6 +20,9 @@ CAUSES_MAX = 3
 TEXTS_MAX = 2_000
 """Frames whose text is kept: what fails once mostly fails again, in the same place."""
 
+TRACE = "__keyshared_trace__"
+"""In the ``__dict__`` of an error: the ``traceparent`` of the span that it was raised in."""
+
 Frames = list[tuple[FrameType, int]]
 
 
@@ -136,4 +139,5 @@ def describe(
         jitter=clock.jitter(),
         after=after,
         where=where,
+        trace=str(error.__dict__.get(TRACE, "")),
     )

@@ -78,6 +78,12 @@ WORKER: ContextVar[Worker] = ContextVar("worker")
 """Whose thread this is. A task, and what ``asyncio.to_thread`` calls, take it along."""
 
 
+def worker_here() -> str:
+    """Return what the worker is called that runs a handler here; nothing where none does."""
+    worker = WORKER.get(None)
+    return "" if worker is None else worker.name
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """One record in the hands of one worker, for as long as its partition stays with the instance.
