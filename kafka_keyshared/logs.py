@@ -7,11 +7,13 @@ the thread that owns the consumer that would end the instance over a line of its
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
+from datetime import datetime
 from typing import Any
 
 CONNECTIONS = frozenset({"FAIL", "REQTMOUT"})
@@ -78,6 +80,51 @@ class ClientLog:
             self._log.log(level, text, *words)
 
 
+class JsonFormatter(logging.Formatter):
+    """Makes one line of JSON of each line of the log, for a collector.
+
+    It has ``time`` (local, to the millisecond, with how far it is from UTC), ``level``, ``logger``,
+    ``message``, of an exception ``traceback``, and whatever was logged with ``extra``. This package
+    says so of the one record that a line is about (``topic``, ``partition``, ``offset``, ``key``),
+    of the ``worker``, and of a rebalance. A line that cannot be put into words says that.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        traceback = str(getattr(record, "traceback", "") or "")
+        told: dict[str, Any] = {
+            "time": in_local_time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _text(record.msg, record.args or ()).removesuffix(f"\n{traceback}"),
+        }
+        if record.exc_info:
+            traceback = self.formatException(record.exc_info)
+        more = {name: each for name, each in vars(record).items() if name not in _LINE}
+        told = {**more, **told, **({"traceback": traceback} if traceback else {})}
+        order = [*_FIRST, *more, "traceback"]
+        return json.dumps(
+            {name: told[name] for name in dict.fromkeys(order) if name in told}, default=_shown
+        )
+
+
+_FIRST = ("time", "level", "logger", "message")
+_LINE = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "traceback"})
+"""What every record of the log has, whatever it was logged with."""
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a user's code runs here
+        return f"(a {type(value).__name__} that cannot be shown: {type(error).__name__})"
+
+
+def in_local_time(seconds: float) -> str:
+    """Return a time since 1970 to the millisecond, with how far it is from UTC."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+
 class Seldom:
     """Writes the first of many lines that are alike, and then one in a minute."""
 
@@ -106,7 +153,7 @@ def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:
     return {**conf, "logger": ClientLog(log_of("kafka_keyshared.client"))}
 
 
-def _text(msg: object, args: tuple[object, ...]) -> str:
+def _text(msg: object, args: Any) -> str:
     try:
         return str(msg) % args if args else str(msg)
     except Exception as error:  # noqa: BLE001 - so it does where an argument is put into words

@@ -100,10 +100,13 @@ NewWorkersWait = Annotated[
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option(help="The least that is worth a line."),
+    typer.Option(help="The least that is worth a line.", envvar="KEYSHARED_LOG_LEVEL"),
 ]
 LogFormat = Annotated[
-    Literal["text", "json"], typer.Option(help="A line for a person, or an object for a collector.")
+    Literal["text", "json"],
+    typer.Option(
+        help="A line for a person, or an object for a collector.", envvar="KEYSHARED_LOG_FORMAT"
+    ),
 ]
 HttpPort = Annotated[
     int | None,

@@ -9,15 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import IO, Any, Literal, TypeAlias
 
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.logs import JsonFormatter
 
 Justify: TypeAlias = Literal["left", "right"]
-
-ABOUT = ("topic", "partition", "offset", "key")
-"""What a line of the log says of the one record that it is about."""
 
 
 class Output(enum.StrEnum):
@@ -95,11 +92,6 @@ def write_table(
     Console(file=sys.stdout).print(table)
 
 
-def in_local_time(seconds: float) -> str:
-    """Return a time since 1970 to the millisecond, with how far it is from UTC."""
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
-
-
 def start_logging(level: str = "info", form: str = "text") -> None:
     """Send this package's log to standard error, one line each, or one JSON object.
 
@@ -107,22 +99,6 @@ def start_logging(level: str = "info", form: str = "text") -> None:
     above that.
     """
     import logging
-
-    class Objects(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            traceback = getattr(record, "traceback", "")
-            told = {
-                "time": in_local_time(record.created),
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage().removesuffix(f"\n{traceback}"),
-            }
-            told |= {name: getattr(record, name) for name in ABOUT if hasattr(record, name)}
-            if record.exc_info:
-                traceback = self.formatException(record.exc_info)
-            if traceback:
-                told["traceback"] = traceback
-            return json.dumps(told)
 
     class ToStandardError(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -134,7 +110,7 @@ def start_logging(level: str = "info", form: str = "text") -> None:
 
     handler = ToStandardError()
     lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(Objects() if form == "json" else lines)
+    handler.setFormatter(JsonFormatter() if form == "json" else lines)
     logger = logging.getLogger("kafka_keyshared")
     logger.addHandler(handler)
     logger.setLevel(level.upper())

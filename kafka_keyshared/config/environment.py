@@ -20,8 +20,12 @@ from kafka_keyshared.config.properties import CONSUMER, PRODUCER
 CONFIG = f"{PREFIX}CONFIG"
 CLIENT = f"{PREFIX}KAFKA_"
 
-RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS")
-"""Of this project's own tests and tools: how many seeds, where a broker's jars and Spark's are."""
+LOG = (f"{PREFIX}LOG_LEVEL", f"{PREFIX}LOG_FORMAT")
+"""Of the command line itself, which reads them where its flags are not given."""
+
+RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS", *LOG)
+"""Of the command line, and of this project's own tests and tools: how many seeds, where a broker's
+jars and Spark's are."""
 
 RESERVED_PREFIXES = (f"{PREFIX}TEST_",)
 
@@ -75,7 +79,7 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
 def unknown(variable: str) -> Fault:
     """Return the fault of a variable that is no setting, without its value: it may be secret."""
     rest = variable.removeprefix(PREFIX)
-    names = [*variables(), CONFIG, *_client_names()]
+    names = [*variables(), CONFIG, *LOG, *_client_names()]
     # The prefix, which all share, would make everything look alike.
     meant = CLIENT + rest
     hint = f"; did you mean {meant!r}?" if meant in names else _near(rest, names)

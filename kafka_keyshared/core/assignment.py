@@ -7,7 +7,7 @@ epoch is forgotten without being settled, and its late reports settle, block and
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kafka_keyshared.core import metadata
@@ -89,6 +89,13 @@ def assign(
         commands += notices
     commands.append(AssignAt(positions))
     return commands
+
+
+def held_of(
+    subs: Iterable[Subscription], partitions: Collection[TopicPartition], progress: Progress
+) -> int:
+    """Return how many records of these partitions are held, by the workers' progress."""
+    return sum(partition in partitions for sub in subs for partition, _ in sub.unsettled(progress))
 
 
 def only_topic(partitions: Iterable[TopicPartition]) -> str | None:

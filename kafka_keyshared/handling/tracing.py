@@ -36,9 +36,6 @@ OPERATION: Mapping[str, AttributeValue] = {
     "messaging.operation.type": "process",
 }
 
-FLUSH_MILLISECONDS = 2_000
-"""For how long the process of a worker that ends waits for its spans to be sent."""
-
 
 @dataclass(frozen=True)
 class Tracing:
@@ -75,8 +72,6 @@ class TracedMaking:
             return made._replace(handle=spans.of_batches(made.handle))
         if self.tracing.pool == "asyncio":
             return made._replace(handle=spans.of_coroutines(made.handle))
-        if self.tracing.pool == "process":
-            made = made._replace(close=_flushing(made.close))
         return made._replace(handle=spans.of_calls(made.handle))
 
 
@@ -269,16 +264,3 @@ def taking(take: Take) -> Take:
         take(record, with_context(outputs))
 
     return take_with_context
-
-
-def _flushing(close: Callable[[], None] | None) -> Callable[[], None]:
-    def close_and_flush() -> None:
-        try:
-            if close is not None:
-                close()
-        finally:
-            flush = getattr(trace.get_tracer_provider(), "force_flush", None)
-            if flush is not None:
-                flush(FLUSH_MILLISECONDS)
-
-    return close_and_flush

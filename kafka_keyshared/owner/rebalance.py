@@ -9,11 +9,13 @@ session timeout when the coordinator is gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.assignment import held_of
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.metadata import TEXT_LIMIT
 from kafka_keyshared.core.slices import Progress
@@ -116,6 +118,13 @@ class Rebalancer:
         self._nothing_since = None if loop.core.partitions or self._unstarted else began
         seconds = self._note("assigned", partitions, began)
         log.info("assigned %s in %.3f s", _names(partitions), seconds)
+        took = loop.ports.clock() - began
+        log.info(
+            "assigned %s in %.3f s",
+            _names(partitions),
+            took,
+            extra=_told("assigned", partitions, took, waiting=len(waiting)),
+        )
         if waiting:
             log.warning(
                 "%d of %d wait (%s): it was not answered where they start; they are paused and "
@@ -238,16 +247,28 @@ class Rebalancer:
         started, held = clock(), loop.core.unsettled_count()
         loop.tell(ev.Revoking(mine))
         left, running = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
+        held = held_of(loop.core.subscriptions.values(), frozenset(mine), loop.progress())
+        left = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
+        running = len(loop.awaited(mine)[0]) if left else 0
         progress = {} if loop.commits_stopped else self._last_commit(mine)
+        before = loop.core.unsettled_count()
         self._release(partitions, ev.Forget(mine, progress=progress))
+        back = before - loop.core.unsettled_count()  # what still runs is counted until it ends
         self._observe("revoked", partitions)  # nothing is committed for them from here on
+        took, drained = clock() - started, max(0, held - back - running)
         log.info(
-            "revoked %s in %.3f s%s",
+            "revoked %s in %.3f s: %s drained, %s taken back%s",
             _names(partitions),
             self._note("revoked", partitions, started, held - loop.core.unsettled_count(), running),
+            took,
+            counted(drained, "record"),
+            f"{back:,}",
             f"; {'given up' if self.hurried() else 'past the deadline'}, may run again: {left}"
             if left
             else "",
+            extra=_told(
+                "revoked", partitions, took, drained=drained, taken_back=back, left=running
+            ),
         )
 
     def _last_commit(self, mine: Collection[TopicPartition]) -> Progress:
@@ -273,10 +294,12 @@ class Rebalancer:
         self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
         let_go = held - loop.core.unsettled_count()
         self._note("lost", partitions, began, let_go)
+        took, let_go = loop.ports.clock() - began, held - loop.core.unsettled_count()
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",
             _names(partitions),
             let_go,
+            extra=_told("lost", partitions, took, let_go=let_go),
         )
 
     def _withdraw(self, partitions: Sequence[TopicPartition]) -> None:
@@ -347,6 +370,14 @@ def await_running(
             return left, len(running)
         wait = REVOKE_WAIT if not dead_letters else REVOKE_WAIT / 10
         loop.serve(min(remaining, wait))
+
+
+def _told(
+    event: str, partitions: Sequence[TopicPartition], seconds: float, **counts: int
+) -> dict[str, Any]:
+    """Return what a line about a rebalance says to a collector: all of what moved, and its cost."""
+    names = [str(each) for each in sorted(partitions)]
+    return {"event": event, "partitions": names, "seconds": round(seconds, 6), **counts}
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

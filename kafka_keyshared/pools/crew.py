@@ -132,7 +132,7 @@ class Crew(ABC, Generic[C]):
         try:
             thread.start()
         except RuntimeError as error:  # "can't start new thread": tried again at the next heartbeat
-            log.exception("%s could not be started", cell.name)
+            log.exception("%s could not be started", cell.name, extra={"worker": cell.name})
             cell.broken = error
             cell.made.set()
             cell.thread = cell.thread or thread  # which counts as one that has ended
@@ -164,7 +164,9 @@ class Crew(ABC, Generic[C]):
             except Exception:
                 if self.in_child():
                     raise
-                log.exception("%s: close() of the handler failed", cell.name)
+                log.exception(
+                    "%s: close() of the handler failed", cell.name, extra={"worker": cell.name}
+                )
 
     def in_child(self) -> bool:
         """Say whether this is a child that a handler has forked; records are the parent's."""

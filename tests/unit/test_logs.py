@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_keyshared.client.port import CommittedOffset
 from kafka_keyshared.core.commands import Level, Notice
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import JsonFormatter, log_of
 from tests.support.ports import Stage
 from tests.support.records import P0, record
 
@@ -97,3 +100,48 @@ def test_a_traceback_goes_along(caplog: pytest.LogCaptureFixture) -> None:
     except KeyError:
         log_of("kafka_keyshared.test").exception("it failed")
     assert 'raise KeyError("no text")' in caplog.text
+
+
+# --- for a collector ---
+
+
+def made(**more: Any) -> dict[str, Any]:
+    """A line as a collector gets it."""
+    line = logging.LogRecord("shop", logging.INFO, "", 0, "charged %s", ("17",), None)
+    vars(line).update(more)
+    text = JsonFormatter().format(line)
+    assert "\n" not in text
+    told: dict[str, Any] = json.loads(text)
+    assert told.pop("time")
+    return told
+
+
+def test_a_line_for_a_collector_has_whatever_it_was_logged_with() -> None:
+    assert made(order=17, amount=9.5, tags=["a"]) == {
+        "level": "info",
+        "logger": "shop",
+        "message": "charged 17",
+        "order": 17,
+        "amount": 9.5,
+        "tags": ["a"],
+    }
+
+
+def test_what_it_was_logged_with_takes_the_place_of_nothing() -> None:
+    assert made(level="loud", logger="mine")["level"] == "info"
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def test_what_is_no_json_becomes_text_and_what_has_no_text_says_so() -> None:
+    assert made(place=Path("a/b"))["place"] == "a/b"
+    assert made(place=Unspeakable())["place"] == "(a Unspeakable that cannot be shown: KeyError)"
+
+
+def test_a_line_that_cannot_be_formatted_is_still_a_line() -> None:
+    line = logging.LogRecord("shop", logging.INFO, "", 0, "%d records", ("many",), None)
+    told = json.loads(JsonFormatter().format(line))
+    assert told["message"] == "(a line that cannot be put into words: TypeError)"

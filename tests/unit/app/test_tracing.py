@@ -279,7 +279,7 @@ def in_a_process(record: Any) -> Any:
     """Handle a record where nobody has set anything up before."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         provider = TracerProvider()
-        # Sent in batches, so that nothing is there unless the end of the process waits for it.
+        # Sent in batches, so that nothing is there unless the process ends in order.
         provider.add_span_processor(BatchSpanProcessor(ToFile(), schedule_delay_millis=600_000))
         trace.set_tracer_provider(provider)
     if record.offset() == 2:

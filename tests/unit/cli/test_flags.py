@@ -139,6 +139,24 @@ def test_a_log_for_a_collector_has_an_object_in_each_line(
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", told["time"])
 
 
+def test_the_form_and_the_level_of_the_log_come_from_the_environment_unless_a_flag_says_them(
+    capsys: pytest.CaptureFixture[str], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "keyshared.toml").write_text("workers = 3\n")
+    monkeypatch.setenv("KEYSHARED_LOG_FORMAT", "json")
+    run = ("run", "handlers_of_flags:handle", *COMPLETE)
+    first = in_process(capsys, *run).err.split("\n")[0]
+    assert json.loads(first)["message"].startswith("settings of keyshared.toml")
+    flagged = in_process(capsys, *run, "--log-format", "text").err
+    assert "INFO kafka_keyshared.cli: settings of" in flagged
+    monkeypatch.setenv("KEYSHARED_LOG_LEVEL", "error")
+    assert "settings of" not in in_process(capsys, *run).err
+    monkeypatch.setenv("KEYSHARED_LOG_FORMAT", "xml")
+    refused = in_process(capsys, *run)
+    assert refused.status == 2
+    assert "KEYSHARED_LOG_FORMAT" in refused.err and "xml" in refused.err
+
+
 def test_a_failed_attempt_is_one_line_with_its_traceback_and_its_record_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
