@@ -126,7 +126,6 @@ class KeyShared(Handling, Looked):
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         self.topics = list(topics)
         self.subscription = self.options.subscription()
-        check_tracing(self.options)
         if key is not None:
             from kafka_keyshared.keys import key_function  # it reads Avro, which most do not need
 
@@ -344,8 +343,7 @@ class KeyShared(Handling, Looked):
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
         if self.waits is not None:
             self.waits.learn(core.meters.arrivals.at, core.lanes(self.subscription.name))
-        deadline = self.options.revoke_deadline
-        self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
+        self.instance = instance = Instance(core, ports, self.options.revoke_deadline)
         ending.instance = instance
         instance.start()
         observer = Observer(

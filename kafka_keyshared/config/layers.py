@@ -24,6 +24,7 @@ from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.pooled import suited
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
+from kafka_keyshared.config.traced import untraceable
 from kafka_keyshared.config.whole import FileConfig
 from kafka_keyshared.core.retry_policy import NEED_DLQ
 from kafka_keyshared.errors import ConfigError
@@ -235,7 +236,7 @@ def make_options(values: Mapping[str, Any]) -> Options:
     }
     refuse(faults)
     options = msgspec.convert(nested(fit), Options)
-    refuse(_without_topic(options))
+    refuse([*_without_topic(options), *untraceable(options)])
     return options
 
 

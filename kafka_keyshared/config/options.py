@@ -295,13 +295,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True
-    tracing: Annotated[
-        bool,
-        Meta(
-            description="Whether each call of a handler is a span of OpenTelemetry, linked to the "
-            "one that produced the record. It needs the extra `tracing`."
-        ),
-    ] = False
+    tracing: Annotated[bool, Meta(description=pooled.TRACED)] = False
     reliable: Annotated[
         bool,
         Meta(

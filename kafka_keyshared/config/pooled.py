@@ -27,6 +27,12 @@ COROUTINES = 1_000
 """How many workers a plain function has where nobody has said it, and how many records of a
 coroutine function run at once."""
 
+TRACED = (
+    "Whether each call of a handler is a span of OpenTelemetry, linked to the one that produced the "
+    "record. It needs the extra `tracing`."
+)
+"""What is said of ``tracing``."""
+
 LENDS = (
     "How long a record runs on a thread until the other keys of its worker go to workers that get "
     "on. 0: they wait for it. A handler class never lends, nor do ranges or filters."

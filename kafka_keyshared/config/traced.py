@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
+from kafka_keyshared.config.faults import Fault
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.errors import ConfigError
 
 
-def check_tracing(options: Options) -> None:
-    """Raise :class:`ConfigError` where spans are asked for and cannot be made."""
+def untraceable(options: Options) -> Iterator[Fault]:
+    """Yield why the spans cannot be made that are asked for."""
     if not options.tracing:
         return
     if options.pool in ("pull", "split"):
-        raise ConfigError(
+        text = (
             f"tracing=True and workers={options.workers!r}: a span is a call of a handler, and "
             "members ask for records themselves; leave it out"
         )
+        yield Fault(("tracing", "workers"), text)
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.trace") is None:
-        raise ConfigError(
+        text = (
             "tracing=True needs the package opentelemetry-api: install it with "
             'pip install "kafka-keyshared[tracing]"'
         )
+        yield Fault(("tracing",), text)
