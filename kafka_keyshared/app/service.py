@@ -26,7 +26,6 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Layers, Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
 from kafka_keyshared.config.show import of_program
-from kafka_keyshared.config.traced import check_tracing
 from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import DeadLettered
@@ -343,7 +342,8 @@ class KeyShared(Handling, Looked):
         core = Dispatcher([self.subscription], self._commit_policy, check_invariants=checked)
         if self.waits is not None:
             self.waits.learn(core.meters.arrivals.at, core.lanes(self.subscription.name))
-        self.instance = instance = Instance(core, ports, self.options.revoke_deadline)
+        deadline = self.options.revoke_deadline
+        self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
         ending.instance = instance
         instance.start()
         observer = Observer(

@@ -28,8 +28,8 @@ COROUTINES = 1_000
 coroutine function run at once."""
 
 TRACED = (
-    "Whether each call of a handler is a span of OpenTelemetry, linked to the one that produced the "
-    "record. It needs the extra `tracing`."
+    "Whether each call of a handler is a span of OpenTelemetry, linked to the one that produced "
+    "the record. It needs the extra `tracing`."
 )
 """What is said of ``tracing``."""
 

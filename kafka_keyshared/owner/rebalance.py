@@ -116,9 +116,7 @@ class Rebalancer:
             self._ask_later(began)
         loop.stats.joined = True
         self._nothing_since = None if loop.core.partitions or self._unstarted else began
-        seconds = self._note("assigned", partitions, began)
-        log.info("assigned %s in %.3f s", _names(partitions), seconds)
-        took = loop.ports.clock() - began
+        took = self._note("assigned", partitions, began)
         log.info(
             "assigned %s in %.3f s",
             _names(partitions),
@@ -243,23 +241,20 @@ class Rebalancer:
             return  # the stop has drained and committed already
         self._withdraw(partitions)
         mine = [partition for partition in partitions if partition in loop.core.partitions]
-        clock = loop.ports.clock
-        started, held = clock(), loop.core.unsettled_count()
+        started = loop.ports.clock()
         loop.tell(ev.Revoking(mine))
-        left, running = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
         held = held_of(loop.core.subscriptions.values(), frozenset(mine), loop.progress())
-        left = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
-        running = len(loop.awaited(mine)[0]) if left else 0
+        left, running = await_running(loop, mine, started + self._revoke_deadline, self.hurried)
         progress = {} if loop.commits_stopped else self._last_commit(mine)
         before = loop.core.unsettled_count()
         self._release(partitions, ev.Forget(mine, progress=progress))
         back = before - loop.core.unsettled_count()  # what still runs is counted until it ends
         self._observe("revoked", partitions)  # nothing is committed for them from here on
-        took, drained = clock() - started, max(0, held - back - running)
+        took = self._note("revoked", partitions, started, back + running, running)
+        drained = max(0, held - back - running)
         log.info(
             "revoked %s in %.3f s: %s drained, %s taken back%s",
             _names(partitions),
-            self._note("revoked", partitions, started, held - loop.core.unsettled_count(), running),
             took,
             counted(drained, "record"),
             f"{back:,}",
@@ -293,8 +288,7 @@ class Rebalancer:
         self._observe("lost", partitions)
         self._release(partitions, ev.Forget(mine, lost=True, progress=loop.progress()))
         let_go = held - loop.core.unsettled_count()
-        self._note("lost", partitions, began, let_go)
-        took, let_go = loop.ports.clock() - began, held - loop.core.unsettled_count()
+        took = self._note("lost", partitions, began, let_go)
         log.warning(
             "lost %s: nothing is committed for them, %d received records are let go unsettled",
             _names(partitions),
