@@ -116,8 +116,10 @@ def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
     if not tasks or not draw.happens("coroutines on a loop", 0.8):
         return plan
     # Without state: what comes to such a worker may wait there for what it is to give up.
-    changed = {"individually": True, "lend_after": None, "hands_over": False}
-    subs = (replace(each, **changed) for each in member.subscriptions)
+    subs = (
+        replace(each, individually=True, lend_after=None, hands_over=False)
+        for each in member.subscriptions
+    )
     pool = replace(
         member.pool,
         loop=True,

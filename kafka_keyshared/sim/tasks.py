@@ -23,6 +23,7 @@ from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
+from kafka_keyshared.pools.awaited import unmade
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim import history as was
@@ -96,7 +97,7 @@ class SimTasks(TaskPool):
             lambda: chance.random() < 0.2,
         )
         specs: list[WorkerSpec] = [
-            SimSpec(name, worker.id, worker.name, Made, of=self)
+            SimSpec(name, worker.id, worker.name, lambda: Made(unmade), of=self)
             for name, sub in core.subscriptions.items()
             for worker in sub.workers.values()
         ]
@@ -211,7 +212,7 @@ class SimTasks(TaskPool):
     async def _handle(self, place: Place, record: Record) -> None:
         """Run for as long as the seed has it, and end as it has it."""
         loops, partition, offset = self._loops, record.partition(), record.offset()
-        self._history.tell(was.Began(self._member, *place, *where_from(record)))
+        self._history.tell(was.Began(self._member, place[0], place[1], *where_from(record)))
         self._waits[place].pop(id(record), None)
         self._runs.setdefault(place, []).append(record)
         call = self._handlers.call(partition, offset)
@@ -281,7 +282,7 @@ class SimTasks(TaskPool):
         self._history.tell(was.Recalled(self._member, *place))
         for each in answer.stuck:
             record = self._slices[each.slice].records[each.index]
-            self._history.tell(was.WentOn(self._member, *place, *where_from(record)))
+            self._history.tell(was.WentOn(self._member, place[0], place[1], *where_from(record)))
 
     def _came_back(self, subscription: str, worker: int, records: list[Record]) -> None:
         for record in records:
@@ -290,7 +291,9 @@ class SimTasks(TaskPool):
         self._history.tell(was.TakenBack(self._member, subscription, worker, told))
 
     def _tell_end(self, place: Place, record: Record, outcome: str) -> None:
-        self._history.tell(was.Ended(self._member, *place, *where_from(record), outcome))
+        self._history.tell(
+            was.Ended(self._member, place[0], place[1], *where_from(record), outcome)
+        )
 
 
 def raise_as(ending: Ending) -> NoReturn:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextvars import Context
+from typing import Any, TypeVarTuple, Unpack
 
 from kafka_keyshared.sim.timeline import Process
+
+Given = TypeVarTuple("Given")
 
 TURNS_MOST = 50
 """Turns in a row before others have a turn."""
@@ -42,7 +45,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: list[Any]) -> None:
         del event_list
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Given]], object],
+        *args: Unpack[Given],
+        context: Context | None = None,
+    ) -> asyncio.Handle:
         """Have it called in the next turn."""
         self.wanted = True
         return super().call_soon(callback, *args, context=context)
