@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, TypeVarTuple, Unpack
+from typing import Any, TypeVarTuple
 
 from kafka_keyshared.sim.timeline import Process
 
@@ -47,8 +47,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(
         self,
-        callback: Callable[[Unpack[Given]], object],
-        *args: Unpack[Given],
+        callback: Callable[[*Given], object],
+        *args: *Given,
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Have it called in the next turn."""

@@ -114,4 +114,5 @@ def test_a_commit_past_what_still_runs_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_two_of_a_key_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_keyshared.pools.runners.is_keyless", lambda lane: True)
-    assert any(each.startswith(("I2", "I3")) for each in run().violations)
+    violations = run().violations
+    assert any(each.startswith("I2") for each in violations), violations
