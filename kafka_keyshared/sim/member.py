@@ -64,6 +64,11 @@ class MemberPlan:
     pool: PoolHabits = PoolHabits()  # noqa: RUF009 - an immutable value
     rests: float = 0.0
 
+    @property
+    def on_a_loop(self) -> bool:
+        """Whether its workers are coroutines, which settle their records one by one."""
+        return self.pool.loop and all(each.individually for each in self.subscriptions)
+
 
 @dataclass(slots=True)
 class Surroundings:
@@ -157,7 +162,7 @@ class Member:
         made = site, core, self.handlers, around.chance("pools"), plan.pool
         post = self.mailbox.put
         self.pool: SimPool | SimTasks = (
-            SimTasks(*made, post=post, clock=clock) if plan.pool.loop else SimPool(*made, post=post)
+            SimTasks(*made, post=post, clock=clock) if plan.on_a_loop else SimPool(*made, post=post)
         )
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)

@@ -71,7 +71,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
         # What fits into a small set may be that little ahead of the position.
         span=10_000 if member.set_budget >= SET_BUDGET else 50,
         free_since=world.free_since,
-        receives=not member.pool.loop,
+        receives=not member.on_a_loop,
     )
     books = checkers[0].books
     rare = Sometimes(world.history, books)
