@@ -106,14 +106,17 @@ class Draw:
 def plan_of(chance: Chance) -> Plan:
     """Draw a run: small, so that its bounds are met, and each one different."""
     draw = Draw(chance)
-    return _on_a_loop(emphasised(_plain(draw), draw), draw)
+    plain = _plain(draw)
+    found = emphasised(plain, draw)
+    # What an emphasis is about takes workers that leave, are given up, or lend.
+    return _on_a_loop(found, draw) if found is plain else found
 
 
 def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
-    """Return the plan with coroutines in place of stepped workers where those are tasks."""
+    """Return the plan with coroutines as workers, in some of those that can have them."""
     member = plan.member
-    tasks = member.pool.kind == "task" and all(each.reliable for each in member.subscriptions)
-    if not tasks or not draw.happens("coroutines on a loop", 0.8):
+    reliable = all(each.reliable for each in member.subscriptions)
+    if not reliable or not draw.happens("coroutines on a loop", 0.3):
         return plan
     # Without state: what comes to such a worker may wait there for what it is to give up.
     subs = (
@@ -122,6 +125,7 @@ def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
     )
     pool = replace(
         member.pool,
+        kind="task",
         loop=True,
         wakes=draw.one("coroutines wake", (0.0001, 0.0001, 0.02)),
         at_once=draw.one("coroutines at once", (1, 5, 50)),
