@@ -67,8 +67,9 @@ class Handling(Orderable):
 
         A worker calls it with up to ``size`` records, or when the first of them has waited for
         ``wait`` seconds; with ``same_key`` all of a call have one key. It returns None or one
-        verdict for all of them, or a list with one for each, in their order. Raises
-        :class:`ConfigError` for what cannot be called so, and for workers that are no threads.
+        verdict for all of them, or a list with one for each, in their order. Of a coroutine
+        function up to N calls run at once where ``workers`` is ``"asyncio:N"``, 16 unless given.
+        Raises :class:`ConfigError` for what cannot be called so, and for processes and members.
         """
         rule = BatchRule(size, wait, same_key)
 
@@ -80,15 +81,17 @@ class Handling(Orderable):
                 )
             options = self.options
             if self.workers_unsaid:
-                options = msgspec.structs.replace(options, workers=suited(awaited=False))
+                workers = suited(awaited=awaits(handler), batched=True)
+                options = msgspec.structs.replace(options, workers=workers)
             check_batches(handler, rule, options.pool)
+            calls = options.coroutines or 1  # of a worker, at once
             found = replace(
                 options.subscription(),
                 key_of=self.subscription.key_of,
                 hands_over=hands_over(handler),
                 instances=inspect.isclass(handler),
                 individually=True,
-                leases_per_worker=max(options.leases_per_worker, 2 * size),
+                leases_per_worker=max(options.leases_per_worker, 2 * size * calls),
                 lend_after=None,
             )
             found.check()
@@ -102,7 +105,7 @@ class Handling(Orderable):
         """Return the options and settings with the workers that suit the handler."""
         awaited, options = awaits(handler), self.options
         if self.workers_unsaid:
-            options = msgspec.structs.replace(options, workers=suited(awaited))
+            options = msgspec.structs.replace(options, workers=suited(awaited=awaited))
         try:
             found = options.subscription()
         except ConfigError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from kafka_keyshared.clock import Clock
@@ -18,11 +19,13 @@ from kafka_keyshared.owner.orders import OrderRefusedError, named
 from kafka_keyshared.owner.scaling import Ordered
 from kafka_keyshared.pools.actor import Mail
 from kafka_keyshared.pools.batches import BatchPool
+from kafka_keyshared.pools.call_tasks import CallWorker
 from kafka_keyshared.pools.loop_host import Host
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.tasks import TaskPool
+from kafka_keyshared.pools.runners import TaskWorker
+from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 
 
@@ -41,15 +44,16 @@ def own_pool(
     Coroutines run on the ``host``'s event loop, without one on their own. With ``batches`` the
     handler takes several records at a time.
     """
+    if options.coroutines is not None:
+        make: MakeWorker = TaskWorker if batches is None else partial(CallWorker, batches)
+        return TaskPool(specs, mailbox, clock, limit=options.coroutines, host=host, make=make)
     if batches is not None:
         return BatchPool(specs, mailbox, clock, batches)
     if options.pool == PROCESS:
         from kafka_keyshared.pools.processes import ProcessPool  # most have no use for it
 
         return ProcessPool(specs, mailbox, clock)
-    if options.coroutines is None:
-        return threads(specs, mailbox, clock)
-    return TaskPool(specs, mailbox, clock, limit=options.coroutines, host=host)
+    return threads(specs, mailbox, clock)
 
 
 def pull_pool(

@@ -85,7 +85,7 @@ class Layers:
         ``awaited``: it is a coroutine function.
         """
         try:
-            return make_options({"workers": suited(awaited), **self.options}).pool
+            return make_options({"workers": suited(awaited=awaited), **self.options}).pool
         except ConfigError:
             return Options().pool
 

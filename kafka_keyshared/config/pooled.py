@@ -56,9 +56,14 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
     return match[1] or POOLS[0], int(match[2])
 
 
-def suited(awaited: bool) -> int | str:
-    """Return the workers of a handler where they are not said; ``awaited``: it is a coroutine."""
-    return f"{ASYNCIO}:{COROUTINES}" if awaited else THREADS
+def suited(*, awaited: bool, batched: bool = False) -> int | str:
+    """Return the workers of a handler where they are not said; ``awaited``: it is a coroutine.
+
+    One that takes several records at a time runs in as many calls on a loop as on threads.
+    """
+    if not awaited:
+        return THREADS
+    return f"{ASYNCIO}:{THREADS if batched else COROUTINES}"
 
 
 def pool_of(workers: int | str) -> str:

@@ -29,21 +29,26 @@ class BatchRule(NamedTuple):
 def check_batches(handler: Any, rule: BatchRule, pool: str) -> None:
     """Raise :class:`ConfigError` for what cannot be called with batches by such a rule."""
     if not isinstance(rule.size, int) or isinstance(rule.size, bool) or rule.size < 1:
-        raise ConfigError(f"batch_handler(size={rule.size!r}): give the most records of a call")
+        raise ConfigError(
+            f"batch_handler(size={rule.size!r}): give the most records of a call, at least 1"
+        )
     if not isinstance(rule.wait, int | float) or not 0 <= rule.wait <= 3_600:
         raise ConfigError(f"batch_handler(wait={rule.wait!r}): give seconds, from 0 to 3600")
+    if pool in ("thread", "asyncio"):
+        maker(handler, pool)
+        return
     name = getattr(handler, "__qualname__", repr(handler))
-    if pool != "thread":
+    instead = "workers='asyncio:16'" if awaits(handler) else "a number of threads such as 16"
+    if pool == "process":
         raise ConfigError(
-            f"batch handler {name} and workers of the kind {pool!r}: batches run on threads; give "
-            "a number of them, such as workers=16"
+            f"batch handler {name} and workers in processes: batches are for calls that wait, and "
+            f"run on threads or as coroutines; give {instead}, or compute record by record with "
+            "@app.handler"
         )
-    if awaits(handler):
-        raise ConfigError(
-            f"batch handler {name} is declared with 'async def', and batches run on threads: "
-            "declare it with 'def'"
-        )
-    maker(handler, pool)
+    raise ConfigError(
+        f"batch handler {name} and members that ask for records: they take as many at a time as "
+        f"they ask for; give {instead}, or leave the handler out"
+    )
 
 
 def outcomes_of(result: Any, count: int) -> Sequence[Outcome]:

@@ -45,7 +45,7 @@ class BatchPool(Calls):
         cell = self.cells[fence.subscription, fence.worker]
         with cell.bell:
             cell.failed.passed(fence.lanes)
-            self.post(FencePassed(fence.subscription, fence.worker, fence.lanes))
+            self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def recall(self, recall: Recall) -> Recalled:
         """Take back what has not started of the slices, at once, whatever the worker is doing."""
@@ -63,7 +63,7 @@ class BatchPool(Calls):
         slices = [(each.slice.id, range(1)) for each in back]
         answer = Recalled(asked.subscription, asked.worker, slices, stuck)
         if isinstance(asked, TimeOut):
-            self.post(answer)
+            self._post(answer)
         for each in back:
             self.end_lease(cell, each, 0.0)
         return answer

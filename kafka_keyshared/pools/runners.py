@@ -11,54 +11,34 @@ handlers wait, and two or three when they do not.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
 from asyncio import CancelledError
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from contextvars import Context, copy_context
 from dataclasses import replace
 
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
-from kafka_keyshared.core.events import (
-    Ended,
-    Failed,
-    FencePassed,
-    Recalled,
-    Report,
-    SetAside,
-    Stuck,
-)
+from kafka_keyshared.core.commands import Recall, TimeOut
+from kafka_keyshared.core.events import Ended, Failed, Recalled, SetAside, Stuck
 from kafka_keyshared.core.lanes import is_keyless
 from kafka_keyshared.handling.failure import describe
-from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.verdicts import raise_verdict
-from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.awaited import awaitable, calls_of, place_of, turning, unmade
+from kafka_keyshared.pools.awaited import calls_of, place_of, turning
 from kafka_keyshared.pools.chains import Chains, Given
-from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.state import hand_over
+from kafka_keyshared.pools.loop_worker import (
+    HEED_TURNS,
+    LoopEndedError,
+    LoopWorker,
+    Post,
+    TimedOutError,
+)
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program.forks import end_child
-
-log = log_of("kafka_keyshared.pool")
 
 TURN = 32
 """Records that a runner runs one after the other before the loop may turn: handlers that wait for
 nothing would keep it from all else."""
-
-HEED_TURNS = 4
-"""Turns of the loop that a task has to end in once it is cancelled, before that is answered."""
-
-
-class TimedOutError(Exception):
-    """A record ran past the ack timeout, and its handler was cancelled."""
-
-
-class LoopEndedError(Exception):
-    """The event loop ended while the record ran on it."""
 
 
 class Runner:
@@ -72,53 +52,19 @@ class Runner:
         self.task: asyncio.Task[None] | None = None
 
 
-class TaskWorker:
-    """Runs up to ``limit`` records at once, those of a lane one after the other.
+class TaskWorker(LoopWorker):
+    """Runs up to ``limit`` records at once, those of a lane one after the other."""
 
-    ``made`` and ``closed`` are set when its handler has been made, and when it has been closed.
-    """
-
-    def __init__(
-        self, spec: WorkerSpec, limit: int, post: Callable[[Report | Recalled], None], clock: Clock
-    ) -> None:
-        self.spec = spec
-        self.name = spec.name
-        self.limit = limit
-        self.given: dict[int, Given] = {}
-        # Records that it runs; and those that run on although they were cancelled, beside them.
-        self.busy = 0
-        self.apart = 0
-        self.forked = False  # is this a child, which one of its handlers has made?
-        self.failed = FailedLanes()
-        self.made = threading.Event()
-        self.closed = threading.Event()
-        self.broken: BaseException | None = None
-        self._post = post
-        self._clock = clock
-        self._handler = Made(unmade)
-        # In which each runner starts, whoever wakes it.
-        self._context = copy_context()
+    def __init__(self, spec: WorkerSpec, limit: int, post: Post, clock: Clock) -> None:
+        super().__init__(spec, limit, post, clock)
         self._chains = Chains()
         self._ready = self._chains.ready
         # By the slices that they run.
         self._running: dict[int, Runner] = {}
         self._runners: set[Runner] = set()
         self._resting: list[asyncio.Future[None]] = []
-        # Orders about state, each with what it waits for.
-        self._orders: list[tuple[set[int], Release | Adopt]] = []
-        self._closing = False
 
     # --- its life ---
-
-    def open(self) -> None:
-        """Make the handler."""
-        try:
-            made = self.spec.make()
-            self._handler = made._replace(handle=awaitable(made.handle))
-        except BaseException as error:  # noqa: BLE001 - raised where the pool is started
-            self.broken = error
-        finally:
-            self.made.set()
 
     def reopen(self) -> None:
         """Go on, on another loop, behind what ran on one that has ended."""
@@ -151,30 +97,6 @@ class TaskWorker:
                 error = LoopEndedError("the event loop ended while the record ran on it")
                 self._over(runner, runner.current, error)
 
-    @property
-    def runs(self) -> bool:
-        """Say whether it runs anything."""
-        return bool(self.busy or self.apart)
-
-    def _close_if_idle(self) -> None:
-        if self.runs or self.closed.is_set() or not self._closing:
-            return
-        close, self._handler = self._handler.close, Made(unmade)
-        loop = turning()
-        if close is None or loop is None:  # one that has ended closes nothing
-            self.closed.set()
-            return
-        loop.create_task(self._close(close))
-
-    async def _close(self, close: Callable[[], object]) -> None:
-        try:
-            if inspect.isawaitable(result := close()):
-                await result
-        except BaseException:  # the worker is over, whatever it says
-            log.exception("%s: close() of the handler failed", self.name)
-        finally:
-            self.closed.set()
-
     # --- what it is told ---
 
     def accept(self, given: Given) -> None:
@@ -185,11 +107,6 @@ class TaskWorker:
             return
         given.lane = None if is_keyless(lane) else lane
         self._chains.add(given)
-
-    def pass_fence(self, fence: Fence) -> None:
-        """Take records of these lanes again: everything behind the failed ones is handed back."""
-        self.failed.passed(fence.lanes)
-        self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def recall(self, recall: Recall) -> None:
         """Give back what has not started."""
@@ -234,19 +151,6 @@ class TaskWorker:
 
     def _take_back(self, only: Container[int] | None) -> list[Given]:
         return self._chains.take_back(self.given.copy().values(), only)
-
-    def hand_over(self, order: Release | Adopt) -> None:
-        """Have the handler give up or take over state, behind everything that is here now."""
-        before = set(self.given) if isinstance(order, Release) else set()
-        self._orders.append((before, order))
-        self._see_to_orders()
-
-    def _see_to_orders(self) -> None:
-        while self._orders and not self._orders[0][0]:
-            _, order = self._orders.pop(0)
-            answer = hand_over(self.name, self._handler, order, lambda: self.forked)
-            if answer is not None:
-                self._post(answer)
 
     # --- its runners ---
 
@@ -293,15 +197,16 @@ class TaskWorker:
                 await self._run(runner, before)
         finally:
             self._runners.discard(runner)
-            self.wake()
-            self._close_if_idle()
+            if turning() in (loop, None):  # else the loop has ended, and another is on this thread
+                self.wake()
+                self._close_if_idle()
 
     async def _run(self, runner: Runner, before: Context) -> None:
         """Run what may start, one record after the other, until that is nothing.
 
         Or until one has left another context than there was ``before``.
         """
-        ready, now = self._ready, self._clock.monotonic
+        ready, now, loop = self._ready, self._clock.monotonic, turning()
         for turn in range(1, 1 << 62):
             if not ready or self.busy >= self.limit:
                 return
@@ -315,7 +220,7 @@ class TaskWorker:
                 if (result := await self._handler.handle(given.slice.records[0])) is not None:
                     raise_verdict(result)
             except BaseException as error:
-                if turning() is None and not self.forked:  # the loop has ended, with its tasks
+                if turning() is not loop and not self.forked:  # it has ended, with its tasks
                     raise
                 self._over(runner, given, error)  # a failed attempt, whatever it is
             else:
@@ -373,9 +278,7 @@ class TaskWorker:
         self._post(Ended(given.slice.id, seconds, dropped))
         del self.given[given.slice.id]
         if self._orders:
-            for before, _ in self._orders:
-                before.discard(given.slice.id)
-            self._see_to_orders()
+            self._ended(given.slice.id)
 
     def abandon(self, *, settle: bool) -> None:
         """Report what ran as failed, and everything as ended; what had not started as dropped."""

@@ -28,6 +28,7 @@ from kafka_keyshared.model import in_words
 from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import END_PATIENCE, Host, OwnLoop
+from kafka_keyshared.pools.loop_worker import LoopWorker, Post
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program import forks
@@ -40,10 +41,14 @@ BLOCKED_AFTER = 1.0
 STARTED = Serial(1)
 
 Whose: TypeAlias = tuple[str, int]
+MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker]
 
 
 class TaskPool:
-    """Runs coroutine functions on an event loop. See :class:`~.port.Pool`."""
+    """Runs coroutine functions on an event loop. See :class:`~.port.Pool`.
+
+    ``make`` makes its workers: those that call a handler with one record, or with several.
+    """
 
     def __init__(
         self,
@@ -53,22 +58,24 @@ class TaskPool:
         *,
         limit: int,
         host: Host | None = None,
+        make: MakeWorker = TaskWorker,
     ) -> None:
         self._mailbox = mailbox
         self._clock = clock
         self._limit = limit
+        self._make_worker = make
         self._host: Host = OwnLoop() if host is None else host
         self._lanes: Lanes = own_lanes
         self._inbox: deque[Callable[[], object]] = deque()
         self._told = False
         self._asked_at: float | None = None
         self._blocked = False
-        self.workers: dict[Whose, TaskWorker] = {}
+        self.workers: dict[Whose, LoopWorker] = {}
         for spec in specs:
             self._make(spec)
 
-    def _make(self, spec: WorkerSpec) -> TaskWorker:
-        worker = TaskWorker(spec, self._limit, self._mailbox.put, self._clock)
+    def _make(self, spec: WorkerSpec) -> LoopWorker:
+        worker = self._make_worker(spec, self._limit, self._mailbox.put, self._clock)
         self.workers[spec.subscription, spec.index] = worker
         return worker
 
@@ -101,7 +108,7 @@ class TaskPool:
         for worker in self.workers.values():
             worker.forked = True
 
-    def _open(self, worker: TaskWorker) -> None:
+    def _open(self, worker: LoopWorker) -> None:
         worker.failed = FailedLanes(self._lanes(worker.spec.subscription))
         self._tell(worker.open)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tests.support.loop_sides import CallersTasks, Inline, OwnTasks
 from tests.support.pool_sides import (
     Batches,
+    CallTasks,
     Fake,
     FakeInstances,
     FakeLeases,
@@ -30,7 +31,7 @@ from tests.support.process_side import Processes
 
 REAL: tuple[type[Side], ...] = (
     *(Threads, Instances, Inline, Processes, Batches),
-    *(Tasks, OwnTasks, CallersTasks, Members, Split),
+    *(Tasks, OwnTasks, CallersTasks, CallTasks, Members, Split),
 )
 """``Tasks`` are coroutines on a loop that the test turns, the next two those on a real one."""
 
@@ -50,8 +51,8 @@ class OptOut(NamedTuple):
     why: str
 
 
-ONE_BY_ONE = "Batches Tasks OwnTasks CallersTasks Members Split"
-COROUTINES = "Tasks OwnTasks CallersTasks"
+ONE_BY_ONE = "Batches Tasks OwnTasks CallersTasks CallTasks Members Split"
+COROUTINES = "Tasks OwnTasks CallersTasks CallTasks"
 MEMBERS = "Members Split"
 SERIAL = "Threads Instances Inline Processes"
 PLAYED = " ".join(each.__name__ for each in FAKES)
@@ -132,12 +133,12 @@ TABLE: tuple[OptOut, ...] = (
         "there is no instance around it, or the test turns it",
     ),
     OptOut(
-        f"OwnTasks CallersTasks Processes Instances {MEMBERS}",
+        f"OwnTasks CallersTasks CallTasks Processes Instances {MEMBERS}",
         "test_records_that_hang_cost_their_own_lanes_and_settle_once_in_order",
         "what hangs is ended there, or nobody goes on beside it",
     ),
     OptOut(
-        f"OwnTasks CallersTasks Processes Batches {MEMBERS}",
+        f"OwnTasks CallersTasks CallTasks Processes Batches {MEMBERS}",
         """
         test_threads_that_die_cost_an_attempt_and_nothing_else
         test_a_worker_that_comes_back_within_six_heartbeats_keeps_its_keys
@@ -169,7 +170,7 @@ TABLE: tuple[OptOut, ...] = (
         "to be mended: an order to take over waits in one line with those to give up",
     ),
     OptOut(
-        f"Tasks {MEMBERS} {PLAYED}",
+        f"Tasks CallTasks {MEMBERS} {PLAYED}",
         "test_a_pool_that_has_nothing_to_do_does_nothing",
         "it has no thread",
     ),

@@ -27,6 +27,7 @@ from tests.support.pool_sides import (
     WAIT,
     WORKER,
     Batches,
+    CallTasks,
     Fake,
     FakeInstances,
     FakeLeases,
@@ -274,7 +275,8 @@ def test_a_worker_that_is_added_does_all_that_the_first_one_does(side: Side) -> 
 FATES: dict[type[Side], Fate] = {
     **dict.fromkeys((Threads, Batches, Fake, Later), Fate.BESIDE),
     **dict.fromkeys((Instances, FakeInstances), Fate.WAITED_FOR),
-    **dict.fromkeys((Tasks, OwnTasks, CallersTasks, Processes, Members, Split), Fate.ENDS),
+    **dict.fromkeys((Tasks, OwnTasks, CallersTasks, CallTasks), Fate.ENDS),
+    **dict.fromkeys((Processes, Members, Split), Fate.ENDS),
     **dict.fromkeys((FakeProcesses, FakeTasks, FakeLeases), Fate.ENDS),
 }
 
@@ -377,6 +379,7 @@ MET: dict[type[Side], set[str]] = {
     Tasks: ENDS | {Fate.RUNS_ON.value, Fate.BESIDE.value, "ended beside"},
     OwnTasks: ENDS | {Fate.RUNS_ON.value, Fate.BESIDE.value, "ended beside"},
     CallersTasks: ENDS | {Fate.RUNS_ON.value, Fate.BESIDE.value, "ended beside"},
+    CallTasks: ENDS | {Fate.RUNS_ON.value, Fate.BESIDE.value, "ended beside"},
     Batches: {Fate.BESIDE.value, "ended beside", "ended beside, by death"},
     Threads: SERIAL | BESIDE | {Fate.WAITED_FOR.value, "went on after a while"},
     Instances: SERIAL | {Fate.WAITED_FOR.value},

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from kafka_keyshared.clock import Clock
@@ -17,6 +18,7 @@ from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.pools.batches import BatchPool
+from kafka_keyshared.pools.call_tasks import CallWorker
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import CallersLoop, Host
@@ -26,7 +28,7 @@ from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from tests.support.loop_sides import CallersTasks, OwnTasks
-from tests.support.pool_sides import Batches, Instances, Members, Side, Split, Threads
+from tests.support.pool_sides import Batches, CallTasks, Instances, Members, Side, Split, Threads
 from tests.support.process_side import Processes
 
 WORKERS = 4
@@ -89,22 +91,38 @@ def callers_pool(scene: Any, handler: Any, mailbox: Any) -> TaskPool:
 
 def batch_pool(_scene: Any, handler: Any, mailbox: Any) -> BatchPool:
     """Threads whose handler takes several records, and answers for each."""
-
-    def handle(records: Sequence[Any]) -> Any:
-        failed: set[Lane] = set()
-        answers: list[Any] = []
-        for record in records:
-            answers.append(None)
-            if record.key() is not None and lane_of(record) in failed:
-                continue
-            try:
-                handler(record)
-            except ValueError as error:
-                answers[-1] = error
-                failed.add(lane_of(record))
-        return answers
-
+    handle = partial(answers, handler)
     return BatchPool(specs(lambda: Made(handle)), mailbox, Clock(), BatchRule(20, 0.002))
+
+
+def call_pool(_scene: Any, handler: Any, mailbox: Any) -> TaskPool:
+    """The same on a loop, with calls that now and then fail as a whole."""
+    chance = random.Random(5)
+
+    async def handle(records: Sequence[Any]) -> Any:
+        await asyncio.sleep(0.001 * (records[0].offset() % 3))
+        if len(records) > 1 and chance.random() < 0.1:
+            raise OSError
+        return answers(handler, records)
+
+    make = partial(CallWorker, BatchRule(20, 0.002))
+    return TaskPool(specs(lambda: Made(handle)), mailbox, Clock(), limit=5, make=make)
+
+
+def answers(handler: Any, records: Sequence[Any]) -> list[Any]:
+    """Return what a handler of several answers that goes on behind each record that fails."""
+    failed: set[Lane] = set()
+    found: list[Any] = []
+    for record in records:
+        found.append(None)
+        if record.key() is not None and lane_of(record) in failed:
+            continue
+        try:
+            handler(record)
+        except ValueError as error:
+            found[-1] = error
+            failed.add(lane_of(record))
+    return found
 
 
 @dataclass(frozen=True)
@@ -180,6 +198,7 @@ MAKERS: Mapping[type[Side], Maker] = {
     OwnTasks: task_pool,
     CallersTasks: callers_pool,
     Batches: batch_pool,
+    CallTasks: call_pool,
     Processes: process_pool,
     Members: pull_pool,
     Split: split_pool,

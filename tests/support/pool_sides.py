@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -28,9 +29,11 @@ from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import Drop, Record, partition_of
 from kafka_keyshared.pools.batches import BatchPool
+from kafka_keyshared.pools.call_tasks import CallWorker
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import PullPool
-from kafka_keyshared.pools.tasks import TaskPool
+from kafka_keyshared.pools.runners import TaskWorker
+from kafka_keyshared.pools.tasks import MakeWorker, TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim.handlers import Ending
@@ -681,8 +684,14 @@ class Tasks(Side):
         self.host: Any = self.make_host()
         spec = WorkerSpec(*WORKER, "worker-0", self.made)
         mailbox: Any = SimpleNamespace(put=self._stream.append)
-        self.pool = TaskPool([spec], mailbox, Clock(), limit=0, host=self.host)
+        make = self.make_worker
+        self.pool = TaskPool([spec], mailbox, Clock(), limit=0, host=self.host, make=make)
         self.pool.start()
+
+    @property
+    def make_worker(self) -> MakeWorker:
+        """Return what makes its worker."""
+        return TaskWorker
 
     def make_host(self) -> Any:
         """Return what runs the event loop."""
@@ -769,6 +778,20 @@ class Tasks(Side):
     def end_loop(self) -> None:
         """End the loop, with all that is left on it."""
         self.host.end()
+
+
+class CallTasks(Tasks):
+    """The same where a handler takes several records, called with one at a time."""
+
+    @property
+    def make_worker(self) -> MakeWorker:
+        return partial(CallWorker, BatchRule(1))
+
+    def made(self) -> Made:
+        async def handle(records: Sequence[Any]) -> None:
+            await self.handle(records[0])
+
+        return super().made()._replace(handle=handle)
 
 
 class Members(Side):

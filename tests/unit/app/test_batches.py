@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from itertools import chain
@@ -23,9 +24,12 @@ def an_app(broker: OfflineBroker, **options: Any) -> KeyShared:
 
 
 @pytest.mark.parametrize("same_key", [False, True])
-def test_each_key_is_in_order_and_everything_is_committed(same_key: bool) -> None:
+@pytest.mark.parametrize("workers", [4, "asyncio:4"])
+def test_each_key_is_in_order_and_everything_is_committed(
+    workers: int | str, same_key: bool
+) -> None:
     broker = OfflineBroker(*(record(offset, f"key-{offset % 7}") for offset in range(300)))
-    app = an_app(broker, workers=4, retry={"backoff": 0})
+    app = an_app(broker, workers=workers, retry={"backoff": 0})
     settled: dict[Any, list[int]] = {}
     failed: set[int] = set()
     sizes: list[int] = []
@@ -41,7 +45,6 @@ def test_each_key_is_in_order_and_everything_is_committed(same_key: bool) -> Non
         settled.setdefault(item.key(), []).append(item.offset())
         return Drop() if item.offset() % 20 == 4 else None
 
-    @app.batch_handler(size=8, wait=0.001, same_key=same_key)
     def handle(items: Sequence[Any]) -> Any:
         with lock:
             sizes.append(len(items))
@@ -52,6 +55,12 @@ def test_each_key_is_in_order_and_everything_is_committed(same_key: bool) -> Non
                 app.stop()
             return verdicts
 
+    async def awaited(items: Sequence[Any]) -> Any:
+        await asyncio.sleep(0.001)
+        return handle(items)
+
+    use = app.batch_handler(size=8, wait=0.001, same_key=same_key)
+    use(handle if workers == 4 else awaited)
     assert app.run() == 0
     assert len(failed) == 15
     assert sorted(chain.from_iterable(settled.values())) == [*range(300)]
@@ -113,6 +122,35 @@ def test_what_the_settings_are_with_batches_and_without() -> None:
     assert app.subscription.key_of is not None
 
 
+def test_a_coroutine_function_chooses_calls_on_a_loop_and_leases_for_all_of_them() -> None:
+    app = an_app(OfflineBroker())
+
+    @app.batch_handler(size=500)
+    async def handle(items: Any) -> None: ...
+
+    assert app.options.workers == "asyncio:16"
+    assert "16 coroutines" in app.banner()
+    assert app.subscription.leases_per_worker == 2 * 16 * 500
+
+
+def test_a_call_past_the_ack_timeout_is_cancelled_and_only_what_hangs_alone_has_failed() -> None:
+    broker = OfflineBroker(*(record(offset, f"key-{offset}") for offset in range(4)))
+    app = an_app(broker, workers="asyncio:2", ack_timeout=1.0, retry={"backoff": 0, "attempts": 2})
+    calls: list[list[int]] = []
+
+    @app.batch_handler(size=4, wait=0.5)
+    async def handle(items: Sequence[Any]) -> None:
+        calls.append([each.offset() for each in items])
+        if calls.count([2]) == 2:
+            app.stop()
+        elif 2 in calls[-1]:
+            await asyncio.sleep(WAIT)
+
+    assert app.run() == 0
+    assert calls == [[0, 1, 2, 3], [0], [1], [2], [3], [2]]
+    assert broker.positions()[-1] == 4
+
+
 async def waits(items: Any) -> None: ...
 
 
@@ -126,10 +164,12 @@ def counts(items: Any) -> None: ...
         (counts, {}, {"size": 2.5}, r"batch_handler\(size=2\.5\)"),
         (counts, {}, {"wait": -1}, r"batch_handler\(wait=-1\)"),
         (counts, {}, {"wait": float("nan")}, r"batch_handler\(wait=nan\)"),
-        (counts, {"workers": "process:2"}, {}, "counts and workers of the kind 'process'"),
-        (counts, {"workers": "asyncio:9"}, {}, "counts and workers of the kind 'asyncio'"),
-        (counts, {"workers": "pull"}, {}, "counts and workers of the kind 'pull'"),
-        (waits, {}, {}, "waits is declared with 'async def', and batches run on threads"),
+        (counts, {"workers": "process:2"}, {}, "in processes: .* give a number of threads such"),
+        (waits, {"workers": "process:2"}, {}, "in processes: .* give workers='asyncio:16', or"),
+        (counts, {"workers": "pull"}, {}, "counts and members that ask for records: they take"),
+        (counts, {"workers": "asyncio:9"}, {}, "counts is declared with 'def', and would keep"),
+        (waits, {"workers": 4}, {}, "waits is declared with 'async def', and the workers are"),
+        (lambda: None, {"workers": "asyncio:9"}, {}, "is called with"),
         (counts, {"value_deserializer": lambda *_: None}, {}, "decode in the handler"),
         (lambda: None, {}, {}, "is called with"),
     ],

@@ -395,13 +395,13 @@ def test_what_a_thread_ran_that_has_ended_has_failed_once_and_another_goes_on(
 ) -> None:
     gated = Gated()
     pool = held(bench, gated)
-    described = pool.pool._described
+    described = pool.pool.described
 
     def dies(*_: Any) -> Any:
-        monkeypatch.setattr(pool.pool, "_described", described)
+        monkeypatch.setattr(pool.pool, "described", described)
         raise SystemExit
 
-    monkeypatch.setattr(pool.pool, "_described", dies)
+    monkeypatch.setattr(pool.pool, "described", dies)
     pool.submit(record(1, "a"), record(2, "a"))
     gated.go.set()
     (cell,) = pool.pool.cells.values()

@@ -644,3 +644,28 @@ def test_a_runner_that_somebody_cancels_at_rest_is_missed_by_nobody() -> None:
     lent.loop.run_until_complete(lent.pool.quit())
     lent.until(lambda: not lent.runners())
     lent.loop.close()
+
+
+def test_what_ends_with_a_loop_that_was_closed_is_nothing_to_the_loop_that_turns_then() -> None:
+    """Python ends a coroutine that nobody can go on with wherever it happens to find it."""
+    started: list[int] = []
+
+    async def handle(item: Any) -> None:
+        started.append(item.offset())
+        await asyncio.Event().wait()
+
+    lent = Lent(handle)
+    lent.pool.submit(slice_of(record(1, "a")))
+    lent.until(lambda: bool(started))
+    (runner,) = lent.runners()
+    lent.close()
+    lent.pool.replace(*WORKER)
+    lent.heard()
+
+    async def ends() -> list[Any]:
+        runner.get_coro().close()
+        return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    assert asyncio.run(ends()) == []
+    assert lent.heard() == []
+    lent.pool.abandon(*WORKER)

@@ -1,0 +1,131 @@
+"""What is reported of a call with several records: the verdict on each, and what follows from it.
+
+The same for calls on threads and for those on an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.lanes import Lane
+from kafka_keyshared.handling.batching import Outcome, settles
+from kafka_keyshared.handling.failure import describe, text_of
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import Drop
+from kafka_keyshared.pools.chains import Given
+from kafka_keyshared.pools.failed_lanes import FailedLanes
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+
+log = log_of("kafka_keyshared.pool")
+
+TELL_EVERY = 10.0
+"""Seconds until a worker speaks again of calls that have failed."""
+
+
+class Holder(Protocol):
+    """Who has records: ``given`` is all that its worker has."""
+
+    given: dict[int, Given]
+
+
+class Caller(Holder, Protocol):
+    """Who has called the handler; ``gone`` where others go on beside it."""
+
+    spec: WorkerSpec
+    failed: FailedLanes
+    gone: bool
+
+    def cut(self, lanes: Collection[Lane]) -> list[Given]:
+        """Take out what waits of these lanes, in the order of the leases."""
+
+
+class Teller(Protocol):
+    """Who speaks of calls that have failed, and when it will again."""
+
+    spec: WorkerSpec
+    tell_at: float
+
+
+class CallReports:
+    """Posts what becomes of the records of a call. Whoever calls this has them to itself."""
+
+    _post: Callable[[Report | Recalled], None]
+    _clock: Clock
+
+    def tell_alone(self, teller: Teller, count: int, error: BaseException) -> None:
+        """Say, now and then, that each record of a call is handled alone because it has failed."""
+        now = self._clock.monotonic()
+        if now >= teller.tell_at:
+            teller.tell_at = now + TELL_EVERY
+            log.warning(
+                "%s: a call with %d records failed (%s: %.200s), so each is handled alone",
+                teller.spec.name,
+                count,
+                type(error).__name__,
+                text_of(error),
+            )
+
+    def described(self, caller: Caller, outcomes: Iterable[Outcome]) -> list[Failure | None]:
+        """Describe those that are failed attempts."""
+        on = caller.spec.dead_letter_on
+        return [
+            None
+            if outcome is None or settles(outcome) or isinstance(outcome, Drop)
+            else describe(outcome, self._clock, on)
+            for outcome in outcomes
+        ]
+
+    def report(
+        self,
+        caller: Caller,
+        batch: Sequence[Given],
+        outcomes: Sequence[Outcome],
+        failures: Sequence[Failure | None],
+        seconds: float,
+    ) -> set[Lane]:
+        """Report a call that has ended, in the order of its records; return which lanes failed."""
+        closed: set[Lane] = set()
+        for given in batch:
+            if given.slice.id not in caller.given:
+                given.slice.came.restore(0)  # taken back from a stuck call, and runs again
+        for given, outcome, failure in zip(batch, outcomes, failures, strict=True):
+            if given.slice.id not in caller.given:
+                continue
+            if given.lane is not None and given.lane in closed:
+                given.slice.came.restore(0)
+                self.set_aside(caller, [given])
+            elif failure is not None:
+                if given.apart:
+                    given.slice.came.restore(0)  # the core has closed its lane already
+                else:
+                    caller.failed.fail(given.slice, 0)
+                if given.lane is not None:
+                    closed.add(given.lane)
+                self._post(Failed(given.slice.id, 0, failure))
+                self.end_lease(caller, given, seconds)
+            elif isinstance(outcome, Drop):
+                given.slice.came.restore(0)
+                self.end_lease(caller, given, seconds, (0,))
+            else:
+                self.end_lease(caller, given, seconds)
+        if closed and not caller.gone:
+            self.set_aside(caller, caller.cut(closed))
+        return closed
+
+    def set_aside(self, holder: Holder, those: Iterable[Given]) -> None:
+        """Hand these back unrun, in this order."""
+        for each in those:
+            self._post(SetAside(each.slice.id, 0))
+            self.end_lease(holder, each, 0.0)
+
+    def end_lease(
+        self, holder: Holder, given: Given, seconds: float, dropped: tuple[int, ...] = ()
+    ) -> None:
+        """Report the end of a slice of one record."""
+        # In this order: a slice that is neither given nor reported would look unstarted.
+        self._post(Ended(given.slice.id, seconds, dropped))
+        del holder.given[given.slice.id]

@@ -1,0 +1,353 @@
+"""A worker whose coroutine takes several records: many calls at once, each a task of its own.
+
+What goes into a call :class:`.gathering.Gathering` says. A call that fails says nothing of which
+record it was, so its task goes on with each of them *alone*, one after the other: it has their
+lanes until the last one has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Recall, TimeOut
+from kafka_keyshared.core.events import Recalled, Stuck
+from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.handling.batching import BatchRule, Outcome, for_all, outcomes_of
+from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.awaited import calls_of, place_of, turning
+from kafka_keyshared.pools.call_reports import CallReports, Holder
+from kafka_keyshared.pools.chains import Given
+from kafka_keyshared.pools.gathering import Gathering
+from kafka_keyshared.pools.loop_worker import (
+    HEED_TURNS,
+    LoopEndedError,
+    LoopWorker,
+    Post,
+    TimedOutError,
+)
+from kafka_keyshared.pools.worker_cells import WorkerSpec
+from kafka_keyshared.program.forks import end_child
+
+
+class Call:
+    """A task and the records that it calls the handler with. For handlers it is their worker.
+
+    ``running`` are those of the call that it is in; ``alone`` wait for one of their own. ``lanes``
+    are its own until it is over. One that is ``gone`` was cancelled and runs on: it is stuck. One
+    that is ``lost`` has been reported, because its loop has ended. ``patience``: for how long what
+    it runs has to have run until it is cancelled, at least.
+    """
+
+    def __init__(self, worker: CallWorker, batch: list[Given]) -> None:
+        self.spec, self.name = worker.spec, worker.name
+        self.given, self.failed = worker.given, worker.failed
+        self.task: asyncio.Task[None] | None = None
+        self.running: list[Given] = []
+        self.alone: deque[Given] = deque()
+        self.lanes = {each.lane for each in batch if each.lane is not None}
+        self.since = self.patience = 0.0
+        self.cancelled = self.gone = self.lost = False
+        self._gathering = worker.gathering
+        self._together: lease.Together | None = None
+
+    @property
+    def current(self) -> lease.Together | None:
+        """Return what it runs, for handlers that ask for their leases."""
+        if self._together is None and self.running:
+            self._together = lease.Together(self.running)
+        return self._together
+
+    def begin(self, batch: list[Given], now: float) -> None:
+        """Note that the handler is called with these."""
+        self.running, self._together = batch, None
+        self.since, self.cancelled = now, False
+        for each in batch:
+            each.started, each.since = True, now
+
+    def split(self, now: float) -> None:
+        """Have each of these called for alone, in their order."""
+        for each in self.running:
+            each.slice.came.restore(0)
+            each.started = False
+        self.alone.extend(self.running)
+        self.running, self.patience = [], now - self.since
+
+    def behind_others(self) -> list[Given]:
+        """Return what is in the call behind another one of its lane."""
+        lanes: set[Lane] = set()
+        behind: list[Given] = []
+        for each in self.running:
+            if each.lane in lanes:
+                behind.append(each)
+            elif each.lane is not None:
+                lanes.add(each.lane)
+        return behind
+
+    def cut(self, lanes: Collection[Lane]) -> list[Given]:
+        """Take out what waits of these lanes, which are the call's no more."""
+        self.lanes.difference_update(lanes)
+        back = [each for each in self.alone if each.lane in lanes]
+        self.alone = deque(each for each in self.alone if each.lane not in lanes)
+        return back + self._gathering.cut(lanes)
+
+    def take_back(self, only: Container[int] | None) -> list[Given]:
+        """Take out what waits for a call of its own, of these slices or all."""
+        back = [each for each in self.alone if only is None or each.slice.id in only]
+        self.alone = deque(each for each in self.alone if each not in back)
+        return back
+
+
+class CallWorker(LoopWorker, CallReports):
+    """Runs up to ``limit`` calls at once, of which no two have a lane in common."""
+
+    def __init__(
+        self, rule: BatchRule, spec: WorkerSpec, limit: int, post: Post, clock: Clock
+    ) -> None:
+        super().__init__(spec, limit, post, clock)
+        self.gathering = Gathering(rule)
+        self.tell_at = float("-inf")
+        # In the order in which they began.
+        self._calls: dict[Call, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- its life ---
+
+    def reopen(self) -> None:
+        """Go on, on another loop, behind what ran on one that has ended."""
+        self.lose()
+        self._timer = None
+        self.open()
+
+    def close(self) -> None:
+        """Start nothing any more; close the handler when nothing runs."""
+        self._closing = True
+        self.gathering.clear()
+        self._close_if_idle()
+
+    def quit(self) -> list[asyncio.Task[None]]:
+        """Start nothing any more, and cancel what runs; return the tasks that are to end."""
+        self.close()
+        left = [each.task for each in self._calls if each.task is not None]
+        for task in left:
+            task.cancel()
+        return left
+
+    def lose(self) -> None:
+        """Report what ran as failed, because the loop has ended; once, however often it is told."""
+        for call in list(self._calls):
+            call.lost = True
+            self._over(call, LoopEndedError("the event loop ended while the call ran on it"))
+
+    def abandon(self, *, settle: bool) -> None:
+        """Report what ran as failed, and everything as ended; what had not started as dropped."""
+        self._closing = True
+        self.lose()
+        for given in list(self.given.values()):
+            self.end_lease(self, given, 0.0, (0,) if settle and not given.started else ())
+        self.gathering.clear()
+        self.closed.set()
+
+    # --- what it is told ---
+
+    def accept(self, given: Given) -> None:
+        """Take a record: to have it called for, or to hand it back where its lane has failed."""
+        lane = self.failed.lane_of(given.slice.records[0])
+        given.lane = None if is_keyless(lane) else lane
+        given.since = self._clock.monotonic()
+        if lane in self.failed.lanes:
+            self.set_aside(self, [given])
+        else:
+            self.gathering.add(given)
+
+    def recall(self, recall: Recall) -> None:
+        """Give back what has not started."""
+        self._answer(recall, self._take_back(recall.only))
+
+    def time_out(self, past: TimeOut) -> None:
+        """Cancel the calls that have these, and answer when they have had the time to heed that.
+
+        Who asks goes by the records, and takes one that has just begun alone for one that runs
+        since the call that failed. It has as long as that had.
+        """
+        now, ids = self._clock.monotonic(), {id_ for id_, _ in past.running}
+        stuck: list[tuple[Call, list[Given]]] = []
+        for call in self._calls:
+            if call.task is None or ids.isdisjoint(each.slice.id for each in call.running):
+                continue
+            if call.cancelled:
+                stuck.append((call, call.running))
+            elif now - call.since >= call.patience:
+                call.cancelled = True
+                call.task.cancel()
+        self._when_heeded(past, stuck, HEED_TURNS)
+
+    def _when_heeded(
+        self, past: TimeOut, stuck: list[tuple[Call, list[Given]]], turns: int
+    ) -> None:
+        if turns and (loop := turning()) is not None:
+            loop.call_soon(self._when_heeded, past, stuck, turns - 1)
+            return
+        back: list[Given] = []
+        said: list[Stuck] = []
+        for call, running in stuck:
+            if call.running is not running or call.gone:
+                continue  # it has ended meanwhile
+            call.gone = True
+            self.busy -= 1
+            self.apart += 1
+            behind = call.behind_others()
+            back += behind
+            for each in running:
+                each.apart = True
+                if each not in behind:
+                    said.append(Stuck(each.slice.id, 0, goes_on=True))
+        if said:
+            back += self._take_back(None)
+        self._answer(past, back, said)
+        self.wake()
+
+    def _answer(
+        self, asked: Recall | TimeOut, back: list[Given], stuck: Iterable[Stuck] = ()
+    ) -> None:
+        back.sort(key=lambda each: each.slice.id)
+        slices = [(each.slice.id, range(1)) for each in back]
+        self._post(Recalled(asked.subscription, asked.worker, slices, tuple(stuck)))
+        for each in back:
+            self.end_lease(self, each, 0.0)
+
+    def _take_back(self, only: Container[int] | None) -> list[Given]:
+        back = self.gathering.take_back(only)
+        for call in self._calls:
+            if call.alone:
+                back += call.take_back(only)
+        return back
+
+    def where(self, id_: int) -> str:
+        """Return where in the user's program the coroutine stands that has the record."""
+        return place_of(self._coroutine(id_))
+
+    def stack(self, id_: int) -> str:
+        """Return the calls that the coroutine is in, through what it awaits."""
+        return calls_of(self._coroutine(id_))
+
+    def _coroutine(self, id_: int) -> object:
+        """Return the coroutine that has the record, None for one in no call."""
+        for call in self._calls.copy():
+            if call.task is not None and any(each.slice.id == id_ for each in call.running):
+                return call.task.get_coro()
+        return None
+
+    # --- its calls ---
+
+    def wake(self) -> None:
+        """Begin as many calls as there may be, and look again when the next one is due."""
+        loop = turning()
+        if loop is None or self._closing:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self.busy < self.limit:
+            now = self._clock.monotonic()
+            batch, left = self.gathering.due(now, at_once=bool(self._orders))
+            if not batch:
+                if left is not None:
+                    self._timer = loop.call_later(left, self.wake)
+                return
+            call = Call(self, batch)
+            call.begin(batch, now)
+            self._calls[call] = None
+            self.busy += 1
+            call.task = loop.create_task(self._live(call), context=self._context.copy())
+            call.task.add_done_callback(partial(self._done, call))
+
+    async def _live(self, call: Call) -> None:
+        """Call the handler; and once more for each record where that has failed."""
+        lease.WORKER.set(call)
+        await self._call(call)
+        while call.alone and not self._closing:
+            call.begin([call.alone.popleft()], self._clock.monotonic())
+            await self._call(call)
+
+    async def _call(self, call: Call) -> None:
+        """Call the handler with the records that the call has, and report what becomes of each."""
+        batch, loop = call.running, turning()
+        error: BaseException | None = None
+        outcomes: Sequence[Outcome] = ()
+        try:
+            answer = await self._handler.handle([each.slice.records[0] for each in batch])
+            outcomes = outcomes_of(answer, len(batch))
+        except BaseException as raised:
+            if turning() is not loop and not self.forked:  # it has ended, with its tasks
+                raise
+            error = raised
+        if self.forked:
+            end_child(f"a handler on {self.name}", error)
+        if call.lost:
+            return
+        task = call.task
+        while task is not None and task.cancelling():
+            task.uncancel()  # the next call is another matter
+        if error is None:
+            self._report(call, outcomes)
+        elif len(batch) > 1 and not (for_all(error) or call.gone or self._closing):
+            if call.cancelled:
+                error = self._timed_out(error)
+            self.tell_alone(self, len(batch), error)
+            call.split(self._clock.monotonic())
+        else:
+            self._report(call, [self._timed_out(error) if call.cancelled else error] * len(batch))
+
+    @staticmethod
+    def _timed_out(error: BaseException) -> BaseException:
+        if not isinstance(error, CancelledError):
+            return error
+        return TimedOutError("it ran past the ack timeout, and was cancelled")
+
+    def _report(self, call: Call, outcomes: Sequence[Outcome]) -> None:
+        """Report a call that has ended."""
+        batch, call.running = call.running, []
+        failures = self.described(call, outcomes)
+        if call.cancelled:
+            failures = [each and replace(each, timed_out=True) for each in failures]
+        seconds = (self._clock.monotonic() - call.since) / max(1, len(batch))
+        self.report(call, batch, outcomes, failures, seconds)
+
+    def _done(self, call: Call, task: asyncio.Task[None]) -> None:
+        del task
+        self._over(call)
+
+    def _over(self, call: Call, error: BaseException | None = None) -> None:
+        """Let others have what the call had; once, also where it has ended with its loop.
+
+        What it still runs has failed with the ``error``, or was cancelled before it had begun.
+        """
+        if call not in self._calls:
+            return
+        del self._calls[call]
+        if call.running:
+            self._report(call, [error or self._timed_out(CancelledError())] * len(call.running))
+        if call.gone:
+            self.apart -= 1
+        else:
+            self.busy -= 1
+        if call.alone:
+            self.gathering.put_back(call.alone)
+            call.alone.clear()
+        self.gathering.free(call.lanes, self._clock.monotonic())
+        self.wake()
+        self._close_if_idle()
+
+    def end_lease(
+        self, holder: Holder, given: Given, seconds: float, dropped: tuple[int, ...] = ()
+    ) -> None:
+        """Report the end of a slice of one record, and see to what waits for that."""
+        super().end_lease(holder, given, seconds, dropped)
+        if self._orders:
+            self._ended(given.slice.id)
