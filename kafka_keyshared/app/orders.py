@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from kafka_keyshared.app.named import those_of
 from kafka_keyshared.app.pools import limit_to
 from kafka_keyshared.config import Options
+from kafka_keyshared.config.pooled import refuse_more
 from kafka_keyshared.core.events import AssignRange, LaneAction, LaneOrder, SetFilters
 from kafka_keyshared.core.metadata import DEFAULT_SUBSCRIPTION
 from kafka_keyshared.core.routing.filters import Filters
@@ -152,6 +153,7 @@ class Orderable:
         refuse_inside_handler("scale()")
         if workers < 1:
             raise ConfigError(f"scale({workers}): give at least 1 worker")
+        refuse_more(self.options.pool, workers, f"scale({workers})")
         if self.options.coroutines is not None:
             order = limit_to(workers, subscription)
             return self._running("scale").ask(f"scale({workers})", order, ANSWERED_WITHIN)

@@ -21,7 +21,7 @@ from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fa
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.pooled import suited
+from kafka_keyshared.config.pooled import PULL, counted_workers, refuse_more, suited
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.secrets import scrubbed
 from kafka_keyshared.config.traced import untraceable
@@ -236,8 +236,16 @@ def make_options(values: Mapping[str, Any]) -> Options:
     }
     refuse(faults)
     options = msgspec.convert(nested(fit), Options)
-    refuse([*_without_topic(options), *untraceable(options)])
+    refuse([*_too_many(options), *_without_topic(options), *untraceable(options)])
     return options
+
+
+def _too_many(options: Options) -> Iterator[Fault]:
+    if options.pool != PULL:
+        try:
+            refuse_more(*counted_workers(options.workers), f"workers={options.workers!r}")
+        except ConfigError as error:
+            yield Fault(("workers",), str(error))
 
 
 def _without_topic(options: Options) -> Iterator[Fault]:

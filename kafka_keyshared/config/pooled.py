@@ -33,6 +33,10 @@ TRACED = (
 )
 """What is said of ``tracing``."""
 
+MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
+"""By pool how many workers there may be, or records running at once: more are a slip of the hand,
+and would be found out by a machine without memory."""
+
 LENDS = (
     "How long a record runs on a thread until the other keys of its worker go to workers that get "
     "on. 0: they wait for it. A handler class never lends, nor do ranges or filters."
@@ -54,6 +58,12 @@ def counted_workers(workers: int | str) -> tuple[str, int]:
             "'pull' for members that ask for records"
         )
     return match[1] or POOLS[0], int(match[2])
+
+
+def refuse_more(pool: str, count: int, said: str) -> None:
+    """Raise :class:`ConfigError` for more workers than :data:`MOST`; ``said``: what asks for it."""
+    if count > (most := MOST.get(pool, count)):
+        raise ConfigError(f"{said}: there are at most {most}; give '{pool}:{most}', or fewer")
 
 
 def suited(*, awaited: bool, batched: bool = False) -> int | str:

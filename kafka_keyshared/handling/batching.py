@@ -35,7 +35,7 @@ def check_batches(handler: Any, rule: BatchRule, pool: str) -> None:
     if not isinstance(rule.wait, int | float) or not 0 <= rule.wait <= 3_600:
         raise ConfigError(f"batch_handler(wait={rule.wait!r}): give seconds, from 0 to 3600")
     if pool in ("thread", "asyncio"):
-        maker(handler, pool)
+        maker(handler, pool, takes="a list of records")
         return
     name = getattr(handler, "__qualname__", repr(handler))
     instead = "workers='asyncio:16'" if awaits(handler) else "a number of threads such as 16"

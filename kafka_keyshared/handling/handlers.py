@@ -22,14 +22,21 @@ class Made(NamedTuple):
     adopt: Callable[[Sequence[int], object], object] | None = None
 
 
-def maker(handler: Any, pool: str = "thread") -> Callable[[], Made]:
+ONE = "one record"
+
+WORKERS_ARE = {"process": "processes"}
+"""What those are called that call no coroutine function, where they are no threads."""
+
+
+def maker(handler: Any, pool: str = "thread", *, takes: str = ONE) -> Callable[[], Made]:
     """Return what makes a worker's handler; called once in each worker's own thread.
 
     ``pool`` is that of :class:`~kafka_keyshared.config.Options`. A function is shared by all
     workers. Of a class each worker gets its own instance, made without arguments; its ``close()``,
     where there is one, is called when the worker ends.
 
-    Raises :class:`ConfigError` for anything that cannot be called with one record.
+    Raises :class:`ConfigError` for anything that cannot be called with one record, or with what
+    else it ``takes``.
     """
     name = getattr(handler, "__qualname__", repr(handler))
     if inspect.isclass(handler):
@@ -37,7 +44,7 @@ def maker(handler: Any, pool: str = "thread") -> Callable[[], Made]:
         if not callable(method):
             raise ConfigError(f"handler class {name} has no method handle(record): add it")
         _check_call(handler, name, 0, "is made without arguments, one instance per worker")
-        _check_call(method, f"{name}.handle", 2, "is called with one record")
+        _check_call(method, f"{name}.handle", 2, f"is called with {takes}")
         _refuse_unsuited(method, f"{name}.handle", pool)
         hands_over(handler)
 
@@ -53,7 +60,7 @@ def maker(handler: Any, pool: str = "thread") -> Callable[[], Made]:
         return make_instance
     if not callable(handler):
         raise ConfigError(f"handler {name} is not callable: give a function or a class")
-    _check_call(handler, name, 1, "is called with one record")
+    _check_call(handler, name, 1, f"is called with {takes}")
     _refuse_unsuited(handler, name, pool)
     return lambda: Made(handler)
 
@@ -79,7 +86,12 @@ def hands_over(handler: Any) -> bool:
     _check_call(both["release"], f"{name}.release", 2, "is called with the slots")
     _check_call(both["adopt"], f"{name}.adopt", 3, "is called with the slots and their state")
     for each, method in both.items():
-        _refuse_deferred(method, f"{name}.{each}")
+        if inspect.iscoroutinefunction(_called(method)):
+            raise ConfigError(
+                f"handler {name}.{each} is declared with 'async def': state moves between records, "
+                "where nothing waits for it; declare it with 'def'"
+            )
+        _refuse_generator(_called(method), f"{name}.{each}")
     return True
 
 
@@ -137,7 +149,7 @@ def _called(target: Any) -> Any:
 
 def _refuse_unsuited(target: Any, name: str, pool: str) -> None:
     if pool != "asyncio":
-        _refuse_deferred(target, name)
+        _refuse_deferred(target, name, WORKERS_ARE.get(pool, "threads"))
         return
     called = _called(target)
     _refuse_generator(called, name)
@@ -150,12 +162,12 @@ def _refuse_unsuited(target: Any, name: str, pool: str) -> None:
         )
 
 
-def _refuse_deferred(target: Any, name: str) -> None:
+def _refuse_deferred(target: Any, name: str, workers: str) -> None:
     target = _called(target)
     _refuse_generator(target, name)
     if inspect.iscoroutinefunction(target):
         raise ConfigError(
-            f"handler {name} is declared with 'async def', and the workers are threads: give "
+            f"handler {name} is declared with 'async def', and the workers are {workers}: give "
             "workers='asyncio:1000', or declare it with 'def'"
         )
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import decimal
 import functools
+import importlib.util
 import logging
 import sys
 import threading
@@ -59,8 +60,22 @@ class Bench:
         return self.until(Ended, len(records))
 
 
+def choose_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a pool's own loop be Python's, also where uvloop is installed, or uvloop's."""
+    if name == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    elif importlib.util.find_spec("uvloop") is None:
+        pytest.skip("uvloop is not installed: python -m pip install uvloop")
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both event loops that there may be."""
+    choose_loop(request.param, monkeypatch)
+
+
 @pytest.fixture
-def bench() -> Iterator[Callable[..., Bench]]:
+def bench(loops: None) -> Iterator[Callable[..., Bench]]:
     made: list[Bench] = []
 
     def make(*given: Any, **options: Any) -> Bench:
@@ -527,6 +542,14 @@ def test_uvloop_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setitem(sys.modules, "uvloop", Found)
     assert loop_host.new_loop() is loop
+    loop.close()
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_the_loop_is_of_the_kind_that_was_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_loop(name, monkeypatch)
+    loop = loop_host.new_loop()
+    assert type(loop).__module__.partition(".")[0] == name
     loop.close()
 
 
