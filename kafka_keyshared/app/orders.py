@@ -21,6 +21,7 @@ from kafka_keyshared.owner.lane_orders import closed_lanes, give, lift_dlq_limit
 from kafka_keyshared.owner.orders import OrderRefusedError, T
 from kafka_keyshared.owner.pausing import pause, resume
 from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set_filters
+from kafka_keyshared.program.forks import refuse_in_child
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
 from kafka_keyshared.web.acting import Acting, FilterOrder, RangeOrder, read_token
@@ -272,4 +273,5 @@ class Orderable:
     def _running(self, what: str) -> Instance:
         if self.instance is None:
             raise OrderRefusedError(f"{what}: the app does not run")
+        refuse_in_child(self.instance.pid, what)
         return self.instance

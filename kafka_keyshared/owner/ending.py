@@ -9,6 +9,7 @@ a callback of the user's) is named and left behind, and ``run()`` returns.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from kafka_keyshared.owner.stopping import StopReport, unfinished
 from kafka_keyshared.owner.talk import TELL_EVERY, TELL_FIRST, tell_wait
 from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.program.aside import Aside
+from kafka_keyshared.program.forks import refuse_in_child
 
 log = log_of("kafka_keyshared.stop")
 
@@ -70,6 +72,7 @@ class Ending:
         self._owner: Aside[int] | None = None
         self._bell: Mailbox[None] = Mailbox()
         self._taken = threading.Lock()
+        self._pid = os.getpid()
         self._started = float("-inf")
         self._began: float | None = None
         self._hurried: float | None = None
@@ -102,10 +105,12 @@ class Ending:
     def take(self) -> None:
         """Take this run for whoever calls; raise :class:`ConfigError` when it is somebody's."""
         if not self._taken.acquire(blocking=False):
+            refuse_in_child(self._pid, "run()")
             raise ConfigError(
                 "run(): the app runs already, on another thread; wait until that has returned, or "
                 "make another app"
             )
+        self._pid = os.getpid()
 
     # --- the owner ---
 

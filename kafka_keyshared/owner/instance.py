@@ -7,6 +7,7 @@ is in it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, TypeVar
 
@@ -41,6 +42,7 @@ class Instance:
         self.loop = Loop(core, ports)
         self.rebalancer = Rebalancer(self.loop, revoke_deadline)
         self.watcher: Watcher | None = None
+        self.pid = os.getpid()
 
     @property
     def halted(self) -> str | None:

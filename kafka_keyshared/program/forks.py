@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, Protocol
 from weakref import WeakSet
 
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.logs import log_of
 
 log = log_of("kafka_keyshared.fork")
@@ -64,6 +65,19 @@ def ends_here(what: str) -> Iterator[Callable[[], bool]]:
     finally:
         if in_child():
             end_child(what, sys.exception())
+
+
+def refuse_in_child(of: int, call: str) -> None:
+    """Raise :class:`ConfigError` in any process but the one where the app runs, by its id.
+
+    There the client has none of its threads, and nobody answers.
+    """
+    if os.getpid() != of:
+        raise ConfigError(
+            f"{call}: the app runs in process {of}, and this one was forked from it: a Kafka "
+            "client does not live on in a child; make an app of its own here, or start the "
+            "process with spawn"
+        )
 
 
 class StaysWithParent:

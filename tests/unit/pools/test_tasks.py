@@ -318,6 +318,34 @@ def test_a_group_of_tasks_ends_with_the_attempt_that_it_is_part_of(
     assert ended == ["child of 1", "child of 2"]
 
 
+def test_what_a_handler_shields_goes_on_when_its_attempt_is_cancelled(
+    bench: Callable[..., Bench],
+) -> None:
+    inside, done, go = threading.Event(), threading.Event(), threading.Event()
+    kept: list[Any] = []
+
+    async def written() -> None:
+        inside.set()
+        while not go.is_set():
+            await asyncio.sleep(0.001)
+        done.set()
+
+    async def handle(item: Any) -> None:
+        kept.append(asyncio.create_task(written()))
+        await asyncio.shield(kept[-1])
+
+    pool = bench(handle)
+    slice_ = slice_of(record(1, "a"))
+    pool.pool.submit(slice_)
+    assert inside.wait(WAIT)
+    pool.pool.time_out(TimeOut(*WORKER, ((slice_.id, 0),)))
+    (failed,) = [each for each in pool.until(Ended) if isinstance(each, Failed)]
+    assert failed.failure.timed_out
+    assert not done.is_set()
+    go.set()
+    assert done.wait(WAIT), "what it shields is its own"
+
+
 def test_what_stops_the_loop_stops_nothing(
     bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -259,6 +259,64 @@ def test_a_child_of_what_the_owner_calls_never_goes_on_as_the_owner(option: str)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_an_app_that_runs_is_refused_in_a_child_and_another_one_runs_there() -> None:
+    lines, _ = lines_of(
+        """
+import threading
+from kafka_keyshared import KeyShared
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from tests.support.live import client_conf, committed, write
+
+def made(group, until):
+    app = KeyShared(client_conf(cluster, group), ["t"], workers=1)
+
+    @app.handler
+    def handler(item):
+        if item.offset() == 0:
+            ran(item)
+            until()
+
+    return app
+
+with EmbeddedCluster() as cluster:
+    cluster.create_topic("t", 1)
+    write(cluster, "t", [(b"k", b"v")])
+    running = threading.Event()
+    app = made("g", running.set)
+    run = threading.Thread(target=app.run)
+    run.start()
+    assert running.wait(50)
+    if pid := os.fork():
+        note("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        app.flush()
+        app.stop()
+        run.join()
+        note("at", committed(cluster, "g", "t")[0])
+    else:
+        for call in (app.run, app.flush, lambda: app.scale(2)):
+            try:
+                call()
+            except ConfigError as error:
+                note(str(error).replace(str(PARENT), "PARENT"))
+        other = made("child", lambda: other.stop())
+        note("and another", other.run())
+        os._exit(0)
+"""
+    )
+    why = (
+        ": the app runs in process PARENT, and this one was forked from it: a Kafka client does "
+        "not live on in a child; make an app of its own here, or start the process with spawn"
+    )
+    assert lines == [
+        "ran 0 in parent",
+        *(f"{call}{why}" for call in ("run()", "flush", "scale")),
+        *("ran 0 in child", "and another 0"),
+        *("status 0", "at 1"),
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_the_members_of_a_split_consumer_fail_in_a_child_and_go_on_in_the_parent() -> None:
     lines, _ = lines_of(
         """
