@@ -56,6 +56,18 @@ def slow(item: Any) -> None:
     tell(f"ran {item.offset()}")
 
 
+class GoneBad:
+    """Made once in each of two processes; what comes after that cannot be made."""
+
+    def __init__(self) -> None:
+        tell("made")
+        if Path(os.environ[PLACE]).read_text().count("made") > 2:
+            raise OSError("the model is gone")
+
+    def handle(self, item: Any) -> None:
+        os._exit(3)
+
+
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "told"
