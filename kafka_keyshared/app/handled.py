@@ -16,7 +16,7 @@ from kafka_keyshared.config import Options
 from kafka_keyshared.config.pooled import PROCESS, suited
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.batching import BatchRule, check_batches
+from kafka_keyshared.handling.batching import BatchRule, check_batches, note_batched, refuse_batched
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.decoding import Deserializer, Making
 from kafka_keyshared.handling.handlers import Made, awaits, hands_over, maker
@@ -49,6 +49,7 @@ class Handling(Orderable):
         Raises :class:`ConfigError` when it cannot be called with one record, and for ``release``
         and ``adopt`` where keys have no worker of their own.
         """
+        refuse_batched(handler)
         options, subscription = self.options, self.subscription
         if self.workers_unsaid or self.batches is not None:
             options, subscription = self._suited(handler)
@@ -61,7 +62,7 @@ class Handling(Orderable):
         return handler
 
     def batch_handler(
-        self, *, size: int = 100, wait: float = 0.0, same_key: bool = False
+        self, *bare: object, size: int = 100, wait: float = 0.0, same_key: bool = False
     ) -> Callable[[H], H]:
         """Use a function, or a class with ``handle(records)``, for several records at a time.
 
@@ -71,6 +72,11 @@ class Handling(Orderable):
         function up to N calls run at once where ``workers`` is ``"asyncio:N"``, 16 unless given.
         Raises :class:`ConfigError` for what cannot be called so, and for processes and members.
         """
+        if bare:
+            raise ConfigError(
+                "batch_handler: it stands with parentheses, and names what it takes: "
+                "@app.batch_handler(size=100)"
+            )
         rule = BatchRule(size, wait, same_key)
 
         def use(handler: H) -> H:
@@ -84,6 +90,12 @@ class Handling(Orderable):
                 workers = suited(awaited=awaits(handler), batched=True)
                 options = msgspec.structs.replace(options, workers=workers)
             check_batches(handler, rule, options.pool)
+            if size > options.window_records:
+                raise ConfigError(
+                    f"batch_handler(size={size}): no more than window_records="
+                    f"{options.window_records} records are here at a time; give a smaller size, or "
+                    "a larger window"
+                )
             calls = options.coroutines or 1  # of a worker, at once
             found = replace(
                 options.subscription(),
@@ -97,6 +109,7 @@ class Handling(Orderable):
             found.check()
             self.options, self.subscription = options, found
             self.called, self.batches = handler, rule
+            note_batched(handler)
             return handler
 
         return use

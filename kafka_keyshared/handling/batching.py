@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import awaits, maker
@@ -32,8 +34,11 @@ def check_batches(handler: Any, rule: BatchRule, pool: str) -> None:
         raise ConfigError(
             f"batch_handler(size={rule.size!r}): give the most records of a call, at least 1"
         )
-    if not isinstance(rule.wait, int | float) or not 0 <= rule.wait <= 3_600:
+    nan = isinstance(rule.wait, bool) or not isinstance(rule.wait, int | float)
+    if nan or not 0 <= rule.wait <= 3_600:
         raise ConfigError(f"batch_handler(wait={rule.wait!r}): give seconds, from 0 to 3600")
+    if not isinstance(rule.same_key, bool):
+        raise ConfigError(f"batch_handler(same_key={rule.same_key!r}): give True or False")
     if pool in ("thread", "asyncio"):
         maker(handler, pool, takes="a list of records")
         return
@@ -49,6 +54,29 @@ def check_batches(handler: Any, rule: BatchRule, pool: str) -> None:
         f"batch handler {name} and members that ask for records: they take as many at a time as "
         f"they ask for; give {instead}, or leave the handler out"
     )
+
+
+_batched: WeakSet[Any] = WeakSet()
+
+
+def note_batched(handler: Any) -> None:
+    """Note that a handler takes several records, for whoever names it in a place for one."""
+    with suppress(TypeError):  # what nothing may refer to weakly
+        _batched.add(handler)
+
+
+def refuse_batched(handler: Any) -> None:
+    """Raise :class:`ConfigError` for a handler of several records, where it would be given one."""
+    try:
+        batched = handler in _batched
+    except TypeError:
+        return
+    if batched:
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise ConfigError(
+            f"handler {name} takes several records at a time, by @app.batch_handler, and would be "
+            "called with one: run the app that it belongs to (file.py:app)"
+        )
 
 
 def outcomes_of(result: Any, count: int) -> Sequence[Outcome]:

@@ -39,7 +39,11 @@ _starting = threading.Lock()
 
 
 class ProcessEndedError(KeySharedError):
-    """The process of a worker has ended, and its record with it."""
+    """A worker's process ended while it was running; ``how`` it ended."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the worker's process ended while it was running: {how}")
+        self.how = how
 
 
 class TimedOutError(KeySharedError):
@@ -90,7 +94,12 @@ class WorkerProcess:
             each.close()
         self._log = Homecoming(self._name, lines)
         self._process = process
-        ready = self._answer()
+        try:
+            ready = self._answer()
+        except ProcessEndedError as error:
+            text = f"the process ended meanwhile: {error.how}; what it said, it has printed"
+            self.not_made.append(child.Raised(text, ""))
+            raise HandlerRaisedError(text) from None
         if isinstance(ready, child.Raised):
             self._ended()
             self.not_made.append(ready)
@@ -110,7 +119,7 @@ class WorkerProcess:
         """
         ran = self._ask(batch)
         if not isinstance(ran, child.Ran | child.HandedOut):
-            raise ProcessEndedError(f"{self._name} answered a batch with {ran!r}")
+            raise ProcessEndedError(f"a batch was answered with {ran!r}")
         return ran
 
     def release(self, slots: Sequence[int]) -> object:
@@ -188,7 +197,7 @@ class WorkerProcess:
             code = self._process.exitcode
         if self._killed:
             return TimedOutError("it ran past the ack timeout, and its process was killed")
-        return ProcessEndedError(f"the worker's process ended while it was running: {ending(code)}")
+        return ProcessEndedError(ending(code))
 
 
 def ending(code: int | None) -> str:

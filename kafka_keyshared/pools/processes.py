@@ -86,7 +86,7 @@ class ProcessPool(ThreadPool):
         if len(not_made := cell.process.not_made) >= STARTS:
             raise HandlerRaisedError(
                 f"the handler of {cell.name} could not be made in {len(not_made)} processes, one "
-                f"after the other: {not_made[-1].text}\n{not_made[-1].stack.rstrip()}"
+                f"after the other: {not_made[-1].text}\n{not_made[-1].stack}".rstrip()
             )
         super().replace(subscription, worker)
 

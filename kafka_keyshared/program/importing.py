@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from kafka_keyshared.errors import ConfigError
 
@@ -31,13 +32,20 @@ def refuse_while_imported(call: str) -> None:
     """Raise :class:`ConfigError` while the command line imports a program that does ``call``.
 
     Importing a program without a guard runs it: ``keyshared doctor``, which promises to join no
-    group, would join it and process what is there.
+    group, would join it and process what is there. So would each process of its workers.
     """
-    if _imports:
+    if _imports or _in_new_process():
         raise ConfigError(
             f"{call} is called while the module is imported: put it under "
             "if __name__ == '__main__', so that importing runs nothing"
         )
+
+
+def _in_new_process() -> bool:
+    """Say whether this process is a new one that imports the program of its parent, to run some
+    function of it: ``multiprocessing`` by spawn, and so each worker in a process."""
+    spawned: Any = sys.modules.get("multiprocessing.process")
+    return spawned is not None and getattr(spawned.current_process(), "_inheriting", False)
 
 
 def load_file(name: str, path: Path) -> ModuleType | None:

@@ -116,7 +116,10 @@ def test_what_the_settings_are_with_batches_and_without() -> None:
     assert app.subscription.individually and app.subscription.lends is None
     assert app.subscription.leases_per_worker == 1_800
     assert app.subscription.key_of is not None
-    app.handler(handle)
+
+    @app.handler
+    def single(item: Any) -> None: ...
+
     assert not app.subscription.individually and app.subscription.lends == 0.05
     assert app.subscription.leases_per_worker == 1_000
     assert app.subscription.key_of is not None
@@ -163,6 +166,14 @@ def counts(items: Any) -> None: ...
         (counts, {}, {"size": 0}, r"batch_handler\(size=0\)"),
         (counts, {}, {"size": 2.5}, r"batch_handler\(size=2\.5\)"),
         (counts, {}, {"wait": -1}, r"batch_handler\(wait=-1\)"),
+        (counts, {}, {"size": True}, r"batch_handler\(size=True\)"),
+        (counts, {}, {"size": "10"}, r"batch_handler\(size='10'\)"),
+        (counts, {}, {"size": 10_001}, "no more than window_records=10000 records are here"),
+        (waits, {"window_records": 90}, {}, r"size=100\): no more than window_records=90 rec"),
+        (counts, {}, {"wait": True}, r"batch_handler\(wait=True\)"),
+        (counts, {}, {"wait": "1"}, r"batch_handler\(wait='1'\)"),
+        (counts, {}, {"wait": 3_601}, "from 0 to 3600"),
+        (counts, {}, {"same_key": "no"}, r"same_key='no'\): give True or False"),
         (counts, {}, {"wait": float("nan")}, r"batch_handler\(wait=nan\)"),
         (counts, {"workers": "process:2"}, {}, "in processes: .* give a number of threads such"),
         (waits, {"workers": "process:2"}, {}, "in processes: .* give workers='asyncio:16', or"),
@@ -180,3 +191,9 @@ def test_what_cannot_be_is_refused_by_name(
     app = KeyShared(CONF, ["orders"], **options)
     with pytest.raises(ConfigError, match=named):
         app.batch_handler(**rule)(handler)
+
+
+def test_a_batch_handler_without_parentheses_is_told_to_have_some() -> None:
+    bare: Any = KeyShared(CONF, ["orders"]).batch_handler
+    with pytest.raises(ConfigError, match=r"@app\.batch_handler\(size=100\)"):
+        bare(counts)

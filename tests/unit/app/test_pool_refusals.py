@@ -124,6 +124,16 @@ def test_a_batch_handler_is_told_of_the_list_that_it_is_called_with() -> None:
         app.batch_handler()(takes_nothing)
 
 
+def test_a_batch_handler_is_refused_where_it_would_be_called_with_one_record() -> None:
+    """As by ``keyshared run file.py:store``, which makes an app of its own."""
+
+    @an_app().batch_handler()
+    def store(records: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"store takes several records .* \(file\.py:app\)"):
+        an_app().handler(store)
+
+
 @pytest.mark.parametrize(
     ("handler", "named"),
     [

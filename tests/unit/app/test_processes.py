@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -193,6 +195,61 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
         app.run()
     assert told.read_text().splitlines() == ["made"] * 6
     assert set(broker.positions()) <= {0}, "what was not done is not committed"
+
+
+class Dies(GoneBad):
+    """The same, whose process ends as its handler is made."""
+
+    def __init__(self) -> None:
+        try:
+            super().__init__()
+        except OSError:
+            os._exit(9)
+
+
+def test_and_so_does_one_whose_process_ends_as_it_starts(told: Path) -> None:
+    broker = OfflineBroker(record(0, "a"))
+    app = an_app(broker, retry={"attempts": 50, "backoff": 0})
+    app.handler(Dies)
+    with pytest.raises(HandlerRaisedError) as ended:
+        run(broker, app, 1)
+    assert str(ended.value) == (
+        "the handler of worker-0 could not be made in 5 processes, one after the other: the "
+        "process ended meanwhile: exit status 9; what it said, it has printed"
+    )
+
+
+UNGUARDED = """
+from kafka_keyshared import KeyShared
+from tests.support.offline import CONF, OfflineBroker
+
+app = KeyShared(CONF, ["orders"], workers="process:1", hooks=OfflineBroker().hooks)
+
+@app.handler
+def handle(record): ...
+
+app.run()
+"""
+
+
+def test_a_program_without_a_guard_is_told_to_have_one_and_runs_in_no_worker(
+    tmp_path: Path,
+) -> None:
+    """Each worker's process imports the program, and would run it."""
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    root = Path(__file__).parents[3]
+    ended = subprocess.run(
+        [sys.executable, program],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "run() is called while the module is imported: put it under if __name__" in ended.stderr
+    assert "could not be made: HandlerRaisedError: the process ended meanwhile" in ended.stderr
 
 
 def handing_out(item: Any) -> list[Output]:
