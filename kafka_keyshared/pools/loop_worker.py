@@ -64,8 +64,8 @@ class LoopWorker(ABC):
         self._handler = Made(unmade)
         # In which each task starts, whoever wakes it.
         self._context = copy_context()
-        # Orders about state, each with what it waits for.
-        self._orders: list[tuple[set[int], Release | Adopt]] = []
+        # Orders to give up state, each with what it waits for.
+        self._orders: list[tuple[set[int], Release]] = []
         self._closing = False
 
     # --- what its pool is for ---
@@ -156,9 +156,14 @@ class LoopWorker(ABC):
         self._post(FencePassed(fence.subscription, fence.worker, fence.lanes))
 
     def hand_over(self, order: Release | Adopt) -> None:
-        """Have the handler give up or take over state, behind everything that is here now."""
-        before = set(self.given) if isinstance(order, Release) else set()
-        self._orders.append((before, order))
+        """Have the handler give up state behind everything that is here now, or take it over.
+
+        What comes is there before the records that it is for, whatever is still to be given up.
+        """
+        if isinstance(order, Adopt):
+            hand_over(self.name, self._handler, order, lambda: self.forked)
+            return
+        self._orders.append((set(self.given), order))
         self._see_to_orders()
 
     def _ended(self, id_: int) -> None:

@@ -165,11 +165,6 @@ TABLE: tuple[OptOut, ...] = (
         "what a member remembers of its keys is its own code's, and goes nowhere",
     ),
     OptOut(
-        COROUTINES,
-        "test_state_that_comes_does_not_wait_for_what_is_to_be_given_up",
-        "to be mended: an order to take over waits in one line with those to give up",
-    ),
-    OptOut(
         f"Tasks CallTasks {MEMBERS} {PLAYED}",
         "test_a_pool_that_has_nothing_to_do_does_nothing",
         "it has no thread",

@@ -86,7 +86,7 @@ UNASKED = {
     "cancel": {"Inline"},
     "death": {"Inline", "OwnTasks"},
     "unpicklable or huge exceptions, BaseException": MEMBERS,
-    "idle cost": {"Tasks", *MEMBERS},
+    "idle cost": {"Tasks", "CallTasks", *MEMBERS},
     "no leak over 1,000 resizes": MEMBERS,
 }
 """Of which cases a pool that a program has is asked nothing; the table says why."""
