@@ -195,6 +195,15 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
         app.run()
     assert told.read_text().splitlines() == ["made"] * 6
     assert set(broker.positions()) <= {0}, "what was not done is not committed"
+    app = an_app(broker, "process:1", retry={"attempts": 50, "backoff": 0})
+    app.handler(GoneBad)
+    with pytest.raises(HandlerRaisedError) as ended:
+        run(broker, app, 1)
+    said = str(ended.value)
+    assert "could not be made in 5 processes, one after the other" in said
+    assert "OSError: the model is gone" in said
+    assert f'File "{__file__}", line' in said and "in __init__" in said, "where it was"
+    assert not any(broker.positions()), "and nothing that is not done is committed"
 
 
 class Dies(GoneBad):
@@ -209,7 +218,7 @@ class Dies(GoneBad):
 
 def test_and_so_does_one_whose_process_ends_as_it_starts(told: Path) -> None:
     broker = OfflineBroker(record(0, "a"))
-    app = an_app(broker, retry={"attempts": 50, "backoff": 0})
+    app = an_app(broker, "process:1", retry={"attempts": 50, "backoff": 0})
     app.handler(Dies)
     with pytest.raises(HandlerRaisedError) as ended:
         run(broker, app, 1)

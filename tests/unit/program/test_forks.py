@@ -294,7 +294,7 @@ with EmbeddedCluster() as cluster:
         run.join()
         note("at", committed(cluster, "g", "t")[0])
     else:
-        for call in (app.run, app.flush, lambda: app.scale(2)):
+        for call in (app.run, lambda: app.flush(1), lambda: app.scale(2, 1)):
             try:
                 call()
             except ConfigError as error:
