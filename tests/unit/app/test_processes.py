@@ -23,7 +23,6 @@ from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import JSON, Place
 from kafka_keyshared.model import Output
-from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 from tests.support.told import PLACE, tell
@@ -56,18 +55,6 @@ def slow(item: Any) -> None:
         tell("hung")
         threading.Event().wait(WAIT)
     tell(f"ran {item.offset()}")
-
-
-class GoneBad:
-    """Made once in each of two processes; what comes after that cannot be made."""
-
-    def __init__(self) -> None:
-        tell("made")
-        if Path(os.environ[PLACE]).read_text().count("made") > 2:
-            raise OSError("the model is gone")
-
-    def handle(self, item: Any) -> None:
-        os._exit(3)
 
 
 @pytest.fixture

@@ -520,6 +520,32 @@ def test_a_handler_that_cannot_be_made_is_told_with_what_it_said(told: Told) -> 
         Bench(Broken, told)
 
 
+class Dies(Broken):
+    """The same, whose process ends as its handler is made."""
+
+    def __init__(self) -> None:
+        try:
+            super().__init__()
+        except RuntimeError:
+            os._exit(9)
+
+
+def test_a_process_that_ends_as_it_starts_five_times_ends_the_instance(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILS_AT", str(tmp_path / "broken"))
+    bench = Bench(Dies, told)
+    bench.submit("")
+    for _ in range(STARTS):
+        bench.gone()
+        bench.pool.replace(*WORKER)
+    bench.gone()
+    said = "the process ended meanwhile: exit status 9; what it said, it has printed"
+    with pytest.raises(HandlerRaisedError, match=f"in 5 processes, one after the other: {said}"):
+        bench.pool.replace(*WORKER)
+    assert bench.pool.stop(WAIT) == []
+
+
 def test_a_handler_that_can_be_made_no_more_ends_the_instance(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
