@@ -23,6 +23,7 @@ from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import JSON, Place
 from kafka_keyshared.model import Output
+from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 from tests.support.told import PLACE, tell
@@ -182,41 +183,11 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
         app.run()
     assert told.read_text().splitlines() == ["made"] * 6
     assert set(broker.positions()) <= {0}, "what was not done is not committed"
-    app = an_app(broker, "process:1", retry={"attempts": 50, "backoff": 0})
-    app.handler(GoneBad)
-    with pytest.raises(HandlerRaisedError) as ended:
-        run(broker, app, 1)
-    said = str(ended.value)
-    assert "could not be made in 5 processes, one after the other" in said
-    assert "OSError: the model is gone" in said
-    assert f'File "{__file__}", line' in said and "in __init__" in said, "where it was"
-    assert not any(broker.positions()), "and nothing that is not done is committed"
-
-
-class Dies(GoneBad):
-    """The same, whose process ends as its handler is made."""
-
-    def __init__(self) -> None:
-        try:
-            super().__init__()
-        except OSError:
-            os._exit(9)
-
-
-def test_and_so_does_one_whose_process_ends_as_it_starts(told: Path) -> None:
-    broker = OfflineBroker(record(0, "a"))
-    app = an_app(broker, "process:1", retry={"attempts": 50, "backoff": 0})
-    app.handler(Dies)
-    with pytest.raises(HandlerRaisedError) as ended:
-        run(broker, app, 1)
-    assert str(ended.value) == (
-        "the handler of worker-0 could not be made in 5 processes, one after the other: the "
-        "process ended meanwhile: exit status 9; what it said, it has printed"
-    )
 
 
 UNGUARDED = """
 from kafka_keyshared import KeyShared
+from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 
 app = KeyShared(CONF, ["orders"], workers="process:1", hooks=OfflineBroker().hooks)
