@@ -120,6 +120,14 @@ class Backlog:
         """Yield what the records came in, and how many of them in each."""
         yield from self._parts
 
+    def strays(self) -> Iterator[Record]:
+        """Yield the records that are in no chunk that is as it came in."""
+        at = 0
+        for chunk, count in self._parts:
+            if not chunk.received:
+                yield from self.records[at : at + count]
+            at += count
+
     def let_go(self, received: int) -> None:
         """Let go of what came before so many records were received and does not wait here."""
         at = 0

@@ -112,6 +112,13 @@ class Holdings:
         for leased in self.leases():
             yield from leased.records()
 
+    def strays(self) -> Iterator[Record]:
+        """Yield every record that is held and in no chunk that is as it came in; maybe others."""
+        for place in self.places:
+            yield from place.strays() if isinstance(place, Row | Backlog) else place.waiting()
+        for leased in self.leases():
+            yield from leased.slice.came.strays()
+
     def leases(self) -> Iterator[Leased]:
         """Yield every slice that is out."""
         for worker in self.workers.values():

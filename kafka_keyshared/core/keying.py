@@ -16,18 +16,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import mmh3
 
+from kafka_keyshared.core.kept_keys import KeptKeys
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, lane_by, lane_of
-from kafka_keyshared.core.originals import AsItCame
+from kafka_keyshared.core.originals import AsItCame, Chunk
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
 
 SLOT_MASK = SLOTS - 1
-
-KEYS_KEPT = 4
-"""So many windows full of derived keys are kept before those of settled records are dropped."""
-
-KEYS_SPARE = 1_000
-"""And so many more, for windows of a few records."""
 
 KeyOf: TypeAlias = Callable[[Record], bytes | None]
 """A key function: the record's key, None for a null key.
@@ -99,32 +94,31 @@ class OwnKeys:
     def _lane(self, record: Record) -> Lane:
         return lane_by(record, self.key(record), self._scope)
 
-    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+    def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
         """Append the records to their backlogs; return those that are client events.
 
         ``alone`` takes the records that go to no particular worker. Hashing a missing key raises
         TypeError, which stands for the tests for a null key and for an error event, neither of
         which is then made per record. All this is the common case of :meth:`_route_plainly`.
         """
+        keyed = zip(chunk.records, chunk.keys, strict=True)
         if self.slot is not slot_of:
-            return self._route_plainly(iter(records), rows, alone)
+            return self._route_plainly(keyed, rows, alone)
         hash_key, seed, mask = mmh3.hash, SLOT_SEED, SLOT_MASK
-        stream = iter(records)
         try:
-            for record in stream:
-                rows[hash_key(record.key(), seed) & mask].append(record)
+            for record, key in keyed:
+                rows[hash_key(key, seed) & mask].append(record)
         except TypeError:
-            return self._route_plainly(itertools.chain((record,), stream), rows, alone)
+            return self._route_plainly(itertools.chain(((record, key),), keyed), rows, alone)
         return []
 
     def _route_plainly(
-        self, records: Iterator[Record], rows: Rows, alone: list[Record]
+        self, keyed: Iterable[tuple[Record, bytes | None]], rows: Rows, alone: list[Record]
     ) -> list[Record]:
         """Do the same as it is meant: record, key, slot, row."""
         slot, nulls = self.slot, self._nulls
         events: list[Record] = []
-        for record in records:
-            key = record.key()
+        for record, key in keyed:
             if key is not None:
                 rows[slot(key)].append(record)
             elif record.error() is not None:
@@ -169,8 +163,11 @@ class OwnKeys:
         """Say whether there is something to forget; then :meth:`keep` is due."""
         return False
 
-    def keep(self, held: Iterable[Record]) -> None:
-        """Forget whatever concerns records that are not held any more."""
+    def keep(self, strays: Iterable[Record]) -> None:
+        """Forget whatever concerns records that are not held any more.
+
+        ``strays`` are held, and in no chunk that is as it came in.
+        """
 
     def knows(self, record: Record) -> bool:
         """Say whether the key of a record that is held can be told."""
@@ -185,11 +182,6 @@ class DerivedKeys(OwnKeys):
     long as the record is held: were it asked again in trouble, a different answer would break the
     order, and an expensive one would be paid for twice.
     """
-
-    # By the record's address, because a message of the client's can be neither hashed nor extended.
-    # An address belongs to one record for as long as that is held; what it said before is replaced
-    # when the next record at it arrives.
-    _keys: dict[int, bytes | None]
 
     def __init__(
         self,
@@ -206,25 +198,24 @@ class DerivedKeys(OwnKeys):
         # Of a key function that can tell the keys of a whole chunk, without a call for each record.
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self._undecodable_is_null = undecodable_is_null
-        self._most = KEYS_KEPT * window_records + KEYS_SPARE
-        self._keys = {}
+        self._kept = KeptKeys(window_records)
+        # What is kept of a record whose key is null.
+        self._null = NULL_KEY if nulls == "one-lane" else None
         self.key, self.lane = self._known_key, self._lane
 
     def _known_key(self, record: Record) -> bytes | None:
-        try:
-            return self._keys[id(record)]
-        except KeyError:
-            return self._keys[id(_itself(record))]
+        return self._kept.of(_itself(record))
 
-    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+    def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
         """Append the records to their backlogs; return those that are client events."""
+        records = chunk.records
         if self._of_all is None or self.unread:
-            return self._route_each(records, rows, alone)
+            return self._route_each(chunk, rows, alone)
         try:
             found = self._of_all(records)
         except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
-            return self._route_each(records, rows, alone)
-        self._keys.update(zip(map(id, records), found, strict=True))
+            return self._route_each(chunk, rows, alone)
+        self._kept.add(records, self._as_kept(found), chunk)
         hash_key, seed, mask, slot = mmh3.hash, SLOT_SEED, SLOT_MASK, self.slot
         events: list[Record] = []
         keyed = zip(records, found, strict=True)
@@ -240,32 +231,46 @@ class DerivedKeys(OwnKeys):
             else:
                 return events
 
-    def _route_each(
-        self, records: Sequence[Record], rows: Rows, alone: list[Record]
-    ) -> list[Record]:
-        key_of, keys, slot = self._key_of, self._keys, self.slot
+    def _as_kept(self, found: list[bytes | None]) -> list[bytes | None]:
+        if self._null is None or None not in found:
+            return found
+        return [self._null if key is None else key for key in found]
+
+    def _route_each(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
+        records = chunk.records
+        key_of, slot = self._key_of, self.slot
         events: list[Record] = []
+        known: list[Record] = []
+        keys: list[bytes | None] = []
+        null = self._null
+        undecodable = null if self._undecodable_is_null else None
         stream = iter(self._not_behind_unread(records) if self.unread else records)
         while True:
             try:
                 for record in stream:
                     key = key_of(record)
-                    if key is None:
-                        self._keyless(record, rows, alone, events)
-                    else:
+                    if key is not None:
                         rows[slot(key)].append(record)
-                        keys[id(record)] = key
+                    else:
+                        self._keyless(record, rows, alone, events)
+                    known.append(record)
+                    keys.append(null if key is None else key)
             except Retry as error:
                 try:
                     error.delay()
                 except ValueError as broken:
                     self._undecodable(record, broken, rows, alone, events)
+                    known.append(record)
+                    keys.append(undecodable)
                     continue
                 self._cannot_now(record, error, events)
                 stream = iter(self._not_behind_unread(stream))
             except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
                 self._undecodable(record, error, rows, alone, events)
+                known.append(record)
+                keys.append(undecodable)
             else:
+                self._kept.add(known, keys, chunk)
                 return events
 
     def _keyless(
@@ -274,7 +279,6 @@ class DerivedKeys(OwnKeys):
         if record.error() is not None:
             events.append(record)
             return
-        self._keys[id(record)] = NULL_KEY if self._nulls == "one-lane" else None
         if self._nulls == "any":
             alone.append(record)
         else:
@@ -295,7 +299,6 @@ class DerivedKeys(OwnKeys):
         if not isinstance(error, Undecodable):
             reason = f"{type(error).__name__}: {reason}"
         self.refused.append(Refused(record, reason))
-        self._keys[id(record)] = None
         if self._undecodable_is_null:
             self._keyless(record, rows, alone, events)
 
@@ -319,17 +322,15 @@ class DerivedKeys(OwnKeys):
 
     def crowded(self) -> bool:
         """Say whether so many keys are known that most of them must be of records long settled."""
-        return len(self._keys) > self._most
+        return self._kept.crowded()
 
-    def keep(self, held: Iterable[Record]) -> None:
-        """Forget the keys of all other records."""
-        keys = self._keys
-        # Put in place at once: workers look keys up meanwhile.
-        self._keys = {id(record): keys[id(record)] for record in held if id(record) in keys}
+    def keep(self, strays: Iterable[Record]) -> None:
+        """Forget the keys of all other records, but for those in a chunk as it came in."""
+        self._kept.keep(map(_itself, strays))
 
     def knows(self, record: Record) -> bool:
         """Say whether the key of a record that is held can be told."""
-        return id(_itself(record)) in self._keys
+        return self._kept.knows(_itself(record))
 
 
 def _itself(record: Record) -> Record:

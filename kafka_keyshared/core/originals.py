@@ -32,7 +32,7 @@ class Chunk:
     received before the next ones, 0 if they did not just come in.
     """
 
-    __slots__ = ("_index", "keys", "received", "records", "values")
+    __slots__ = ("__weakref__", "_index", "keys", "received", "records", "values")
 
     def __init__(self, records: Sequence[Record], received: int = 0) -> None:
         self.records = records
@@ -138,6 +138,10 @@ class Originals:
         """Forget where in its chunk each record is: it is looked for anew when it is asked for."""
         for chunk in self._chunks:
             chunk.forget_where()
+
+    def strays(self) -> Sequence[Record]:
+        """Return the records, if some may be in no chunk that is as it came in."""
+        return () if all(chunk.received for chunk in self._chunks) else self._records
 
     def chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Yield what the records came in, and how many of them in each, roughly."""

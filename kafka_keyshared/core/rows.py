@@ -61,6 +61,12 @@ class Row:
         # No generator: there may be ten thousand, and each commit walks over all of them.
         return chain([record for _, record in self.granted], self.front, self.routed)
 
+    def strays(self) -> Iterator[Record]:
+        """Yield the records that are in no chunk that is as it came in."""
+        yield from (record for _, record in self.granted)
+        yield from self.front
+        yield from self.backlog.strays()
+
     def empty(self) -> bool:
         """Say whether nothing waits here."""
         return not (self.granted or self.front or self.routed)

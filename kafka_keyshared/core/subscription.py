@@ -109,9 +109,9 @@ class Subscription(Ownership, Holdings):
     def _route(self, chunk: Chunk) -> list[Record]:
         """Route records to their owners' backlogs; return those that are client events."""
         if self.keys.crowded():
-            self.keys.keep(self.held())
+            self.keys.keep(self.strays())
         alone = self.alone() if self.has_gaps else self.keyless.records
-        events = self.keys.route(chunk.records, self.table.rows, alone)
+        events = self.keys.route(chunk, self.table.rows, alone)
         if self.diverted.unmet:
             self.diverted.arrived.append(chunk.records)
         for worker in self.workers.values():

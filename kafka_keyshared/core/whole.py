@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kafka_keyshared.core.keying import OwnKeys, Rows
 from kafka_keyshared.core.lanes import Lane, lane_by
+from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.model import Record
 
 
@@ -28,10 +29,10 @@ class OneLane(OwnKeys):
         super().__init__("subscription", "one-lane")
         self.key, self.lane = _whole_key, _whole_lane
 
-    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+    def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
         """Append all records to the one backlog; return those that are client events."""
         del alone
-        events, found = _told_apart(records)
+        events, found = _told_apart(chunk.records)
         rows[self.slot(WHOLE_KEY)].extend(found)
         return events
 
@@ -43,10 +44,10 @@ class NoLanes(OwnKeys):
         super().__init__("topic", "any")
         self.key, self.lane = _no_key, _own_lane
 
-    def route(self, records: Sequence[Record], rows: Rows, alone: list[Record]) -> list[Record]:
+    def route(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
         """Append all records to what goes to no particular worker; return the client events."""
         del rows
-        events, found = _told_apart(records)
+        events, found = _told_apart(chunk.records)
         alone.extend(found)
         return events
 

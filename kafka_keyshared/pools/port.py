@@ -7,8 +7,8 @@ what comes back are the reports of :mod:`kafka_keyshared.core.events`.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import length_hint
 from typing import Protocol
 
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
@@ -18,23 +18,12 @@ from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 
 
-class Stop:
-    """Ends a slice: the worker that takes it takes nothing more of that slice."""
-
-    def __repr__(self) -> str:
-        return "STOP"
-
-
-STOP = Stop()
-
-
 class Handover:
     """A slice on its way through a serial worker: what of it has not started yet.
 
-    Worker and owner share one deque. The worker takes from the left, one record before each handler
-    start. To recall, the owner puts STOP at the left: from then on the worker takes at most that
-    STOP, so whatever stands behind it is the owner's alone. Each record is thus either started or
-    taken back, without a lock, without asking the worker, and also while it is busy.
+    Worker and owner share one iterator. The worker takes from it, one record before each handler
+    start; to recall, the owner takes all that is left. Each record is thus either started or taken
+    back, without a lock, without asking the worker, and also while it is busy.
 
     ``dropped`` are the indices of the records that the handler dropped; the worker's alone.
     ``gone`` are the partitions of which the leases are over; the owner's.
@@ -44,8 +33,8 @@ class Handover:
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
-        self.todo: deque[Record | Stop] = deque(slice_.records)
-        self.todo.append(STOP)
+        # GIL: each record that is taken is taken once, although two threads take.
+        self.todo = iter(slice_.records)
         self.dropped: list[int] = []
         self.gone: frozenset[TopicPartition] = frozenset()
         self._back = 0
@@ -53,7 +42,7 @@ class Handover:
 
     def progress(self) -> Serial:
         """Return how far the worker has got."""
-        return Serial(len(self.slice.records) - self._back - max(0, len(self.todo) - 1))
+        return Serial(len(self.slice.records) - self._back - length_hint(self.todo))
 
     def index_of(self, record: Record) -> int:
         """Return the index of a record that has started, no earlier than the one asked for last."""
@@ -64,17 +53,15 @@ class Handover:
                 return index
         raise ValueError(f"{record} is not in the slice, or started before another one")
 
+    def unstarted(self) -> Sequence[Record]:
+        """Return what has neither started nor been taken back."""
+        return self.slice.records[self.progress().started : len(self.slice.records) - self._back]
+
     def take_back(self) -> range:
         """Take every unstarted record back; return which they are."""
-        self.todo.appendleft(STOP)
-        # One C call, so that the worker cannot take the STOP halfway through the copy.
-        rest = list(self.todo)
-        if rest[0] is STOP:
-            rest = rest[1:]
-        for _ in rest:
-            self.todo.pop()
+        # GIL: nothing is taken beside it, so what is left is all behind what has started.
+        count = len(list(self.todo))
         end = len(self.slice.records) - self._back
-        count = sum(not isinstance(record, Stop) for record in rest)
         self._back += count
         return range(end - count, end)
 

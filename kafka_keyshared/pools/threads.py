@@ -1,7 +1,7 @@
 """The thread pool: one thread per worker, each with a mailbox of slices.
 
-On the common path a record costs the worker one ``popleft``, the handler call and two identity
-tests. Everything else is paid per slice, or where something failed.
+On the common path a record costs the worker one step of an iterator, the handler call and an
+identity test. Everything else is paid per slice, or where something failed.
 
 A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
 a *replacement thread* does the worker's work from there on; when the record ends at last, its
@@ -30,7 +30,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools.crew import Crew
 from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.port import STOP, Handover
+from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 from kafka_keyshared.program.whose import stack_of, standing
@@ -182,8 +182,7 @@ class ThreadPool(Crew[WorkerCell]):
         """Leave nothing to do in the child: what it takes next is the end of its slice."""
         for cell in self.cells.values():
             for handover in cell.given.values():
-                handover.todo.clear()
-                handover.todo.append(STOP)
+                handover.take_back()
 
     # --- inside ---
 
@@ -227,16 +226,16 @@ class ThreadPool(Crew[WorkerCell]):
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        take, slice_, lanes = handover.todo.popleft, handover.slice, failed.lanes
+        todo, slice_, lanes = handover.todo, handover.slice, failed.lanes
         while True:
             record: Any = None
             try:
                 if not lanes:
-                    while (record := take()) is not STOP:
+                    for record in todo:
                         if (result := handle(record)) is not None:
                             raise_verdict(result)
                     break
-                while (record := take()) is not STOP:
+                for record in todo:
                     if failed.holds(record):
                         self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
                         cell.reported = record

@@ -14,7 +14,6 @@ from kafka_keyshared.core.dispositions import Disposition
 from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.model import Drop, Record, TopicPartition
-from kafka_keyshared.pools.port import Stop
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined, WorkerLeft
@@ -166,8 +165,7 @@ class SimPool(SteppedPool):
         left = [
             where_from(record)
             for given in self.workers[subscription, worker].given.values()
-            for record in given.todo
-            if not isinstance(record, Stop)
+            for record in given.unstarted()
         ]
         if left:
             told = was.TakenBack(self._member, subscription, worker, left, written_off=True)

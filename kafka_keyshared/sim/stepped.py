@@ -30,7 +30,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import Drop, Record
 from kafka_keyshared.pools.failed_lanes import FailedLanes
-from kafka_keyshared.pools.port import Handover, Stop
+from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.sim.handlers import Ending
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ class SteppedWorker:
             if self.inbox and not self.left:
                 self._open(self.inbox.popleft())
             return None
-        item = self.current.todo.popleft()
-        if isinstance(item, Stop):
+        item = next(self.current.todo, None)
+        if item is None:
             ended, self.current = self.current, None
             self._end(ended)
         elif self.failed.lanes and self.failed.holds(item):

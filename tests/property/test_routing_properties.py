@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_keyshared.cli.ring import where
 from kafka_keyshared.core.keying import DerivedKeys, KeyOf, NullKeys, OwnKeys
+from kafka_keyshared.core.originals import Chunk
 from kafka_keyshared.core.routing.ring import ROUTING_VNODES, VnodeRing
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SLOTS, SlotFunction, slot_of
@@ -62,7 +63,7 @@ def test_the_fused_loop_routes_as_the_plain_one_does(
         rows: list[list[Any]] = [[] for _ in range(ROWS)]
         alone: list[Any] = []
         routing = make(null_keys, slot)
-        events = routing.route(records, [rows[slot % ROWS] for slot in range(SLOTS)], alone)
+        events = routing.route(Chunk(records), [rows[slot % ROWS] for slot in range(SLOTS)], alone)
         found.append((rows, alone, events, [each.record for each in routing.refused]))
     assert found[0] == found[1]
     assert sum(map(len, found[0][0])) + len(found[0][1]) + len(found[0][3]) == len(records)

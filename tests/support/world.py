@@ -122,7 +122,9 @@ class Member(Harness):
         oracle = self.world.oracle
         for handover in worker.given.values():
             lanes.update(
-                oracle.lane(worker.sub, r) for r in handover.todo if isinstance(r, FakeRecord)
+                oracle.lane(worker.sub, r)
+                for r in handover.unstarted()
+                if isinstance(r, FakeRecord)
             )
         if worker.running is not None:
             assert isinstance(worker.running, FakeRecord)

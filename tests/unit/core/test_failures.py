@@ -398,7 +398,7 @@ def test_two_of_a_lane_that_a_member_refuses_late_close_it_until_the_fence() -> 
     harness.fetch(record(0), record(1))
     first, second = harness.worker().slices()
     for handover in harness.worker().given.values():
-        handover.todo.popleft()  # the member has both
+        next(handover.todo)  # the member has both
     harness.tell(ev.Revoking([P0]))
     harness.tell(ev.Forget([P0]))
     harness.assign()

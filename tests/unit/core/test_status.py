@@ -152,7 +152,7 @@ def test_every_record_that_runs_counts_also_where_a_worker_runs_many() -> None:
     harness.fetch(*(record(offset, f"key-{offset}") for offset in range(60)))
     received = [*harness.worker().given][:50]
     for id_ in received:
-        harness.worker().given[id_].todo.popleft()
+        next(harness.worker().given[id_].todo)
     (worker,) = status_of(harness).subscriptions[0].workers
     assert (worker.leased, worker.runs) == (60, 50)
     inflight = next(each for each in FAMILIES if each.name == "keyshared_inflight_records")

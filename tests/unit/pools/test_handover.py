@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from kafka_keyshared.core.slices import Serial
-from kafka_keyshared.pools.port import STOP, Handover
+from kafka_keyshared.pools.port import Handover
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
 
@@ -39,8 +39,7 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
         for _ in range(ROUNDS):
             given.acquire()
             handover, call_at = to_worker[0]
-            take = handover.todo.popleft
-            while (item := take()) is not STOP:
+            for item in handover.todo:
                 started.append(item)
                 if len(started) == call_at:
                     reached.release()  # and go on: the owner recalls in the midst of it
@@ -62,7 +61,7 @@ def test_each_record_is_started_or_taken_back_once_and_in_order() -> None:
             assert reached.acquire(timeout=30)
         back = handover.take_back()
         again = handover.take_back()
-        assert finished.acquire(timeout=30), "the worker waits for a STOP that is not there"
+        assert finished.acquire(timeout=30), "the worker goes on for ever"
         reached.acquire(blocking=False)
         assert not again
         assert started == records[: back.start]
@@ -78,12 +77,14 @@ def test_nothing_is_taken_back_twice_nor_after_the_end() -> None:
     records: list[FakeRecord] = [record(offset) for offset in range(3)]
     handover = Handover(slice_of(*records))
     assert handover.progress() == Serial(0)
-    assert handover.todo.popleft() is records[0]
+    assert next(handover.todo) is records[0]
     assert handover.progress() == Serial(1)
+    assert handover.unstarted() == records[1:]
     assert handover.take_back() == range(1, 3)
+    assert not handover.unstarted()
     assert not handover.take_back()
     assert handover.progress() == Serial(1), "what was taken back has not started"
-    assert handover.todo.popleft() is STOP
+    assert next(handover.todo, None) is None
     assert not handover.take_back()
     assert handover.progress() == Serial(1)
 
