@@ -47,7 +47,7 @@ from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.program import garbage
-from kafka_keyshared.program.importing import refuse_inside_handler, refuse_while_imported
+from kafka_keyshared.program.importing import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.program.signals import stop_signals
 
 log = log_of("kafka_keyshared")
@@ -263,7 +263,7 @@ class KeyShared(Handling, Looked):
         )
 
     def _begin(self, call: str) -> Ending:
-        refuse_while_imported(call)
+        refuse_to_begin(call)
         self._check_workers()
         ending = self._ending
         ending.take()

@@ -26,7 +26,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import tell_late
 from kafka_keyshared.program import forks
-from kafka_keyshared.program.importing import refuse_while_imported
+from kafka_keyshared.program.importing import refuse_to_begin
 
 
 class SplitMember:
@@ -308,7 +308,7 @@ def split(
         if __name__ == "__main__":
             sys.exit(split(consumer, 16).run(my_loop))
     """
-    refuse_while_imported("split()")
+    refuse_to_begin("split()")
     if members < 1:
         raise ConfigError(f"split into {members} members: there must be at least 1")
     app = KeyShared.wrap(

@@ -115,11 +115,11 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
             f"{cluster.bootstrap}"
         )
         fill(cluster.bootstrap, topic, plan)
-        pairs = [_pair(plan, cluster, topic, number, progress) for number in range(plan.repeat)]
+        pairs = [run_pair(plan, cluster, topic, number, progress) for number in range(plan.repeat)]
     return _summary(plan, cluster.kind, pairs)
 
 
-def _pair(
+def run_pair(
     plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Progress
 ) -> dict[str, Result]:
     pair: dict[str, Result] = {}

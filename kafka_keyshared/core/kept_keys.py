@@ -88,7 +88,7 @@ class KeptKeys:
     def of(self, record: Record) -> Key:
         """Return the key of a record that is held. Raises KeyError where it is not known."""
         address = id(record)
-        # GIL: the copy is made in one call of C, while the owner may add.
+        # A copy in one call of C: the owner adds meanwhile.
         for columns in reversed(self._columns.copy()):
             index = columns.index()
             if address in index:

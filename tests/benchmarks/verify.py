@@ -40,6 +40,7 @@ from tests.benchmarks import (
     failing,
     held_up,
     reading,
+    scaling,
     scrapes,
     slow_key,
     start,
@@ -51,6 +52,7 @@ from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.held_up import HeldUpPlan
 from tests.benchmarks.reading import ReadPlan
+from tests.benchmarks.scaling import ScalingPlan
 from tests.benchmarks.slow_key import SlowPlan
 from tests.benchmarks.start import StartPlan
 from tests.benchmarks.tables import TablePlan
@@ -67,7 +69,15 @@ class ScrapePlan:
 
 
 Plan = (
-    NoopPlan | LatencyPlan | MemoryPlan | IdlePlan | ScrapePlan | StartPlan | AdvisePlan | ReadPlan
+    NoopPlan
+    | LatencyPlan
+    | MemoryPlan
+    | IdlePlan
+    | ScrapePlan
+    | StartPlan
+    | AdvisePlan
+    | ReadPlan
+    | ScalingPlan
 )
 
 
@@ -293,6 +303,18 @@ CASES = (
         ReadPlan(),
     ),
     Case(
+        "scaling",
+        "what the ratio loses: 1 to 400 partitions, 10 to 1,000,000 keys, 2 to 64 workers",
+        (
+            Floor("partitions_lost", 0.10, at_most=True),
+            Floor("keys_lost", 0.15, at_most=True),
+            Floor("workers_lost", 0.15, at_most=True),
+            Floor("held_bytes", 250, at_most=True),
+            Floor("held_bytes_header", 250, at_most=True),
+        ),
+        ScalingPlan(),
+    ),
+    Case(
         "help",
         "--help of every verb",
         (Floor("median_s", 0.3, at_most=True), Floor("worst_s", 0.35, at_most=True)),
@@ -329,6 +351,8 @@ def run_plan(  # noqa: PLR0911 - one for each plan
             return advising.measure(plan, cluster, progress)
         case ReadPlan():
             return reading.measure(replace(plan, pairs=repeat or plan.pairs), cluster, progress)
+        case ScalingPlan():
+            return scaling.measure(replace(plan, repeat=repeat or plan.repeat), cluster, progress)
         case StartPlan():
             return start.measure(StartPlan(repeat or plan.repeat), cluster, progress)
 
