@@ -122,6 +122,7 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
 def run_pair(
     plan: NoopPlan, cluster: Cluster, topic: str, number: int, progress: Progress
 ) -> dict[str, Result]:
+    """Return what both sides of one pair measured; who is first alternates with its number."""
     pair: dict[str, Result] = {}
     for side in sides_of(number):
         pair[side] = run_side(

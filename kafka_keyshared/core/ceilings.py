@@ -20,10 +20,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kafka_keyshared.core.metadata import SET_BUDGET, set_rooms
 from kafka_keyshared.core.offsets import PartitionState, Unsettled, collect
+from kafka_keyshared.core.originals import column
 from kafka_keyshared.core.runs import bitmap_span, runs_size, settled_runs
 from kafka_keyshared.core.slices import Progress
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import Record, TopicPartition, partition_of
+from kafka_keyshared.model import Record, TopicPartition
 
 LOOK_SHARE = 20
 """Walking over all that is held may take one part in this many of the owner's time."""
@@ -83,15 +84,22 @@ class Ceilings:
 
     def begin_with(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> None:
         """Set the first ceilings of partitions that start where their first records are."""
-        for partition, end in ends.items():
-            if all(partition in sub.parking.ceilings for sub in self.subs.values()):
-                continue
+        new = [
+            partition
+            for partition in ends
+            if not all(partition in sub.parking.ceilings for sub in self.subs.values())
+        ]
+        if not new:
+            return
+        # At once, in C: with many partitions nearly every chunk has a new one, and as long as that.
+        of = [column(name, records) for name in ("topic", "partition", "error", "offset")]
+        for partition in new:
             offsets = [
-                record.offset()
-                for record in records
-                if record.error() is None and partition_of(record) == partition
+                offset
+                for topic, number, error, offset in zip(*of, strict=True)
+                if number == partition.partition and topic == partition.topic and error is None
             ]
-            self.begin(partition, min(offsets, default=end))
+            self.begin(partition, min(offsets, default=ends[partition]))
 
     def forget_marks(self) -> None:
         """Trust no mark any more: partitions have come or gone."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from kafka_keyshared.client.port import Client
+from kafka_keyshared.core.originals import column
 from kafka_keyshared.model import Record, TopicPartition
 
 AT_ONCE = 64
@@ -23,7 +24,7 @@ class Ends:
         self._clock = clock
         self._all_at = float("-inf")
 
-    def behind(self, chunk: Iterable[Record], assigned: int) -> dict[TopicPartition, int]:
+    def behind(self, chunk: Sequence[Record], assigned: int) -> dict[TopicPartition, int]:
         """Return the positions behind a chunk: of many partitions those that it has records of.
 
         Behind the marker of a transaction one moves without a record; of many that is seen when all
@@ -35,5 +36,5 @@ class Ends:
         if now >= self._all_at:
             self._all_at = now + ALL_EVERY
             return self._client.positions()
-        places = {(record.topic(), record.partition()) for record in chunk}
+        places = set(zip(column("topic", chunk), column("partition", chunk), strict=True))
         return self._client.positions([TopicPartition(*place) for place in places])
