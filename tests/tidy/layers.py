@@ -91,6 +91,7 @@ PURE_IMPORTS = {
     "struct",
     "types",
     "typing",
+    "weakref",
     "zlib",
 }
 # Builtins that reach the world without an import.
