@@ -103,6 +103,7 @@ class Handling(Orderable):
                 hands_over=hands_over(handler),
                 instances=inspect.isclass(handler),
                 individually=True,
+                slice_records=1,
                 leases_per_worker=max(options.leases_per_worker, 2 * size * calls),
                 lend_after=None,
             )

@@ -363,6 +363,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             lease_bytes_per_worker=self.lease_bytes_per_worker,
             max_leases_per_key=self.max_leases_per_key or (1 if self.pool == pooled.PULL else None),
             individually=not self.serial,
+            slice_records=pooled.slice_records(self.workers, self.time_limit),
             ack_timeout=self.time_limit,
             exit_when_stuck=self.on_stuck == "exit",
             reliable=self.reliable,

@@ -32,6 +32,8 @@ TRACED = (
     "the record. It needs the extra `tracing`."
 )
 """What is said of ``tracing``."""
+COROUTINES_SLICE = 500
+"""Records that coroutines are handed at once, at most."""
 
 MOST = {"thread": 10_000, "split": 10_000, PROCESS: 1_000, ASYNCIO: 100_000}
 """By pool how many workers there may be, or records running at once: more are a slip of the hand,
@@ -89,6 +91,14 @@ def coroutines_of(workers: int | str) -> int | None:
 def leases_of(workers: int | str, least: int) -> int:
     """Return how many records a worker is leased: who ends is to find the next one there."""
     return max(least, 2 * (coroutines_of(workers) or 0))
+
+
+def slice_records(workers: int | str, time_limit: float | None) -> int:
+    """Return how many records one slice may have where they end in any order.
+
+    What is past the ack timeout is ended record by record, and so is what a member acknowledges.
+    """
+    return COROUTINES_SLICE if coroutines_of(workers) and time_limit is None else 1
 
 
 def ring_workers(workers: int | str) -> int:

@@ -220,13 +220,14 @@ class Level(enum.IntEnum):
 class Notice:
     """One line for the log: what, which, how long.
 
-    ``running`` is what a worker runs (subscription, worker, slice): where it stands in its handler
-    belongs behind the text, as far as its pool can see that. ``traceback`` are lines that follow.
+    ``running`` is what a worker runs (subscription, worker, slice, index): where it stands in its
+    handler belongs behind the text, as far as its pool can see that. ``traceback`` are lines that
+    follow.
     """
 
     level: Level
     text: str
-    running: tuple[str, int, int] | None = None
+    running: tuple[str, int, int, int] | None = None
     about: About | None = None
     traceback: str = ""
 

@@ -86,10 +86,10 @@ class DlqWatch:
 
     # --- what is counted ---
 
-    def settled(self, leased: Leased, unsettled: Collection[int]) -> None:
+    def settled(self, leased: Leased, indices: Collection[int], unsettled: Collection[int]) -> None:
         """Count the records of a slice that settled at their worker."""
         partition_at = leased.slice.came.partition_of
-        ended = (partition_at(index) for index in leased.indices() if index not in unsettled)
+        ended = (partition_at(index) for index in indices if index not in unsettled)
         for partition, count in Counter(ended).items():
             self._of(partition).add(count, letter=False)
 

@@ -24,11 +24,27 @@ from kafka_keyshared.model import Record, TopicPartition
 class Ended:
     """Every record of the slice that was started has returned. ``seconds`` is the time it took.
 
+    What was reported before as :class:`SomeEnded`, or has come back, is not meant again.
     Slices are named by their id, records by their index there; ``dropped`` are those that their
     handler dropped.
     """
 
     slice: int
+    seconds: float
+    dropped: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SomeEnded:
+    """These records of the slice have returned, and others of it have yet to.
+
+    Only of workers whose records end in any order (``SubscriptionSettings.individually``).
+    ``seconds`` is what they took, added up; what failed or was set aside among them has been
+    reported before.
+    """
+
+    slice: int
+    indices: Sequence[int]
     seconds: float
     dropped: Sequence[int] = ()
 
@@ -73,7 +89,7 @@ class Released:
     error: str | None = None
 
 
-Report: TypeAlias = Ended | Failed | SetAside | FencePassed | Released
+Report: TypeAlias = Ended | SomeEnded | Failed | SetAside | FencePassed | Released
 
 
 # --- events ---

@@ -20,7 +20,7 @@ from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence
 from kafka_keyshared.core.dispositions import NO_ATTEMPT, Disposition, Failure
 from kafka_keyshared.core.diverted import divert, join
-from kafka_keyshared.core.events import Ended, Failed, FencePassed, SetAside
+from kafka_keyshared.core.events import Ended, Failed, FencePassed, SetAside, SomeEnded
 from kafka_keyshared.core.failure_lines import Attempt
 from kafka_keyshared.core.keying import Refused
 from kafka_keyshared.core.lane_notes import Tried
@@ -68,21 +68,57 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     sub.book.strike(leased)
     sub.leased -= count
     sub.window.free(count - len(leased.unsettled))
-    _count(sub, leased, count, report.dropped)
+    _count(sub, leased, report.dropped)
     if leased.claimed:
         # What was taken back has left its lane to others.
         sub.unclaim(leased, [each for each in leased.indices() if each not in leased.unclaimed])
     for lane in leased.retries:
-        closed = sub.closed.get(lane)
-        # A head that failed or was recalled may run in another slice by now: that one decides.
-        if closed is not None and closed.attempt == leased.slice.id:
-            closed.on(LaneEvent.SETTLED)
-            closed.attempt = None
-            closed.head = None
-            advance(sub, closed)
+        _head_ended(sub, leased, lane)
 
 
-def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[int]) -> None:
+def _head_ended(sub: Subscription, leased: Leased, lane: Lane) -> None:
+    """Let a lane go on whose head has ended in this slice."""
+    closed = sub.closed.get(lane)
+    # A head that failed or was recalled may run in another slice by now: that one decides.
+    if closed is not None and closed.attempt == leased.slice.id:
+        closed.on(LaneEvent.SETTLED)
+        closed.attempt = None
+        closed.head = None
+        advance(sub, closed)
+
+
+def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
+    """End leases of a slice of which others go on, each as :func:`ended` would.
+
+    Raises :class:`InvariantError`, and changes nothing, where there is no such lease.
+    """
+    worker, indices, slice_ = sub.workers[leased.slice.worker], report.indices, leased.slice
+    for index in indices:
+        if index in leased.back or not 0 <= index < len(slice_.records):
+            raise InvariantError(f"record {index} of slice {slice_.id} ends, and is not leased")
+    count, unsettled = len(indices), leased.unsettled
+    if unsettled:
+        unsettled = frozenset(unsettled).intersection(indices)
+        leased.unsettled = frozenset(leased.unsettled) - unsettled
+        leased.aside = 0  # each of them is among these: it ended when it was set aside
+    sub.leased -= count
+    sub.window.free(count - len(unsettled))
+    if slice_.epoch != sub.epochs.now:
+        late = {each for each in indices if _is_late(sub, leased, each)}
+        sub.counts.stale += len(late)
+        unsettled = late.union(unsettled)
+    dropped = [index for index in report.dropped if index not in unsettled]
+    sub.counts.settled(leased, indices, unsettled, dropped)
+    if sub.dlq_watch is not None:
+        sub.dlq_watch.settled(leased, indices, unsettled)
+    worker.end(leased, indices, report.seconds)
+    if leased.claimed:
+        sub.unclaim(leased, [each for each in indices if each not in leased.unclaimed])
+    for index in indices if leased.retries else ():
+        _head_ended(sub, leased, leased.retries[index])
+
+
+def _count(sub: Subscription, leased: Leased, dropped: Collection[int]) -> None:
     """Count how the slice's leases ended. What came back too late has settled nothing.
 
     None is asked for anything: one that failed may run again by now, and its handler write into it.
@@ -91,17 +127,18 @@ def _count(sub: Subscription, leased: Leased, count: int, dropped: Collection[in
     if leased.back and dropped:
         dropped = [index for index in dropped if index not in leased.back]
     if leased.slice.epoch != sub.epochs.now:
-        late = {
-            index
-            for index in leased.indices()
-            if index not in leased.in_time and sub.epochs.ended(leased, index)
-        }
+        late = {index for index in leased.indices() if _is_late(sub, leased, index)}
         sub.counts.stale += len(late)
         unsettled = late.union(unsettled)
         dropped = [index for index in dropped if index not in late]
-    sub.counts.settled(leased, count, unsettled, dropped)
+    sub.counts.settled(leased, leased.indices(), unsettled, dropped)
     if sub.dlq_watch is not None:
-        sub.dlq_watch.settled(leased, unsettled)
+        sub.dlq_watch.settled(leased, leased.indices(), unsettled)
+
+
+def _is_late(sub: Subscription, leased: Leased, index: int) -> bool:
+    """Say whether the lease of a record was over before the record had ended."""
+    return index not in leased.in_time and sub.epochs.ended(leased, index)
 
 
 def failed(sub: Subscription, leased: Leased, report: Failed, now: float) -> list[Command]:

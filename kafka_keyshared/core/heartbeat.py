@@ -37,12 +37,13 @@ AGAIN_EVERY = 600.0
 class RunningSince:
     """Since when a record has been seen running, in monotonic seconds.
 
-    ``whose`` is its subscription, its worker's id and its slice's; ``key`` the one that it goes by.
-    ``told_at`` is how long it had been running when it was named last, 0 before it is.
+    ``whose`` is its subscription, its worker's id, its slice's, and its index there; ``key`` is
+    what it goes by. ``told_at`` is how long it had been running when it was named last, 0 before it
+    is.
     """
 
     record: Record
-    whose: tuple[str, int, int]
+    whose: tuple[str, int, int, int]
     since: float
     key: bytes | None
     told_at: float = 0.0
@@ -87,7 +88,7 @@ def ack_timeouts(sub: Subscription, watch: Watch, progress: Progress, now: float
             for index in leased.running(progress):
                 known = watch.running.get((id_, index))
                 if known is None:
-                    whose = (sub.name, worker.id, id_)
+                    whose = (sub.name, worker.id, id_, index)
                     record = leased.slice.came[index]
                     known = RunningSince(record, whose, now, sub.keys.key(record))
                 seen[id_, index] = known

@@ -10,14 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import methodcaller
 from typing import Literal, NamedTuple, TypeAlias
 
 import mmh3
 
 from kafka_keyshared.core.kept_keys import KeptKeys
-from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, lane_by, lane_of
+from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
 from kafka_keyshared.core.originals import AsItCame, Chunk
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
@@ -85,7 +84,7 @@ class OwnKeys:
         if nulls == "one-lane":
             self.key, self.lane = self._key, self._lane
         else:
-            self.key, self.lane = methodcaller("key"), partial(lane_of, scope=scope)
+            self.key, self.lane = methodcaller("key"), OwnLanes(scope)
 
     def _key(self, record: Record) -> bytes | None:
         key: bytes | None = record.key()

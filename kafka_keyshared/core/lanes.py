@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
 from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.originals import column
 from kafka_keyshared.core.places import without
 from kafka_keyshared.core.tables import follow
 from kafka_keyshared.hashing import LANE_KEY_BYTES, lane_hash
@@ -48,6 +51,25 @@ NULL_KEY = NullKey()
 def lane_of(record: Record, scope: OrderScope = "topic") -> Lane:
     """Return the identity of the lane of the record's own key."""
     return lane_by(record, record.key(), scope)
+
+
+class OwnLanes(partial[Lane]):
+    """:func:`lane_of` in one scope, and of many records at once."""
+
+    def __new__(cls, scope: OrderScope) -> OwnLanes:
+        """Return what says which lane a record is in."""
+        return super().__new__(cls, lane_of, scope=scope)
+
+    def of_all(self, records: Sequence[Record]) -> list[Lane]:
+        """Return the lanes of these: what :func:`lane_of` says of each, mostly at C speed."""
+        keys = column("key", records)
+        try:
+            plain = max(map(len, keys)) <= LANE_KEY_BYTES
+        except TypeError:  # one has no key
+            plain = False
+        if not plain or self.keywords["scope"] != "topic":
+            return list(map(self, records))
+        return list(zip(column("topic", records), repeat(-1), keys, repeat(-1), strict=False))
 
 
 def lane_by(record: Record, key: bytes | None, scope: OrderScope) -> Lane:

@@ -210,10 +210,14 @@ class Counts:
     age_seconds: Histogram = field(default_factory=lambda: Histogram(AGES))
 
     def settled(
-        self, leased: Leased, count: int, unsettled: Collection[int], dropped: Collection[int]
+        self,
+        leased: Leased,
+        indices: Collection[int],
+        unsettled: Collection[int],
+        dropped: Collection[int],
     ) -> None:
-        """Count the leases of a slice, of which some came back unsettled and some were dropped."""
-        ok = count - len(unsettled) - len(dropped)
+        """Count leases of a slice, of which some came back unsettled and some were dropped."""
+        ok = len(indices) - len(unsettled) - len(dropped)
         self.ok += ok
         self.dropped += len(dropped)
         if self.topic is not None:
@@ -222,7 +226,7 @@ class Counts:
                 self.processed.add(self.topic, Processed.DROPPED, len(dropped))
             return
         topic_of = leased.slice.came.topic_of
-        oks = Counter(map(topic_of, leased.indices()))
+        oks = Counter(map(topic_of, indices))
         oks.subtract(map(topic_of, unsettled))
         gone = Counter(map(topic_of, dropped))
         oks.subtract(gone)
@@ -285,21 +289,23 @@ class Meters:
         elif records:
             self.fetched += topics_of(each for each in records if not each.error())
 
-    def slice_ended(self, counts: Counts, leased: Leased, seconds: float, now: float) -> None:
-        """Take the times of a slice that has just ended; it took so many ``seconds``."""
-        records = leased.records()
-        ran = len(records) - leased.aside
+    def ended(
+        self, counts: Counts, leased: Leased, indices: Sequence[int], seconds: float, now: float
+    ) -> None:
+        """Take the times of leases of a slice that have just ended; ``seconds`` are of them all."""
+        ran = len(indices) - leased.aside
         if ran <= 0:
             return
         counts.process_seconds.observe(seconds / ran, ran)
         if now < self._sample_at:
             return
         self._sample_at = now + SAMPLE_EVERY
-        first = next(iter(leased.indices()))
-        arrived = self.arrivals.at(*leased.slice.came.coordinates_of(first))
+        arrived = self.arrivals.at(*leased.slice.came.coordinates_of(indices[0]))
         if arrived is not None:
-            counts.wait_seconds.observe(now - seconds - arrived)
-        kind, at_ms = records[-1].timestamp()
+            # Of a serial worker the first record started so long ago; of others the last one did.
+            since = seconds if len(indices) == len(leased.slice.records) else seconds / ran
+            counts.wait_seconds.observe(now - since - arrived)
+        kind, at_ms = leased.slice.records[indices[-1]].timestamp()
         if kind != NO_TIMESTAMP and self.wall_offset is not None:
             counts.age_seconds.observe(now + self.wall_offset - at_ms / 1000)
 

@@ -82,6 +82,7 @@ class Ownership:
             settings.leases_per_worker,
             bytes_max=settings.lease_bytes_per_worker,
             individually=settings.individually,
+            slice_records=settings.slice_records,
             state=state,
         )
         self.workers[worker.id] = worker

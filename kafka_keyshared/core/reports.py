@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_keyshared.core import draining, failures, hand_over, worker_lifecycle
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.meters import Meters
-from kafka_keyshared.core.slices import Book
+from kafka_keyshared.core.slices import Book, Leased
 from kafka_keyshared.core.subscription import Subscription
 
 
@@ -24,13 +24,12 @@ def see_to(
     touched: dict[str, Subscription] = {}
     drained: dict[str, draining.Ended] = {}
     for report in reports:
-        if isinstance(report, ev.Ended):
+        if isinstance(report, ev.Ended | ev.SomeEnded):
             leased = book.find(report.slice)
             sub = subscriptions[leased.slice.subscription]
-            failures.ended(sub, leased, report)
-            meters.slice_ended(sub.counts, leased, report.seconds, now)
+            some = _ended(sub, leased, report, meters, now)
             if sub.draining.count and draining.is_waited_for(sub, leased):
-                drained.setdefault(sub.name, []).append((leased, None))
+                drained.setdefault(sub.name, []).append((leased, some))
         elif isinstance(report, ev.FencePassed):
             sub = subscriptions[report.subscription]
             failures.fence_passed(sub, report)
@@ -53,3 +52,16 @@ def see_to(
         if sub.changing:
             commands += worker_lifecycle.slice_ended(sub)
     return commands, touched
+
+
+def _ended(
+    sub: Subscription, leased: Leased, report: ev.Ended | ev.SomeEnded, meters: Meters, now: float
+) -> Sequence[int] | None:
+    """End leases of a slice; return which these are, None where no other is left."""
+    if isinstance(report, ev.Ended):
+        failures.ended(sub, leased, report)
+        meters.ended(sub.counts, leased, leased.indices(), report.seconds, now)
+        return None
+    meters.ended(sub.counts, leased, report.indices, report.seconds, now)
+    failures.some_ended(sub, leased, report)
+    return report.indices

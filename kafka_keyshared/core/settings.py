@@ -46,7 +46,8 @@ class SubscriptionSettings:
     topic, and ``dlq_limit`` after how many letters a partition is stopped (None: never).
     ``max_leases_per_key`` is None (many records of a lane may wait at its one worker) or 1.
     With ``individually`` a worker's records settle one by one and in any order, as a pull member's
-    do; otherwise a worker is serial.
+    do; otherwise a worker is serial. Then ``slice_records`` at most are handed over as one slice:
+    more than one only to pools that report them as they end, and without an ack timeout.
 
     ``unblocking_interval`` lets slots that have drained open together, so many seconds after the
     first of them; 0 opens each at once. With ``new_workers_wait`` a worker that joins gets nothing
@@ -85,6 +86,7 @@ class SubscriptionSettings:
     lease_bytes_per_worker: int | None = None
     max_leases_per_key: int | None = None
     individually: bool = False
+    slice_records: int = 1
     ack_timeout: float | None = None
     warn_after: float = 30.0
     exit_when_stuck: bool = False
@@ -174,6 +176,11 @@ class SubscriptionSettings:
             raise ConfigError(
                 f"subscription {self.name!r}: lease_bytes_per_worker={self.lease_bytes_per_worker}:"
                 " give at least 1, or None for any number"
+            )
+        if self.slice_records < 1 or (self.slice_records > 1 and self.ack_timeout is not None):
+            raise ConfigError(
+                f"subscription {self.name!r}: slice_records={self.slice_records}: give at least 1, "
+                "and 1 with an ack timeout, which ends records and not slices"
             )
         if self.leases_per_worker < 1:
             raise ConfigError(

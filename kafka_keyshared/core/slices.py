@@ -69,19 +69,23 @@ class Serial(NamedTuple):
         return range(max(0, self.started - 1), self.started)
 
 
+WAITS, RUNS, ENDED, BACK = 0, 1, 2, 3
+"""What :class:`Scattered` says of a record; the last one has been given back unrun."""
+
+
 class Scattered(NamedTuple):
-    """In any order, or many at once: those that run, and those that have ended."""
+    """In any order, and many at once: of each record whether it waits, runs or has ended."""
 
-    runs: tuple[int, ...]
-    ended: frozenset[int]
+    marks: bytes
 
-    def outstanding(self, count: int) -> Iterator[int]:
+    def outstanding(self, count: int) -> list[int]:
         """Return all that have not ended."""
-        return (index for index in range(count) if index not in self.ended)
+        del count  # there is a mark for each
+        return [index for index, mark in enumerate(self.marks) if mark != ENDED]
 
-    def running(self) -> tuple[int, ...]:
+    def running(self) -> list[int]:
         """Return those that run."""
-        return self.runs
+        return [index for index, mark in enumerate(self.marks) if mark == RUNS]
 
 
 UNSTARTED = Serial(0)
@@ -99,12 +103,13 @@ class Leased:
     """What the core has noted of a slice that is not reported as ended. Records are indices.
 
     ``table`` is the version of the slot table that it was leased by. ``retries`` are the closed
-    lanes whose heads run again in it; ``claimed`` the lanes of its records where each may have one
-    lease only; ``first`` are a few of its records of which one arrived before all others. ``back``
-    were taken back before they had started. ``unsettled`` came back failed or set aside; ``aside``
-    counts the latter. ``in_time`` are those that had ended by the last commit of their partition,
-    which has gone since. ``let_go`` are known to have ended: no slot that drains waits for them;
-    nor does the next record of its lane for one of ``unclaimed``.
+    lanes whose heads run again in it, in their order; ``claimed`` the lanes of its records where
+    each may have one lease only; ``first`` are a few of its records of which one arrived before all
+    others. ``back`` are leased no more: taken back before they had started, or reported as ended
+    before the rest. ``unsettled`` came back failed or set aside, and are leased until their end is
+    reported; ``aside`` counts the latter. ``in_time`` are those that had ended by the last commit
+    of their partition, which has gone since. ``let_go`` are known to have ended: no slot that
+    drains waits for them; nor does the next record of its lane for one of ``unclaimed``.
     """
 
     slice: Slice
@@ -112,7 +117,7 @@ class Leased:
     retries: tuple[Lane, ...] = ()
     claimed: Sequence[Lane] = ()
     first: tuple[Record, ...] = ()
-    back: frozenset[int] = NONE
+    back: set[int] | frozenset[int] = NONE
     unsettled: set[int] | frozenset[int] = NONE
     aside: int = 0
     in_time: frozenset[int] = NONE
@@ -126,6 +131,13 @@ class Leased:
         else:
             self.unsettled = {index}
 
+    def end(self, indices: Iterable[int]) -> None:
+        """Note that leases are over while others of the slice are not."""
+        if isinstance(self.back, set):
+            self.back.update(indices)
+        else:
+            self.back = {*self.back, *indices}
+
     def __len__(self) -> int:
         """Return how many leases there are."""
         return len(self.slice.records) - len(self.back)
@@ -138,7 +150,7 @@ class Leased:
             and index not in self.unsettled
         )
 
-    def indices(self) -> Iterable[int]:
+    def indices(self) -> Sequence[int]:
         """Return the records that are leased."""
         every = range(len(self.slice.records))
         return [index for index in every if index not in self.back] if self.back else every

@@ -271,7 +271,7 @@ def _worker(
                 since = now if known is None else known.since
                 topic, partition = partition_of(record)
                 key = sub.keys.key(record)
-                where, stack = around.stands.get((sub.name, worker.id, id_), Stand("", ""))
+                where, stack = around.stands.get((sub.name, worker.id, id_, index), Stand("", ""))
                 running = RunningRecord(
                     topic=topic,
                     partition=partition,

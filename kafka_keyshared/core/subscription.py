@@ -220,10 +220,12 @@ class Subscription(Ownership, Holdings):
             keyed, came_in, _ = self._take(worker, room - len(part), part)
             part, _ = self._startable(part)
             if worker.individually:
-                for record in merged(keyed, part):
-                    lanes = () if self.one_lease is None else [self.keys.lane(record)]
-                    yield self._lease(worker, [record], chunks + came_in, lanes)
-            elif records := keyed + part:
+                found = merged(keyed, part)
+                most = worker.slice_max
+                slices = [found[at : at + most] for at in range(0, len(found), most)]
+            else:
+                slices = [keyed + part] if keyed or part else []
+            for records in slices:
                 claimed = () if self.one_lease is None else [*map(self.keys.lane, records)]
                 yield self._lease(worker, records, chunks + came_in, claimed, also=part)
 

@@ -43,7 +43,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientStatus | None = None
     pending: bool = False
     full: bool = False
-    stands: Mapping[tuple[str, int, int], Stand] = {}
+    stands: Mapping[tuple[str, int, int, int], Stand] = {}
     brokers_away_seconds: float | None = None
     client_error: str = ""
     rebalanced: tuple[RebalanceStatus, ...] = ()

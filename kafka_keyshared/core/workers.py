@@ -1,9 +1,12 @@
 """A worker's side of the core: who it is, what waits for it, and what it holds.
 
-A worker holds at most two slices, so that one waits while one runs, and the size of a slice follows
-the time that the last one took: a fast handler gets hundreds of records, one that takes 50 ms gets
-one. That keeps small what a fence, a revoke or a worker that joins or leaves has to wait for or
-take back. What is done as one comes and goes stands in :mod:`.worker_lifecycle`.
+A serial worker holds at most two slices, so that one waits while one runs, and the size of a slice
+follows the time that the last one took: a fast handler gets hundreds of records, one that takes 50
+ms gets one. That keeps small what a fence, a revoke or a worker that joins or leaves has to wait
+for or take back. One whose records end in any order may hold any number of slices: there, what
+waits has nothing in front of it.
+
+What is done as one comes and goes stands in :mod:`.worker_lifecycle`.
 """
 
 from __future__ import annotations
@@ -85,6 +88,7 @@ class Worker:
         *,
         bytes_max: int | None = None,
         individually: bool = False,
+        slice_records: int = 1,
         state: WorkerState = WorkerState.ACTIVE,
     ) -> None:
         self.name = name
@@ -94,8 +98,8 @@ class Worker:
         self.bytes = LeaseBytes(bytes_max)
         self.individually = individually
         self.slices_max = leases_max if individually else SLICES_MAX
-        self.slice_max = max(1, leases_max // self.slices_max)
-        self.slice_size = min(FIRST_SLICE, self.slice_max)
+        self.slice_max = slice_records if individually else max(1, leases_max // SLICES_MAX)
+        self.slice_size = self.slice_max if individually else min(FIRST_SLICE, self.slice_max)
         self.row = Row(id_ if state in GETS_LEASES else None)
         # By their ids, in the order of the leases.
         self.slices: dict[int, Leased] = {}
@@ -143,7 +147,7 @@ class Worker:
         return min(self.slice_size, self._left())
 
     def places(self) -> int:
-        """Return how many records it may be leased at once; individually each is a slice."""
+        """Return how many records it may be leased at once, in one slice or several."""
         return self._left() if self.individually else self.room()
 
     def _left(self) -> int:
@@ -243,8 +247,15 @@ class Worker:
         self.bytes.release(leased)
         self.leased -= count
         self.busy_seconds += seconds
-        if count:
+        if count and not self.individually:  # what runs at once says nothing of how long a slice is
             self._resize(count, seconds)
+
+    def end(self, leased: Leased, indices: Collection[int], seconds: float) -> None:
+        """End leases of a slice of which others go on; what it took is not learnt from."""
+        self.bytes.take_back(leased, indices)
+        leased.end(indices)
+        self.leased -= len(indices)
+        self.busy_seconds += seconds
 
     def _oldest(self) -> int | None:
         if not self.apart:
@@ -265,7 +276,7 @@ class Worker:
     def take_back(self, leased: Leased, unstarted: Collection[int]) -> None:
         """End the leases of records that the worker had not started."""
         self.bytes.take_back(leased, unstarted)
-        leased.back = leased.back.union(unstarted)
+        leased.end(unstarted)
         self.leased -= len(unstarted)
 
     def _resize(self, count: int, seconds: float) -> None:

@@ -258,7 +258,7 @@ class Observer:
         self._diagnosed.note(status, now)
         self._board.put(status)
 
-    def _stands(self, now: float) -> dict[tuple[str, int, int], Stand]:
+    def _stands(self, now: float) -> dict[tuple[str, int, int, int], Stand]:
         """Ask where handlers stand that have been running for long, those for longest first."""
         pool = self._loop.ports.pool
         running = [

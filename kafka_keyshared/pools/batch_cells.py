@@ -45,6 +45,8 @@ class BatchCell(ThreadCell):
         self._now = now
         # By the key where calls have one, in the order in which their first records came.
         self._rows: dict[Lane | None, deque[Given]] = {}
+        # Whether what had not started was asked back since the call that runs began.
+        self._asked = False
         # Records of a call that has failed as a whole: each is called for alone, before all others.
         self._alone: deque[Given] = deque()
         self._adopts: deque[Adopt] = deque()
@@ -80,6 +82,7 @@ class BatchCell(ThreadCell):
 
     def take_back(self, only: Container[int] | None = None) -> list[Given]:
         """Take out what waits, of these slices or of all; return it in the order of the leases."""
+        self._asked = True
         back = [
             each
             for id_, each in self.given.items()
@@ -127,7 +130,7 @@ class BatchCell(ThreadCell):
             return None
 
     def _begin(self, batch: list[Given]) -> list[Given]:
-        self.running, self._together = batch, Together(batch)
+        self.running, self._together, self._asked = batch, Together(batch), False
         now = self._now()
         for each in batch:
             each.started, each.since = True, now
@@ -154,7 +157,7 @@ class BatchCell(ThreadCell):
         self.running = []
         for each in batch:
             each.slice.came.restore(0)
-            each.started = False
+            each.started, each.awaited = False, self._asked
         self._alone.extend(batch)
 
     def cut(self, lanes: Collection[Lane]) -> list[Given]:

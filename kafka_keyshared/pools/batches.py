@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, TimeOut
 from kafka_keyshared.core.events import FencePassed, Recalled, Stuck
 from kafka_keyshared.core.lanes import is_keyless
-from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
+from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls
 from kafka_keyshared.pools.batch_cells import BatchCell
@@ -20,8 +20,6 @@ from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
-
-STARTED = Serial(1)
 
 
 class BatchPool(Calls):
@@ -110,7 +108,7 @@ class BatchPool(Calls):
         for cell in self.cells.values():
             with cell.bell:
                 for id_, given in cell.given.items():
-                    found[id_] = STARTED if given.started else UNSTARTED
+                    found[id_] = given.progress()
         return found
 
     def beat(self) -> None:
@@ -119,13 +117,15 @@ class BatchPool(Calls):
             self.beside.remove(cell)
             self.fail_running(cell)
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the thread is now that has the record in its call."""
+        del index  # the only one of its slice
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else standing(ident)
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return the calls that this thread is in."""
+        del index  # the only one of its slice
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else stack_of(ident)
 

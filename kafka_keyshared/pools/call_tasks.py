@@ -18,6 +18,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Recall, TimeOut
 from kafka_keyshared.core.events import Recalled, Stuck
 from kafka_keyshared.core.lanes import Lane, is_keyless
+from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import calls_of, place_of, turning
@@ -53,6 +54,8 @@ class Call:
         self.lanes = {each.lane for each in batch if each.lane is not None}
         self.since = self.patience = 0.0
         self.cancelled = self.gone = self.lost = False
+        # Whether it was asked back what had not started since it began.
+        self.asked = False
         self._gathering = worker.gathering
         self._together: lease.Together | None = None
 
@@ -66,7 +69,7 @@ class Call:
     def begin(self, batch: list[Given], now: float) -> None:
         """Note that the handler is called with these."""
         self.running, self._together = batch, None
-        self.since, self.cancelled = now, False
+        self.since, self.cancelled, self.asked = now, False, False
         for each in batch:
             each.started, each.since = True, now
 
@@ -74,7 +77,7 @@ class Call:
         """Have each of these called for alone, in their order."""
         for each in self.running:
             each.slice.came.restore(0)
-            each.started = False
+            each.started, each.awaited = False, self.asked
         self.alone.extend(self.running)
         self.running, self.patience = [], now - self.since
 
@@ -103,7 +106,7 @@ class Call:
         return back
 
 
-class CallWorker(LoopWorker, CallReports):
+class CallWorker(LoopWorker[Given], CallReports):
     """Runs up to ``limit`` calls at once, of which no two have a lane in common."""
 
     def __init__(
@@ -155,6 +158,10 @@ class CallWorker(LoopWorker, CallReports):
 
     # --- what it is told ---
 
+    def in_hand(self, slice_: Slice) -> Given:
+        """Return a record as it is before it has started."""
+        return Given(slice_)
+
     def accept(self, given: Given) -> None:
         """Take a record: to have it called for, or to hand it back where its lane has failed."""
         lane = self.failed.lane_of(given.slice.records[0])
@@ -167,6 +174,8 @@ class CallWorker(LoopWorker, CallReports):
 
     def recall(self, recall: Recall) -> None:
         """Give back what has not started."""
+        for call in self._calls:
+            call.asked = True
         self._answer(recall, self._take_back(recall.only))
 
     def time_out(self, past: TimeOut) -> None:
@@ -228,12 +237,14 @@ class CallWorker(LoopWorker, CallReports):
                 back += call.take_back(only)
         return back
 
-    def where(self, id_: int) -> str:
+    def where(self, id_: int, index: int) -> str:
         """Return where in the user's program the coroutine stands that has the record."""
+        del index  # the only one of its slice
         return place_of(self._coroutine(id_))
 
-    def stack(self, id_: int) -> str:
+    def stack(self, id_: int, index: int) -> str:
         """Return the calls that the coroutine is in, through what it awaits."""
+        del index  # as above
         return calls_of(self._coroutine(id_))
 
     def _coroutine(self, id_: int) -> object:

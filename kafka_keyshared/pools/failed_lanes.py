@@ -6,7 +6,7 @@ lane. This is the worker's half of :mod:`kafka_keyshared.core.failures`, the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
@@ -48,6 +48,17 @@ class FailedLanes:
     def holds(self, record: Record) -> bool:
         """Say whether the record is to be handed back; no handler has had it."""
         return self.lane_of(record) in self.lanes
+
+    def lanes_of(self, records: Sequence[Record]) -> list[Lane | None]:
+        """Return which lane each of these is in, None for one that is a lane of its own."""
+        of_all = getattr(self.lane_of, "of_all", None)
+        lanes = map(self.lane_of, records) if of_all is None else of_all(records)
+        return [None if is_keyless(lane) else lane for lane in lanes]
+
+    def among(self, lanes: Sequence[Lane | None]) -> list[int]:
+        """Return which of these records are to be handed back, by the lanes that they are in."""
+        failed = self.lanes
+        return [at for at, lane in enumerate(lanes) if lane in failed] if failed else []
 
     def passed(self, lanes: Iterable[Lane]) -> None:
         """Take records of these lanes again: their fence has come by."""

@@ -12,14 +12,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import copy_context
+from typing import Generic, Protocol, TypeVar
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, TimeOut
 from kafka_keyshared.core.events import FencePassed, Recalled, Report
+from kafka_keyshared.core.slices import Running, Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.awaited import awaitable, turning, unmade
-from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
@@ -40,7 +42,19 @@ class LoopEndedError(Exception):
     """The event loop ended while the record ran on it."""
 
 
-class LoopWorker(ABC):
+class InHand(Protocol):
+    """A slice in the hands of a worker."""
+
+    gone: frozenset[TopicPartition]
+
+    def progress(self) -> Running:
+        """Return how far the worker is in it; from any thread."""
+
+
+H = TypeVar("H", bound=InHand)
+
+
+class LoopWorker(ABC, Generic[H]):
     """One worker on a loop, which may run up to ``limit`` things at once.
 
     ``made`` and ``closed`` are set when its handler has been made, and when it has been closed.
@@ -50,7 +64,7 @@ class LoopWorker(ABC):
         self.spec = spec
         self.name = spec.name
         self.limit = limit
-        self.given: dict[int, Given] = {}
+        self.given: dict[int, H] = {}
         # What it runs; and what runs on although it was cancelled, beside that.
         self.busy = 0
         self.apart = 0
@@ -71,8 +85,12 @@ class LoopWorker(ABC):
     # --- what its pool is for ---
 
     @abstractmethod
-    def accept(self, given: Given) -> None:
-        """Take a record: to run it, or to hand it back where its lane has failed."""
+    def in_hand(self, slice_: Slice) -> H:
+        """Return a slice as it is before anything of it has started."""
+
+    @abstractmethod
+    def accept(self, given: H) -> None:
+        """Take a slice: to run it, or to hand back what is of lanes that have failed."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -87,11 +105,11 @@ class LoopWorker(ABC):
         """Cancel what runs of these, and answer when it has had the time to heed that."""
 
     @abstractmethod
-    def where(self, id_: int) -> str:
+    def where(self, id_: int, index: int) -> str:
         """Return where in the user's program the coroutine stands that runs the record."""
 
     @abstractmethod
-    def stack(self, id_: int) -> str:
+    def stack(self, id_: int, index: int) -> str:
         """Return the calls that the coroutine is in, through what it awaits."""
 
     @abstractmethod

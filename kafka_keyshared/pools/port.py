@@ -144,14 +144,14 @@ class Pool(Protocol):
         What they had received they have reported; what they had not is there to be recalled.
         """
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
-        """Return where in the user's program a worker stands with what it runs of a slice.
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return where in the user's program a worker stands with a record that it runs.
 
         Nothing where that is not known.
         """
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
-        """Return the calls that a worker is in with what it runs of a slice, as lines of text.
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return the calls that a worker is in with a record that it runs, as lines of text.
 
         Nothing where that is not known.
         """

@@ -110,14 +110,15 @@ class ProcessPool(ThreadPool):
         if cell.lives():
             cell.process.lapse(lapse.slices, lapse.partitions)
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the process is now that has the slice."""
+        del index  # it runs one at a time
         cell = cast(ProcessCell | None, self.cells.get((subscription, worker)))
         return cell.process.where() if cell is not None and cell.is_in(slice_) else ""
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return nothing: a process tells the place alone."""
-        del subscription, worker, slice_
+        del subscription, worker, slice_, index
         return ""
 
     def forked(self) -> None:

@@ -116,14 +116,14 @@ class PullPool:
         """Return the members that have left others behind; who was dismissed leaves with all."""
         return [whose for whose, cell in self.cells.items() if cell.left and not cell.dismissed]
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return nothing: what a member's code does with a record is not seen from here."""
-        del subscription, worker, slice_
+        del subscription, worker, slice_, index
         return ""
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return nothing: what a member's code does with a record is not seen from here."""
-        del subscription, worker, slice_
+        del subscription, worker, slice_, index
         return ""
 
     def beat(self) -> None:

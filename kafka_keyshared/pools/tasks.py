@@ -21,11 +21,10 @@ from typing import Any, TypeAlias
 
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, StartWorker, TimeOut
-from kafka_keyshared.core.slices import UNSTARTED, Progress, Serial, Slice
+from kafka_keyshared.core.slices import Progress, Slice
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import in_words
-from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.loop_host import END_PATIENCE, Host, OwnLoop
 from kafka_keyshared.pools.loop_worker import LoopWorker, Post
@@ -38,10 +37,8 @@ log = log_of("kafka_keyshared.pool")
 BLOCKED_AFTER = 1.0
 """Seconds after which a loop that has not turned is told of."""
 
-STARTED = Serial(1)
-
 Whose: TypeAlias = tuple[str, int]
-MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker]
+MakeWorker: TypeAlias = Callable[[WorkerSpec, int, Post, Clock], LoopWorker[Any]]
 
 
 class TaskPool:
@@ -70,11 +67,11 @@ class TaskPool:
         self._told = False
         self._asked_at: float | None = None
         self._blocked = False
-        self.workers: dict[Whose, LoopWorker] = {}
+        self.workers: dict[Whose, LoopWorker[Any]] = {}
         for spec in specs:
             self._make(spec)
 
-    def _make(self, spec: WorkerSpec) -> LoopWorker:
+    def _make(self, spec: WorkerSpec) -> LoopWorker[Any]:
         worker = self._make_worker(spec, self._limit, self._mailbox.put, self._clock)
         self.workers[spec.subscription, spec.index] = worker
         return worker
@@ -108,14 +105,14 @@ class TaskPool:
         for worker in self.workers.values():
             worker.forked = True
 
-    def _open(self, worker: LoopWorker) -> None:
+    def _open(self, worker: LoopWorker[Any]) -> None:
         worker.failed = FailedLanes(self._lanes(worker.spec.subscription))
         self._tell(worker.open)
 
     def submit(self, slice_: Slice) -> None:
-        """Hand a record to its worker."""
+        """Hand a slice to its worker."""
         worker = self.workers[slice_.subscription, slice_.worker]
-        worker.given[slice_.id] = given = Given(slice_)
+        worker.given[slice_.id] = given = worker.in_hand(slice_)
         self._tell(partial(worker.accept, given))
 
     def fence(self, fence: Fence) -> None:
@@ -141,7 +138,7 @@ class TaskPool:
     def progress(self) -> Progress:
         """Return which records have started."""
         return {
-            id_: STARTED if given.started else UNSTARTED
+            id_: given.progress()
             for worker in self.workers.values()
             # A copy in one C call: the loop removes them meanwhile.
             for id_, given in worker.given.copy().items()
@@ -172,15 +169,15 @@ class TaskPool:
         """Return nothing: a worker is there as long as the loop."""
         return []
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the coroutine stands that has the record."""
         found = self.workers.get((subscription, worker))
-        return "" if found is None else found.where(slice_)
+        return "" if found is None else found.where(slice_, index)
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return the calls that the coroutine is in, the one that awaits all the others first."""
         found = self.workers.get((subscription, worker))
-        return "" if found is None else found.stack(slice_)
+        return "" if found is None else found.stack(slice_, index)
 
     def beat(self) -> None:
         """Tell of a handler that keeps the loop from turning, and of its end."""

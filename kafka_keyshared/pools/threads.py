@@ -108,13 +108,15 @@ class ThreadPool(Crew[WorkerCell]):
             self.beside.remove(cell)
             self._abandon(cell, [cell.current] if cell.current is not None else [])
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the thread is now that has the slice."""
+        del index  # it runs one at a time
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else standing(ident)
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return the calls that this thread is in."""
+        del index  # it runs one at a time
         ident = self._thread_in(subscription, worker, slice_)
         return "" if ident is None else stack_of(ident)
 

@@ -118,9 +118,14 @@ def _on_a_loop(plan: Plan, draw: Draw) -> Plan:
     reliable = all(each.reliable for each in member.subscriptions)
     if not reliable or not draw.happens("coroutines on a loop", 0.3):
         return plan
-    # Without state: what comes to such a worker may wait there for what it is to give up.
+    most = draw.one("records of a slice", (1, 3, 500))
     subs = (
-        replace(each, individually=True, lend_after=None, hands_over=False)
+        replace(
+            each,
+            individually=True,
+            slice_records=1 if each.ack_timeout is not None else most,
+            lend_after=None,
+        )
         for each in member.subscriptions
     )
     pool = replace(

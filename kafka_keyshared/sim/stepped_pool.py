@@ -119,14 +119,14 @@ class SteppedPool:
             place for place, worker in self.workers.items() if worker.gone and not worker.abandoned
         ]
 
-    def where(self, subscription: str, worker: int, slice_: int) -> str:
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return nothing: no thread stands anywhere."""
-        del subscription, worker, slice_
+        del subscription, worker, slice_, index
         return ""
 
-    def stack(self, subscription: str, worker: int, slice_: int) -> str:
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return nothing: no thread stands anywhere."""
-        del subscription, worker, slice_
+        del subscription, worker, slice_, index
         return ""
 
     def beat(self) -> None:

@@ -24,6 +24,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
 from kafka_keyshared.pools.awaited import unmade
+from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.sim import history as was
@@ -102,7 +103,9 @@ class SimTasks(TaskPool):
             for worker in sub.workers.values()
         ]
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
-        super().__init__(specs, mailbox, clock, limit=habits.at_once, host=self._virtual)
+        make = partial(TaskWorker, told_within=0.0)  # what has ended is told in the next turn
+        host = self._virtual
+        super().__init__(specs, mailbox, clock, limit=habits.at_once, host=host, make=make)
 
     def made(self, place: Place) -> Made:
         """Return the handler of a worker, with what gives up and takes over state."""

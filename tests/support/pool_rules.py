@@ -19,6 +19,7 @@ from kafka_keyshared.core.events import (
     Released,
     Report,
     SetAside,
+    SomeEnded,
 )
 from kafka_keyshared.core.lanes import Lane, is_keyless, lane_of
 from kafka_keyshared.core.slices import Progress, Slice
@@ -78,6 +79,8 @@ class Rules:
         self._at: dict[Name, At] = {}
         self._over: set[int] = set()
         self._dropped: set[Name] = set()
+        # Those of whose end a part of their slice was reported.
+        self._told: set[Name] = set()
         self._fences: deque[tuple[Fence, set[Name]]] = deque()
         # Time-outs: what was asked for, and what is to come of it; the stuck ones beside which the
         # worker goes on, and the one that it waits for.
@@ -184,6 +187,8 @@ class Rules:
             assert report.slice not in self._over, f"{report} comes after the end of its slice"
             if isinstance(report, Ended):
                 self._ended(report)
+            elif isinstance(report, SomeEnded):
+                self._some_ended(report)
             elif isinstance(report, Failed):
                 self._failed(report)
             else:
@@ -352,11 +357,27 @@ class Rules:
         if self._serial:
             dropped = self._dropped_of(report.slice)
             assert sorted(report.dropped) == dropped, f"slice {report.slice}: what was dropped"
+        again = {(report.slice, index) for index in report.dropped} & self._told
+        assert not again, f"{self._names(again)} were said to be dropped before"
         self._over.add(report.slice)
         for name in mine:
             if self._waits == name or (name in self._apart and self._at[name] is At.DONE):
                 self.shut.discard(self._lanes[name])
                 self._waits = None if self._waits == name else self._waits
+
+    def _some_ended(self, report: SomeEnded) -> None:
+        """Some of a slice are over, each of which is said once, and what of them was dropped."""
+        assert not self._serial, f"{report} of a worker that does one after the other"
+        names = {(report.slice, index) for index in report.indices}
+        assert len(names) == len(report.indices) > 0
+        left = [name for name in names if self._at[name] not in OVER - {At.BACK}]
+        assert not left, f"{self._names(left)} are said to have ended"
+        again = names & self._told
+        assert not again, f"the end of {self._names(again)} is said twice"
+        dropped = {(report.slice, index) for index in report.dropped}
+        assert dropped == names & self._dropped, "what was dropped of those"
+        self._told |= names
+        self.met["some of a slice ended"] += 1
 
     def _failed(self, report: Failed) -> None:
         name = report.slice, report.index
@@ -395,11 +416,16 @@ class Rules:
         self.failed.difference_update(fence.lanes)
         self.shut.difference_update(fence.lanes)
 
-    def _in_words(self, report: Ended | Failed | SetAside | FencePassed) -> str:
+    def _in_words(self, report: Ended | SomeEnded | Failed | SetAside | FencePassed) -> str:
         if isinstance(report, FencePassed):
             return "FencePassed"
         records = self._slices[report.slice].records
-        those = records if isinstance(report, Ended) else [records[report.index]]
+        if isinstance(report, Ended):
+            those = records
+        elif isinstance(report, SomeEnded):
+            those = [records[index] for index in report.indices]
+        else:
+            those = [records[report.index]]
         return f"{type(report).__name__} {'+'.join(str(each.offset()) for each in those)}".rstrip()
 
 

@@ -690,8 +690,8 @@ class Tasks(Side):
 
     @property
     def make_worker(self) -> MakeWorker:
-        """Return what makes its worker."""
-        return TaskWorker
+        """Return what makes its worker; one that says at once what has ended."""
+        return partial(TaskWorker, told_within=0.0)
 
     def make_host(self) -> Any:
         """Return what runs the event loop."""

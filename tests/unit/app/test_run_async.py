@@ -39,7 +39,7 @@ def in_time(main: Callable[[], Any]) -> Any:
 def held(app: KeyShared) -> int:
     """How many records its worker has in hand."""
     assert app.instance is not None
-    return len(app.instance.ports.pool.progress())
+    return app.instance.core.outstanding()
 
 
 def test_coroutines_run_on_the_loop_that_awaits_the_app_and_what_they_did_is_committed() -> None:

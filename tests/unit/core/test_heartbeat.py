@@ -66,7 +66,7 @@ def test_one_that_does_not_end_is_named_again_and_again_ever_more_seldom() -> No
     harness.beat(2 * 45 * 60)
     said = [each.text.partition(" for ")[2].partition(";")[0] for each in harness.notices]
     assert said == ["30 s", "60 s", "2 min", "5 min", "10 min", "20 min", "30 min", "40 min"]
-    assert all(each.running == ("default", 0, 0) for each in harness.notices), "where it stands"
+    assert all(each.running == ("default", 0, 0, 0) for each in harness.notices), "where it stands"
 
 
 def test_a_member_is_not_said_to_run_what_it_has_not_settled() -> None:

@@ -19,7 +19,7 @@ from kafka_keyshared.errors import InvariantError
 from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, record
-from tests.support.slices import slice_of
+from tests.support.slices import scattered, slice_of
 
 
 def with_one_slice(count: int, settings: SubscriptionSettings | None = None) -> tuple[Harness, int]:
@@ -65,7 +65,7 @@ def test_what_was_taken_back_is_leased_no_more_and_counts_no_more() -> None:
     assert [each.offset() for each in leased.records()] == [0, 1, 3]
     assert list(leased.outstanding({})) == [0, 1, 3]
     assert list(leased.outstanding({leased.slice.id: Serial(2)})) == [1, 3]
-    assert list(leased.outstanding({leased.slice.id: Scattered((3,), frozenset({0}))})) == [1, 3]
+    assert list(leased.outstanding({leased.slice.id: scattered(5, runs=(3,), ended={0})})) == [1, 3]
 
 
 def test_a_record_that_has_come_back_is_not_there_to_come_back_again() -> None:
@@ -82,9 +82,9 @@ def test_a_record_that_has_come_back_is_not_there_to_come_back_again() -> None:
         (Serial(1), [0, 1, 2, 3], [0]),
         (Serial(3), [2, 3], [2]),
         (Serial(4), [3], [3]),
-        (Scattered((), frozenset()), [0, 1, 2, 3], []),
-        (Scattered((0, 2), frozenset({1})), [0, 2, 3], [0, 2]),
-        (Scattered((), frozenset({0, 1, 2, 3})), [], []),
+        (scattered(4), [0, 1, 2, 3], []),
+        (scattered(4, runs=(0, 2), ended={1}), [0, 2, 3], [0, 2]),
+        (scattered(4, ended={0, 1, 2, 3}), [], []),
     ],
 )
 def test_of_what_has_started_a_serial_worker_may_still_run_the_last_and_no_other(
@@ -184,7 +184,7 @@ def test_what_a_worker_gives_back_that_it_does_not_have_is_refused() -> None:
 
 def test_records_that_ended_out_of_order_are_settled_and_the_position_waits_for_the_rest() -> None:
     harness, id_ = with_one_slice(6)
-    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    progress = {id_: scattered(6, runs=(1, 3), ended={0, 2, 5})}
     snapshot = harness.core.snapshots.take(progress, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (1, {"default": ((2, 3), (5, 6))})
     (commit,) = [
@@ -197,7 +197,7 @@ def test_records_that_ended_out_of_order_are_settled_and_the_position_waits_for_
 
 def test_all_that_runs_at_once_is_waited_for_and_what_has_not_started_is_not() -> None:
     harness, id_ = with_one_slice(6)
-    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    progress = {id_: scattered(6, runs=(1, 3), ended={0, 2, 5})}
     assert offsets(harness, [P0], progress) == [1, 3]
     assert offsets(harness, [P1], progress) == []
     harness.core.handle(ev.Revoking([P0]), harness.now)
@@ -216,7 +216,7 @@ def offsets(
 
 def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_stale() -> None:
     harness, id_ = with_one_slice(6)
-    progress = {id_: Scattered((1, 3), frozenset({0, 2, 5}))}
+    progress = {id_: scattered(6, runs=(1, 3), ended={0, 2, 5})}
     harness.core.handle(ev.Revoking([P0]), harness.now)
     harness.core.handle(ev.Recalled("default", 0, [(id_, [4])]), harness.now)
     (lapse,) = harness.core.handle(ev.Forget([P0], progress=progress), harness.now)
@@ -231,7 +231,7 @@ def test_of_what_ended_before_its_partition_went_each_counts_and_the_rest_is_sta
 def test_a_failure_among_those_that_run_at_once_closes_its_own_lane_and_stays_unsettled() -> None:
     harness, id_ = with_one_slice(4)
     harness.core.handle(ev.Reported([ev.Failed(id_, 2, ERROR)]), harness.now)
-    progress = {id_: Scattered((0,), frozenset({1, 2, 3}))}
+    progress = {id_: scattered(4, runs=(0,), ended={1, 2, 3})}
     snapshot = harness.core.snapshots.take(progress, harness.now)[P0]
     assert (snapshot.position, snapshot.runs) == (0, {"default": ((1, 2), (3, 4))})
     harness.core.handle(ev.Reported([ev.Ended(id_, 0.1)]), harness.now)
@@ -255,7 +255,7 @@ def test_what_is_taken_back_from_the_middle_runs_again_and_the_rest_settles() ->
 
 def test_of_many_that_one_worker_runs_for_long_a_few_are_named_at_a_time_and_each_once() -> None:
     harness, id_ = with_one_slice(8, SubscriptionSettings(warn_after=5.0))
-    progress = {id_: Scattered(tuple(range(8)), frozenset())}
+    progress = {id_: scattered(8, runs=range(8))}
     said: list[int] = []
     for _ in range(30):
         harness.now += 0.5
@@ -273,7 +273,7 @@ def test_of_those_that_run_at_once_each_one_is_told_of_when_it_ends() -> None:
     harness, id_ = with_one_slice(3, SubscriptionSettings(warn_after=5.0))
     for runs in [(0, 2)] * 12 + [(0,)]:
         harness.now += 0.5
-        commands = harness.core.handle(ev.Beat({id_: Scattered(runs, frozenset())}), harness.now)
+        commands = harness.core.handle(ev.Beat({id_: scattered(3, runs=runs)}), harness.now)
     (notice,) = [each for each in commands if isinstance(each, cmd.Notice)]
     assert notice.text == "orders-0@2 (key b'key-2') ended after 6 s"
 

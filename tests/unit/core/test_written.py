@@ -81,7 +81,7 @@ def test_the_topics_of_a_slice_are_those_that_its_records_came_from() -> None:
     records[2].set_topic("elsewhere")
     assert [leased.slice.came.topic_of(index) for index in (2, 0)] == ["other", TOPIC]
     counts = Counts()
-    counts.settled(leased, 3, [0], [2])
+    counts.settled(leased, range(3), [0], [2])
     assert counts.processed.counts == {TOPIC: {"ok": 1}, "other": {"dropped": 1}}
 
 

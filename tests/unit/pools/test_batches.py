@@ -238,6 +238,29 @@ def test_a_call_that_fails_is_an_attempt_of_none_and_each_of_its_records_runs_al
     ]
 
 
+def test_who_has_asked_back_what_had_not_started_waits_for_what_then_runs_alone(
+    bench: Callable[..., Bench],
+) -> None:
+    """At a revoke it would be forgotten, run all the same, and run again at the next member."""
+    running: list[list[int]] = []
+    calls: list[list[int]] = []
+
+    def handle(records: Sequence[Any]) -> None:
+        calls.append([each.offset() for each in records])
+        found = pool.pool.progress().items()
+        running.append(sorted(pool.slices[id_] for id_, each in found if each.running()))
+        if len(records) > 1:
+            answer = pool.pool.recall(Recall(*WORKER, None))
+            assert [pool.slices[id_] for id_, _ in answer.slices] == []
+            raise ValueError("no")
+
+    pool = bench(handle, 2, 60.0)
+    pool.submit(record(1, "a"), record(2, "b"))
+    assert pool.until_ended(2) == [("Ended", 1), ("Ended", 2)]
+    assert calls == [[1, 2], [1], [2]]
+    assert running == [[1, 2], [1, 2], [2]]
+
+
 def test_as_many_verdicts_as_records_or_the_call_has_failed(bench: Callable[..., Bench]) -> None:
     gated = Gated(lambda records: [None] if len(records) > 1 else None)
     pool = held(bench, gated)

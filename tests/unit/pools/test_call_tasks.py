@@ -298,6 +298,21 @@ def test_what_waits_to_run_alone_is_taken_back(bench: Make) -> None:
     assert pool.calls == [[0, 1, 2], [0]]
 
 
+def test_who_has_asked_back_what_had_not_started_waits_for_what_then_runs_alone(
+    bench: Make,
+) -> None:
+    """At a revoke it would be forgotten, run all the same, and run again at the next member."""
+    pool = bench()
+    pool.submit(record(0, "a"), record(1, "b"))
+    assert pool.recall() == []
+    pool.answer(0, ValueError("no"))
+    assert pool.running() == [0, 1], "1 waits to run alone"
+    pool.answer(1)
+    assert pool.running() == [1]
+    pool.answer(2)
+    assert pool.running() == []
+
+
 def test_a_call_past_its_time_is_cancelled_and_each_of_its_records_has_its_time_alone(
     bench: Make,
 ) -> None:
@@ -461,5 +476,5 @@ def test_a_new_loop_goes_on_behind_what_ran_on_one_that_has_ended(bench: Make) -
 def test_where_a_call_stands_is_told_for_each_of_its_records(bench: Make) -> None:
     pool = bench(2)
     slices = pool.submit(record(0, "a"), record(1, "b"))
-    places = {pool.pool.where(*WORKER, each.id) for each in slices}
+    places = {pool.pool.where(*WORKER, each.id, 0) for each in slices}
     assert len(places) == 1 and places.pop().startswith("at ")

@@ -293,7 +293,7 @@ def test_a_handler_that_hangs_keeps_nothing_behind_it(bench: Bench) -> None:
 def test_where_a_handler_hangs_is_known(bench: Bench) -> None:
     id_ = bench.submit("hang")
     bench.told.until("0")
-    asked = (bench.pool.where(*WORKER, id_) for _ in range(10_000))  # it may be on its way there
+    asked = (bench.pool.where(*WORKER, id_, 0) for _ in range(10_000))  # it may be on its way there
     where = next(each for each in asked if "in wait (threading.py:" in each)
     assert "test_processes.py:" in where
 
@@ -475,7 +475,7 @@ def test_a_lease_is_known_where_the_handler_is_and_so_is_its_end(bench: Bench) -
     id_ = bench.submit("lease", epoch=5)
     bench.told.until("lease worker-0 5 False")
     bench.pool.lapse(Lapse(*WORKER, (id_,), frozenset({P0})))
-    bench.pool.where(*WORKER, id_)  # which is answered behind it
+    bench.pool.where(*WORKER, id_, 0)  # which is answered behind it
     bench.told.go()
     bench.until(Ended)
     assert bench.told.lines()[-1] == "over True"

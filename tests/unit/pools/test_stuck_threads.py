@@ -317,7 +317,7 @@ def test_it_is_said_of_each_where_it_stands(hung: Make, eventually: Eventually) 
     slice_ = made.submit(record(1, "slow"))
     made.begins()
     made.time_out(slice_)
-    assert "in wait" in made.pool.where(*WORKER, slice_.id)
+    assert "in wait" in made.pool.where(*WORKER, slice_.id, 0)
     names = [each.name for each in threading.enumerate() if each.name.startswith("keyshared-")]
     assert "keyshared-default-worker-0 (stuck)" in names
     assert "keyshared-default-worker-0" in names

@@ -423,11 +423,11 @@ def test_where_a_coroutine_stands_is_told_through_what_it_awaits(
     assert inside.wait(WAIT)
     code = deep.__code__
     places = {f"{line}" for _, _, line in code.co_lines()}
-    where = pool.pool.where(*WORKER, slice_.id)
+    where = pool.pool.where(*WORKER, slice_.id, 0)
     go.set()
     assert where.startswith("at ") and where.rsplit(":", 1)[1] in places
     pool.until(Ended)
-    assert pool.pool.where(*WORKER, slice_.id) == ""
+    assert pool.pool.where(*WORKER, slice_.id, 0) == ""
 
 
 class Keeper:
@@ -647,7 +647,7 @@ def test_on_a_callers_loop_that_is_closed_what_ran_has_failed_once_and_the_worke
     for _ in range(2):
         lent.pool.replace(*WORKER)
     said = lent.heard()
-    assert [type(each) for each in said] == [Failed, Ended, SetAside, Ended]
+    assert [type(each) for each in said] == [Failed, SetAside, Ended, Ended]
     assert said[0].failure.error_type == "LoopEndedError"
     lent.pool.submit(slice_of(record(3, "b")))
     lent.pool.time_out(TimeOut(*WORKER, ()))

@@ -596,17 +596,17 @@ def test_where_a_worker_stands_is_a_line_of_the_users_program(
     given = made.submit(record(0)).id
     assert reached.wait(WAIT)
     line = handle.__code__.co_firstlineno + 2
-    eventually(lambda: "in wait" in made.pool.where("default", 0, given), WAIT)
-    place = made.pool.where("default", 0, given)
+    eventually(lambda: "in wait" in made.pool.where("default", 0, given, 0), WAIT)
+    place = made.pool.where("default", 0, given, 0)
     gate.set()
     made.reports()
     assert re.fullmatch(rf"at \S*test_threads\.py:{line}, in wait \(threading\.py:\d+\)", place)
-    eventually(lambda: made.pool.where("default", 0, given) == "", WAIT)
+    eventually(lambda: made.pool.where("default", 0, given, 0) == "", WAIT)
 
 
 def test_a_worker_without_a_thread_stands_nowhere() -> None:
     spec = WorkerSpec("default", 0, "worker-0", maker(lambda record: None))
-    assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0, 7) == ""
+    assert ThreadPool([spec], SimpleQueue(), Clock()).where("default", 0, 7, 0) == ""
 
 
 def test_a_worker_that_is_gone_stands_nowhere(bench: MakeBench) -> None:
@@ -615,7 +615,7 @@ def test_a_worker_that_is_gone_stands_nowhere(bench: MakeBench) -> None:
     made.pool.add(StartWorker("default", 1, "worker-1"))
     made.pool.abandon("default", 1)
     made.pool.end("default", 1)
-    assert made.pool.where("default", 1, 7) == ""
+    assert made.pool.where("default", 1, 7, 0) == ""
 
 
 def test_a_worker_that_is_gone_closes_its_handler_and_is_nobodys_any_more(
