@@ -24,7 +24,6 @@ from kafka_keyshared.owner.scaling import Moving, Ordered, assign, bring_to, set
 from kafka_keyshared.program.forks import refuse_in_child
 from kafka_keyshared.program.importing import refuse_inside_handler
 from kafka_keyshared.status import LaneStatus
-from kafka_keyshared.web.acting import Acting, FilterOrder, RangeOrder, read_token
 
 ANSWERED_WITHIN = 10.0
 """Seconds: an owner that is in a rebalance gets to an order behind it."""
@@ -232,27 +231,6 @@ class Orderable:
             return instance.ask(name, order, timeout, follows=True)
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {moving}") from None
-
-    def _acting(self, token_file: str | None) -> Acting | None:
-        """Return what may be ordered over HTTP, by the token in that file; nothing without one."""
-        if token_file is None:
-            return None
-        return Acting(read_token(token_file), self._assign_as_ordered, self._filter_as_ordered)
-
-    def _assign_as_ordered(self, order: RangeOrder) -> dict[str, str]:
-        return self.assign_range(
-            order.first,
-            order.last,
-            order.worker,
-            take_over=order.take_over,
-            timeout=order.timeout,
-            subscription=order.subscription,
-        )
-
-    def _filter_as_ordered(self, order: FilterOrder) -> dict[str, tuple[str, ...]]:
-        return self.set_filters(
-            order.worker, order.patterns, timeout=order.timeout, subscription=order.subscription
-        )
 
     def _order(
         self, action: LaneAction, key: bytes | str | None, at: str, subscription: str

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from kafka_keyshared.app.acted import acting_on
 from kafka_keyshared.app.awaiting import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
@@ -324,7 +325,8 @@ class KeyShared(Handling, Looked):
     def _run(
         self, client: KafkaClient, mailbox: Mailbox[Mail], ending: Ending, host: Host | None
     ) -> int:
-        acting = self._acting(self.options.http_token_file)
+        file, keys = self.options.http_token_file, self.options.show_keys
+        acting = acting_on(self, file, keys=keys)
         made = of_program(self.options, self.conf, self.topics, "the program")
         self._served.start(acting, self.layers or made)
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))

@@ -20,7 +20,7 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.owner.observe import Board
 from kafka_keyshared.program.aside import Aside
 from kafka_keyshared.status import Status
-from kafka_keyshared.web.acting import Acting, read_token
+from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.metrics import Exposition, StatusCollector
 from kafka_keyshared.web.server import HttpServer, Probes
 from kafka_keyshared.web.snapshot import About, Setting
@@ -98,9 +98,9 @@ class Served:
             if server.start():
                 self.http = server
         if options.console_port is not None:
-            self._start_admin(options.console_port, layers)
+            self._start_admin(options.console_port, layers, acting)
 
-    def _start_admin(self, port: int, layers: Layers) -> None:
+    def _start_admin(self, port: int, layers: Layers, acting: Acting | None) -> None:
         try:
             from kafka_keyshared.web.admin.feed import Feed
             from kafka_keyshared.web.admin.server import AdminServer
@@ -112,10 +112,9 @@ class Served:
             )
             return
         options, board = self._options, self._board
-        token = None if options.http_token_file is None else read_token(options.http_token_file)
         about_it, settings = about(options, layers.topics), settings_of(layers)
         feed = Feed(lambda: board.read(full=True), about_it, settings, keys=options.show_keys)
-        server = AdminServer(options.console_host, port, feed, token)
+        server = AdminServer(options.console_host, port, feed, acting)
         if server.start():
             self.admin = server
 

@@ -16,7 +16,7 @@ import msgspec
 
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.status import Health, Status
-from kafka_keyshared.web.acting import MOST_BYTES, Acting, ordered
+from kafka_keyshared.web.acting import MOST_BYTES, NAME_HEADER, Acting, Asker, ordered
 from kafka_keyshared.web.metrics import Exposition
 
 log = log_of("kafka_keyshared.web")
@@ -124,7 +124,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, b"an order has a Content-Length, and is not that long\n")
             return
         body = self.rfile.read(int(length))
-        said = ordered(self.server.probes.acting, path, self.headers.get("Authorization", ""), body)
+        shown, name = self.headers.get("Authorization", ""), self.headers.get(NAME_HEADER, "")
+        asker = Asker(self.client_address[0], name)
+        said = ordered(self.server.probes.acting, path, shown, body, asker)
         self._answer(said.status, said.text, said.content_type)
 
     def _status(self, *, pending: bool) -> None:

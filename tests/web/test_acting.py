@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,15 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.owner.observe import Board
 from kafka_keyshared.web.acting import (
+    ACTIONS,
     FILTERS,
     MOST_BYTES,
     RANGES,
     Acting,
-    FilterOrder,
-    RangeOrder,
     read_token,
 )
 from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.orders import VERBS, FilterOrder, RangeOrder
 from kafka_keyshared.web.server import HttpServer, Probes
 
 TOKEN = "0123456789abcdef"
@@ -34,20 +34,18 @@ class Asked:
     """Takes orders, and does with each what the test says."""
 
     def __init__(self) -> None:
-        self.orders: list[RangeOrder | FilterOrder] = []
+        self.orders: list[Any] = []
         self.raises: Exception | None = None
 
-    def __call__(self, order: RangeOrder) -> Mapping[str, str]:
+    def __call__(self, order: Any) -> tuple[str, dict[str, Any]]:
         self.orders.append(order)
         if self.raises is not None:
             raise self.raises
-        return {str(order.worker): f"{order.first}-{order.last}"}
-
-    def filters(self, order: FilterOrder) -> Mapping[str, Sequence[str]]:
-        self.orders.append(order)
-        if self.raises is not None:
-            raise self.raises
-        return {order.worker: order.patterns}
+        if isinstance(order, RangeOrder):
+            return "it has", {"ranges": {str(order.worker): f"{order.first}-{order.last}"}}
+        if isinstance(order, FilterOrder):
+            return "it takes", {"filters": {order.worker: order.patterns}}
+        return "done", {"of": type(order).__name__}
 
 
 @pytest.fixture
@@ -57,7 +55,7 @@ def asked() -> Asked:
 
 @pytest.fixture
 def url(asked: Asked) -> Iterator[str]:
-    yield from served(Acting(TOKEN, asked, asked.filters))
+    yield from served(Acting(TOKEN, asked))
 
 
 def served(acting: Acting | None) -> Iterator[str]:
@@ -126,10 +124,8 @@ def test_another_kind_of_authorization_is_none(url: str, asked: Asked) -> None:
 def test_an_instance_without_a_token_takes_no_orders() -> None:
     for url in served(None):
         status, text = post(url, ORDER)
-        assert (status, text) == (
-            403,
-            "this instance takes no orders: it runs without http_token_file\n",
-        )
+        assert status == 403
+        assert text.startswith("this instance takes no orders: it runs without http_token_file; ")
 
 
 @pytest.mark.parametrize(
@@ -158,10 +154,9 @@ def test_an_order_that_is_too_long_is_not_read(url: str, asked: Asked) -> None:
 
 def test_another_path_is_told_where_orders_are_taken(url: str, asked: Asked) -> None:
     for path in ("/status", "/api/v1/range", "/"):
-        assert post(url, ORDER, path=path) == (
-            404,
-            f"orders are taken at {RANGES} and {FILTERS}\n",
-        )
+        status, text = post(url, ORDER, path=path)
+        assert status == 404
+        assert text.startswith(f"orders are taken at {ACTIONS}VERB; there is pause, resume, drain")
     assert not asked.orders
 
 
@@ -177,6 +172,60 @@ def test_what_the_instance_refuses_is_said(
 ) -> None:
     asked.raises = raised
     assert post(url, ORDER) == (status, said)
+
+
+# --- the verbs ---
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "pause": {"topics": ["orders"]},
+    "resume": {"partitions": [["orders", 3]]},
+    "drain": {},
+    "scale": {"workers": 8},
+    "assign": ORDER,
+    "move": {"slot": 7, "worker": "worker-1"},
+    "filter": {"worker": "worker-1", "patterns": ["a*"]},
+    "release": {"at": "orders-3@17"},
+    "drop": {"key": "a"},
+    "dead-letter": {"at": "orders-3@17"},
+    "lift-dlq-limit": {},
+    "log-level": {"level": "debug"},
+}
+
+
+def test_every_verb_has_an_order_of_its_own(url: str, asked: Asked) -> None:
+    assert list(GIVEN) == list(VERBS)
+    for verb, what in GIVEN.items():
+        status, text = post(url, what, path=ACTIONS + verb)
+        assert (status, json.loads(text)["verb"]) == (200, verb)
+        assert type(asked.orders[-1]) is VERBS[verb].order
+    assert len({type(each) for each in asked.orders}) == len(VERBS)
+
+
+def test_a_verb_that_is_refused_says_why_as_json(url: str, asked: Asked) -> None:
+    path = ACTIONS + "scale"
+    for what in ({}, {"workers": 0}, {"workers": "8"}, {"workers": 8, "at_once": True}, b"{"):
+        status, text = post(url, what, path=path)
+        assert (status, [*json.loads(text)]) == (400, ["refused"])
+        assert "give JSON with workers" in text
+    assert post(url, {"workers": 8}, None, path=path)[0] == 401
+    assert not asked.orders
+    asked.raises = KeySharedError("it has members")
+    told = post(url, {"workers": 8}, path=path)
+    assert (told[0], json.loads(told[1])) == (409, {"refused": "it has members"})
+
+
+def test_who_asks_is_in_the_log_and_no_key(
+    url: str, asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafka_keyshared.web")
+    name = {"X-Keyshared-As": "anna" + "x" * 100}
+    assert post(url, {"key": "of-a-patient"}, path=ACTIONS + "drop", **name)[0] == 200
+    assert f"order drop of 'anna{'x' * 60}' at 127.0.0.1 is done" in caplog.messages
+    asked.raises = KeySharedError("there is none")
+    post(url, {"key": "of-a-patient"}, path=ACTIONS + "drop")
+    assert "order drop of 127.0.0.1 refused" in caplog.messages
+    assert "of-a-patient" not in caplog.text
+    assert TOKEN not in caplog.text
 
 
 # --- the token ---

@@ -20,6 +20,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin.feed import PARTS
 from kafka_keyshared.web.admin.guard import MOST_BYTES, Guard, is_loopback
+from kafka_keyshared.web.orders import VERBS
 from kafka_keyshared.web.snapshot import Snapshot
 from tests.support.live import client_conf, group_name, write
 from tests.support.scrapes import running
@@ -146,7 +147,14 @@ def test_each_part_can_be_asked_for(app: KeyShared, part: str) -> None:
 def test_the_document_describes_every_path(app: KeyShared) -> None:
     document = ask(app, "/api/v1/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    assert set(document["paths"]) == {f"/api/v1/{part}" for part in (*PARTS, "stream")}
+    looks = {f"/api/v1/{part}" for part in (*PARTS, "stream")}
+    orders = {f"/api/v1/actions/{verb}" for verb in VERBS}
+    paths = document["paths"]
+    assert {path for path, how in paths.items() if "get" in how} == looks
+    assert {path for path, how in paths.items() if "post" in how} == orders
+    order = paths["/api/v1/actions/scale"]["post"]["requestBody"]["content"]["application/json"]
+    name = order["schema"]["$ref"].rpartition("/")[2]
+    assert document["components"]["schemas"][name]["required"] == ["workers"]
     answer = document["paths"]["/api/v1/snapshot"]["get"]["responses"]["200"]
     name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
     assert set(document["components"]["schemas"][name]["required"]) >= {"version", "status"}

@@ -13,12 +13,24 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kafka_keyshared.web.acting import (
+    ACTIONS,
+    FILTERS,
+    NAME_HEADER,
+    RANGES,
+    Acting,
+    Asker,
+    Refusal,
+    Said,
+    ordered,
+)
+from kafka_keyshared.web.acting import MOST_BYTES as ORDER_BYTES
 from kafka_keyshared.web.admin.document import PREFIX, document
 from kafka_keyshared.web.admin.feed import PARTS, Feed, Part
 from kafka_keyshared.web.admin.guard import Guard
@@ -29,6 +41,12 @@ ASSETS = Path(__file__).parents[1] / "console"
 
 STREAMS_MOST = 16
 """Streams at once: each of them is a connection that stays."""
+
+ORDERS_MOST = 8
+"""Orders at once."""
+
+BODY_WITHIN = 10.0
+"""Seconds in which the body of an order has to be there."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -62,7 +80,7 @@ class Guarded:
         if scope["type"] == "http" and scope["path"].startswith("/api/"):
             refusal = self._guard.refuse(scope["method"], Headers(scope=scope))
             if refusal is not None:
-                told = PlainTextResponse(f"{refusal.reason}\n", refusal.status)
+                told = _response(refusal.said(scope["path"]))
                 await told(scope, receive, with_headers)
                 return
         await self._app(scope, receive, with_headers)
@@ -99,8 +117,61 @@ def _event(text: bytes) -> bytes:
     return b"event: snapshot\ndata: " + text + b"\n\n"
 
 
-def application(feed: Feed, guard: Guard, closing: threading.Event) -> ASGIApp:
+def _response(said: Said) -> Response:
+    return Response(said.text, said.status, media_type=said.content_type)
+
+
+class Orders:
+    """Takes orders, a few at once: each waits for the owner on a thread of its own.
+
+    So whoever has the token cannot keep those from looking that only look.
+    """
+
+    def __init__(self, acting: Acting | None) -> None:
+        self._acting = acting
+        self._going = 0
+
+    async def answer(self, request: Request) -> Response:
+        """Do what is ordered, unless its body is too long, or too slow in coming."""
+        path, headers = request.url.path, request.headers
+        if self._going >= ORDERS_MOST:
+            return _response(Refusal(503, f"there are {ORDERS_MOST} orders already").said(path))
+        self._going += 1
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                body = await _body(request)
+            if body is None:
+                text = f"an order has {ORDER_BYTES:,} bytes at most"
+                return _response(Refusal(413, text).said(path))
+            peer = "?" if request.client is None else request.client.host
+            asker = Asker(peer, headers.get(NAME_HEADER, ""))
+            shown = headers.get("authorization", "")
+            said = await run_in_threadpool(ordered, self._acting, path, shown, body, asker)
+        except TimeoutError:
+            text = f"its body was not there within {BODY_WITHIN:g} s"
+            return _response(Refusal(408, text).said(path))
+        except ClientDisconnect:
+            return _response(Refusal(400, "it was given up").said(path))
+        finally:
+            self._going -= 1
+        return _response(said)
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return the body, None where it is too long: whatever its length is said to be."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > ORDER_BYTES:
+            return None
+    return bytes(body)
+
+
+def application(
+    feed: Feed, guard: Guard, acting: Acting | None, closing: threading.Event
+) -> ASGIApp:
     """Return the application; what is open ends when ``closing`` is set."""
+    orders = Orders(acting).answer
     described = msgspec.json.encode(document(version("kafka-keyshared")))
 
     async def openapi(request: Request) -> Response:
@@ -111,6 +182,7 @@ def application(feed: Feed, guard: Guard, closing: threading.Event) -> ASGIApp:
         *(Route(f"{PREFIX}/{name}", _answer(feed, part)) for name, (_, part) in PARTS.items()),
         Route(f"{PREFIX}/stream", Streams(feed, closing).answer),
         Route(f"{PREFIX}/openapi.json", openapi),
+        *(Route(path, orders, methods=["POST"]) for path in (ACTIONS + "{verb}", RANGES, FILTERS)),
     ]
     if ASSETS.is_dir():
         routes.append(Mount("/", StaticFiles(directory=ASSETS, html=True)))

@@ -8,7 +8,9 @@ import msgspec
 
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.status import ErrorGroup, PartitionStatus, RebalanceStatus
+from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
 from kafka_keyshared.web.admin.feed import PARTS
+from kafka_keyshared.web.orders import VERBS, Done, Refused
 from kafka_keyshared.web.snapshot import (
     DeadLetters,
     Diagnosed,
@@ -34,7 +36,8 @@ _ANSWERS: dict[str, Any] = {
 
 def document(version: str) -> dict[str, Any]:
     """Return the document; ``version`` is that of the package."""
-    types = [*_ANSWERS.values(), Finding]
+    orders = {name: verb.order for name, verb in VERBS.items()}
+    types = [*_ANSWERS.values(), Finding, Done, Refused, *orders.values()]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
@@ -46,13 +49,15 @@ def document(version: str) -> dict[str, Any]:
     stream = _get("The snapshot, once a second, as server-sent events named `snapshot`.", {})
     stream["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     paths[f"{PREFIX}/stream"] = {"get": stream}
+    for name, schema in zip(orders, schemas[-len(orders) :], strict=True):
+        paths[f"{ACTIONS}{name}"] = {"post": _post(VERBS[name].text, schema)}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "kafka-keyshared",
             "version": version,
-            "description": "What there is to see of a running instance. Keys are hidden unless "
-            "`show_keys` is set; payloads are never shown.",
+            "description": "What there is to see of a running instance, and what may be ordered of "
+            "it. Keys are hidden unless `show_keys` is set; payloads are never shown.",
         },
         "paths": paths,
         "components": {
@@ -72,5 +77,32 @@ def _get(text: str, schema: dict[str, Any]) -> dict[str, Any]:
             "403": refused,
             "421": refused,
             "503": {"description": "It has only just begun, or there are too many streams."},
+        },
+    }
+
+
+def _post(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    def told(what: str, name: str) -> dict[str, Any]:
+        ref = {"$ref": f"#/components/schemas/{name}"}
+        return {"description": what, "content": {"application/json": {"schema": ref}}}
+
+    refused = told("Refused, and why.", "Refused")
+    codes = ("400", "401", "403", "404", "408", "409", "413", "421", "503")
+    return {
+        "summary": text,
+        "security": [{"token": []}],
+        "parameters": [
+            {
+                "name": NAME_HEADER,
+                "in": "header",
+                "description": "Who asks, for the log.",
+                "schema": {"type": "string"},
+            }
+        ],
+        "requestBody": {"content": {"application/json": {"schema": schema}}},
+        "responses": {
+            "200": told("Done.", "Done"),
+            **dict.fromkeys(codes, refused),
+            "504": told("Not done in time; the text says whether it goes on by itself.", "Refused"),
         },
     }

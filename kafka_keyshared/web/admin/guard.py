@@ -8,25 +8,17 @@ cookies.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.web.acting import Refusal, without_token
 
 MOST_BYTES = 1 << 20
 """The longest body that is read."""
 
 SAME = frozenset({"", "same-origin", "none"})
 """What a browser says of a request (``Sec-Fetch-Site``) that its own page or its user has made."""
-
-
-class Refusal(NamedTuple):
-    """Why a request is refused, and with which HTTP status."""
-
-    status: int
-    reason: str
 
 
 class Guard:
@@ -56,16 +48,7 @@ class Guard:
             return Refusal(413, f"a body has a Content-Length of {MOST_BYTES:,} at most")
         if method in {"GET", "HEAD"} and self._local:
             return None
-        return self._without_token(headers.get("authorization", ""))
-
-    def _without_token(self, authorization: str) -> Refusal | None:
-        if self._token is None:
-            return Refusal(403, "this instance takes no orders: it runs without http_token_file")
-        kind, _, given = authorization.partition(" ")
-        right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
-        if kind.lower() != "bearer" or not right:
-            return Refusal(401, "this needs 'Authorization: Bearer' with the instance's token")
-        return None
+        return without_token(self._token, headers.get("authorization", ""))
 
 
 def _name(host: str) -> str:

@@ -9,9 +9,11 @@ import threading
 import uvicorn
 
 from kafka_keyshared.logs import log_of
+from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.admin.app import application
 from kafka_keyshared.web.admin.feed import Feed
 from kafka_keyshared.web.admin.guard import Guard
+from kafka_keyshared.web.admin.impatient import Impatient
 
 log = log_of("kafka_keyshared.web")
 
@@ -29,11 +31,12 @@ class AdminServer:
     then.
     """
 
-    def __init__(self, host: str, port: int, feed: Feed, token: str | None) -> None:
+    def __init__(self, host: str, port: int, feed: Feed, acting: Acting | None) -> None:
         self._host = host
         self.port = port
         self._feed = feed
-        self._guard = Guard(host, token)
+        self._acting = acting
+        self._guard = Guard(host, None if acting is None else acting.token)
         self._closing = threading.Event()
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -62,9 +65,9 @@ class AdminServer:
             return False
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            application(self._feed, self._guard, self._closing),
+            application(self._feed, self._guard, self._acting, self._closing),
             loop="asyncio",
-            http="h11",
+            http=Impatient,
             ws="none",
             lifespan="off",
             log_config=None,

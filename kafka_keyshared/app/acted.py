@@ -1,0 +1,152 @@
+"""Carries out the orders that come over HTTP: each is what a program may order of its app."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.model import TopicPartition, counted, some
+from kafka_keyshared.web.acting import Acting, read_token
+from kafka_keyshared.web.orders import (
+    DeadLetterOrder,
+    DrainOrder,
+    DropOrder,
+    FilterOrder,
+    LaneOrder,
+    LimitOrder,
+    LogLevelOrder,
+    PauseOrder,
+    RangeOrder,
+    ReleaseOrder,
+    ResumeOrder,
+    ScaleOrder,
+    SlotOrder,
+)
+
+Did: TypeAlias = tuple[str, dict[str, Any]]
+"""In words what was done, and what there is to know of it."""
+
+
+def acting_on(app: Orderable, token_file: str | None, *, keys: bool) -> Acting | None:
+    """Return what may be ordered by the token in that file; nothing without one.
+
+    ``keys`` says whether an answer may name keys that were not named in the order.
+    """
+    if token_file is None:
+        return None
+    return Acting(read_token(token_file), lambda order: carry_out(app, order, keys=keys))
+
+
+def carry_out(app: Orderable, order: Any, *, keys: bool) -> Did:
+    """Do what is ordered; raise what the app raises."""
+    if isinstance(order, LaneOrder):
+        return _lane(app, order, keys=keys)
+    return _DO[type(order)](app, order)
+
+
+def _fetching(app: Orderable, order: PauseOrder | ResumeOrder) -> Did:
+    do = app.pause if isinstance(order, PauseOrder) else app.resume
+    held = _names(do(topics=order.topics, partitions=order.partitions))
+    return f"paused by hand: {some(held)}", {"paused": held}
+
+
+def _drain(app: Orderable, order: DrainOrder) -> Did:
+    """Pause, then flush; one that is not over in time stays paused, which it says."""
+    held = _names(app.pause())
+    try:
+        positions = app.flush(order.timeout)
+    except (TimeoutError, KeySharedError) as error:
+        more = f"{error}; it stays paused until it is resumed"
+        raise type(error)(more) from None
+    committed = {str(each): at for each, at in sorted(positions.items())}
+    what = f"paused by hand: {some(held)}; what was fetched has ended and is committed"
+    return what, {"paused": held, "committed": committed}
+
+
+def _slots(app: Orderable, order: RangeOrder | SlotOrder) -> Did:
+    if isinstance(order, SlotOrder):
+        first = last = order.slot
+        take_over = True
+    else:
+        first, last, take_over = order.first, order.last, order.take_over
+    ranges = app.assign_range(
+        first,
+        last,
+        order.worker,
+        take_over=take_over,
+        timeout=order.timeout,
+        subscription=order.subscription,
+    )
+    which = f"slot {first:,} is" if first == last else f"slots {first:,} to {last:,} are"
+    whose = "nobody's" if order.worker is None else f"those of {order.worker}"
+    return f"{which} {whose}", {"ranges": dict(ranges)}
+
+
+_KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+)", re.DOTALL)
+"""A key where a lane is named; the last place that ends so is its end, whatever stands in it."""
+
+
+def _lane(app: Orderable, order: LaneOrder, *, keys: bool) -> Did:
+    """Decide about a lane. A key that whoever orders does not know is left out of the answer."""
+    do, done = {
+        ReleaseOrder: (app.release, "is released"),
+        DropOrder: (app.drop, "is dropped"),
+        DeadLetterOrder: (app.dead_letter, "goes to the dead-letter topic"),
+    }[type(order)]
+    known = keys or order.key is not None
+    try:
+        told = do(order.key, at=order.at, subscription=order.subscription)
+    except KeySharedError as error:
+        if known:
+            raise
+        raise type(error)(_KEY.sub("", str(error))) from None
+    return told if known else f"{order.at} {done}", {"at": order.at}
+
+
+def _log_level(app: Orderable, order: LogLevelOrder) -> Did:
+    del app  # the log is the process's
+    name, level = order.logger, order.level
+    logger = logging.getLogger(name)
+    before = logging.getLevelName(logger.getEffectiveLevel()).lower()
+    logger.setLevel(level.upper())
+    what = f"{name} logs from {level} on"
+    return what, {"logger": name, "level": level, "before": before}
+
+
+def _scale(app: Orderable, order: ScaleOrder) -> Did:
+    names = app.scale(order.workers, order.timeout, subscription=order.subscription)
+    return f"it has {counted(order.workers, 'worker')}", {"workers": list(names)}
+
+
+def _filter(app: Orderable, order: FilterOrder) -> Did:
+    found = app.set_filters(
+        order.worker, order.patterns, timeout=order.timeout, subscription=order.subscription
+    )
+    return f"{order.worker} has other filters", {"filters": dict(found)}
+
+
+def _lift(app: Orderable, order: LimitOrder) -> Did:
+    del order
+    lifted = _names(app.lift_dlq_limit())
+    return f"behind their dead-letter limit go on: {some(lifted)}", {"lifted": lifted}
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return [str(each) for each in partitions]
+
+
+_DO: Mapping[type[Any], Callable[[Orderable, Any], Did]] = {
+    PauseOrder: _fetching,
+    ResumeOrder: _fetching,
+    DrainOrder: _drain,
+    ScaleOrder: _scale,
+    RangeOrder: _slots,
+    SlotOrder: _slots,
+    FilterOrder: _filter,
+    LimitOrder: _lift,
+    LogLevelOrder: _log_level,
+}
