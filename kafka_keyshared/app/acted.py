@@ -86,7 +86,7 @@ def _slots(app: Orderable, order: RangeOrder | SlotOrder) -> Did:
     return f"{which} {whose}", {"ranges": dict(ranges)}
 
 
-_KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+)", re.DOTALL)
+_KEY = re.compile(r" \(key b.*\)(?=, [a-z_-]+: )", re.DOTALL)
 """A key where a lane is named; the last place that ends so is its end, whatever stands in it."""
 
 

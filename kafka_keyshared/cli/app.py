@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from kafka_keyshared.cli.output import write_error
+from kafka_keyshared.cli.verbs import acting, bench, demo, dlq, ring, spark, spark_dlq, spark_tools
 from kafka_keyshared.cli.verbs import advise as advising
-from kafka_keyshared.cli.verbs import bench, demo, dlq, ring, spark, spark_dlq, spark_tools
 from kafka_keyshared.cli.verbs import config as configuring
 from kafka_keyshared.cli.verbs import read as reading
 from kafka_keyshared.cli.verbs import run as running
@@ -52,6 +52,12 @@ app.add_typer(demo.verbs, name="demo")
 app.command("run")(running.run_command)
 app.command("doctor")(running.doctor)
 app.command("status")(looking.status)
+app.command("lag")(acting.lag)
+app.command("top")(acting.top)
+app.command("pause")(acting.pause)
+app.command("resume")(acting.resume)
+app.command("drain")(acting.drain)
+app.command("scale")(acting.scale)
 app.add_typer(configuring.verbs, name="config")
 app.command("read")(reading.read)
 app.command("advise")(advising.advise)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from kafka_keyshared.cli.instances import may_order, only_subscription, order, status_of
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.filters import Filters, OnUnmatched, check_unmatched
 from kafka_keyshared.core.routing.port import Routing
@@ -14,7 +15,6 @@ from kafka_keyshared.core.routing.ranges import read_back
 from kafka_keyshared.core.routing.ring import VnodeRing
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.status import SubscriptionStatus
-from kafka_keyshared.web.acting import FILTERS
 
 EVERY_KEY = "*"
 """How it is written that a worker takes every key."""
@@ -55,10 +55,10 @@ def filter_verb(
     if token is None:
         _print_plan(sub, before, after, output)
         return 0
-    what = {"worker": asked.worker, "patterns": [*asked.patterns], "timeout": asked.timeout}
-    answer = order(url, FILTERS, token, what, asked.timeout)
-    found = {name: " ".join(those) or EVERY_KEY for name, those in answer["filters"].items()}
-    write_result(answer["filters"] if output is not Output.TABLE else found, output, "filters")
+    done = AdminClient(url, token).filter(asked.worker, asked.patterns, asked.timeout)
+    takes = done.result["filters"]
+    found = {name: " ".join(those) or EVERY_KEY for name, those in takes.items()}
+    write_result(takes if output is not Output.TABLE else found, output, "filters")
     return 0
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka_keyshared.cli.instances import may_order, only_subscription, order, status_of
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.cli.instances import may_order, only_subscription, status_of
 from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
 from kafka_keyshared.core.routing.port import Move, Unowned, moves
 from kafka_keyshared.core.routing.ranges import read_back
@@ -14,7 +15,6 @@ from kafka_keyshared.core.routing.slot_ranges import SlotRange, parse_ranges
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.status import SubscriptionStatus
-from kafka_keyshared.web.acting import RANGES
 
 AWAY = "away"
 """The state of a worker for which something was declared, and that is not there."""
@@ -161,15 +161,12 @@ def assign_verb(
         if output is Output.TABLE:
             write_note("nothing has changed; --execute does it")
         return 0
-    what = {
-        "first": asked.slots.first,
-        "last": asked.slots.last,
-        "worker": asked.worker,
-        "take_over": asked.take_over,
-        "timeout": asked.timeout,
-    }
-    answer = order(url, RANGES, token, what, asked.timeout)
-    write_result(answer["ranges"], output, "ranges by worker")
+    first, last = asked.slots
+    instance = AdminClient(url, token)
+    done = instance.assign(
+        first, last, asked.worker, take_over=asked.take_over, timeout=asked.timeout
+    )
+    write_result(done.result["ranges"], output, "ranges by worker")
     return 0
 
 

@@ -23,7 +23,10 @@ CLIENT = f"{PREFIX}KAFKA_"
 LOG = (f"{PREFIX}LOG_LEVEL", f"{PREFIX}LOG_FORMAT")
 """Of the command line itself, which reads them where its flags are not given."""
 
-RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS", *LOG)
+URL = f"{PREFIX}URL"
+"""The instance that the command line looks at, where its flag is not given."""
+
+RESERVED = (f"{PREFIX}SEEDS", f"{PREFIX}KAFKA_JARS", f"{PREFIX}SPARK_JARS", *LOG, URL)
 """Of the command line, and of this project's own tests and tools: how many seeds, where a broker's
 jars and Spark's are."""
 

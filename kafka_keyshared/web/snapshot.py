@@ -159,15 +159,16 @@ def snapshot(
             number=diagnosis.number,
             findings=diagnosis.findings,
         ),
-        totals=_totals(status),
-        stuck=tuple(each for sub in status.subscriptions for each in _stuck(sub)),
+        totals=totals(status),
+        stuck=stuck(status),
         dlq=_dead_letters(status, about.dlq),
         settings=settings,
         status=status,
     )
 
 
-def _totals(status: Status) -> Totals:
+def totals(status: Status) -> Totals:
+    """Return the sums over all that a status has."""
     subs = status.subscriptions
     workers = [each for sub in subs for each in sub.workers]
     outcomes = [each for sub in subs for each in sub.processed.values()]
@@ -203,6 +204,11 @@ def _totals(status: Status) -> Totals:
 def _sum(numbers: list[int | None]) -> int | None:
     known = [each for each in numbers if each is not None]
     return sum(known) if len(known) == len(numbers) else None
+
+
+def stuck(status: Status) -> tuple[StuckRecord, ...]:
+    """Return the records that do not get on, of every subscription."""
+    return tuple(each for sub in status.subscriptions for each in _stuck(sub))
 
 
 def _stuck(sub: SubscriptionStatus) -> Iterator[StuckRecord]:

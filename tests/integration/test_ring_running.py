@@ -290,7 +290,7 @@ def test_a_wrong_token_is_refused_by_the_instance(
     words = ("61000-61009", "worker-0", "--token-file", wrong, "--execute")
     ended = assign(capsys, member, *words)
     assert ended.status == 1
-    assert "an order needs 'Authorization: Bearer' with the instance's token" in ended.err
+    assert "this needs 'Authorization: Bearer' with the instance's token" in ended.err
     assert shown(capsys, member)["workers"][0]["ranges"] == f"0-{HALF - 1}"
 
 

@@ -17,6 +17,7 @@ from tests.tidy.sources import PACKAGE, Finding, Module, walk
 ROOT_PART = "<the package itself>"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("admin_client",),
     ("testing", "demo", "bench", "advise", "doctor"),
     (ROOT_PART,),
     ("sim",),

@@ -1,0 +1,244 @@
+"""A client of a running instance's admin API: what there is to see of it, and orders to it.
+
+It needs nothing but the standard library::
+
+    instance = AdminClient("http://127.0.0.1:8788", token=read_token("token"))
+    print(instance.snapshot().diagnosis.text)
+    instance.pause(topics=["orders"])
+
+Every call raises :class:`KeySharedError` that says what was asked, and why there is no answer or
+what the instance refuses.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.parse
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from kafka_keyshared.doctor.instance import PATH, ask_status, status_address
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.status import Status
+from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
+from kafka_keyshared.web.orders import (
+    VERBS,
+    DeadLetterOrder,
+    Done,
+    DrainOrder,
+    DropOrder,
+    FilterOrder,
+    LimitOrder,
+    LogLevelOrder,
+    Order,
+    PauseOrder,
+    RangeOrder,
+    Refused,
+    ReleaseOrder,
+    ResumeOrder,
+    ScaleOrder,
+    SlotOrder,
+)
+from kafka_keyshared.web.snapshot import VERSION, Diagnosed, Snapshot
+
+MORE_SECONDS = 15.0
+"""An answer may take so much longer than what was ordered: it waits for the owner, too."""
+
+MOST_BYTES = 64 << 20
+
+NOT_FOUND = 404
+
+_VERB_OF = {verb.order: name for name, verb in VERBS.items()}
+
+T = TypeVar("T")
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class _Layout(msgspec.Struct):
+    version: int
+
+
+class AdminClient:
+    """An instance, at the address of its admin API (``console_port``).
+
+    That of its metrics (``http_port``) takes orders as well, and has the status. ``token`` is what
+    orders need; ``name`` is said to the log of the instance with each of them. A connection is
+    made for each call, so any thread may call.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, name: str = "", timeout: float = 10.0
+    ) -> None:
+        self._url = status_address(url).removesuffix(PATH)
+        self._token = token
+        self._name = name
+        self._timeout = timeout
+
+    # --- looks ---
+
+    def snapshot(self) -> Snapshot:
+        """Return all that there is to see; needs the port of the admin API."""
+        found = self._snapshot()
+        if found is None:
+            raise KeySharedError(
+                f"{self._url}: there is no admin API there; give the address that the instance "
+                "logs at its start (admin API at …), or start it with console_port"
+            )
+        return found
+
+    def _snapshot(self) -> Snapshot | None:
+        path = "/api/v1/snapshot"
+        answer = self._ask("GET", path)
+        if answer.status == NOT_FOUND:
+            return None
+        version = self._read(path, answer, _Layout).version
+        if version != VERSION:
+            raise KeySharedError(
+                f"{self._url}: its snapshot is of version {version}, and this release reads "
+                f"version {VERSION}; use the release that the instance is of"
+            )
+        return self._read(path, answer, Snapshot)
+
+    def diagnosis(self) -> Diagnosed:
+        """Return what is wrong, what to mend first at the beginning; as :meth:`snapshot`."""
+        path = "/api/v1/diagnosis"
+        return self._read(path, self._ask("GET", path), Diagnosed)
+
+    def status(self) -> Status:
+        """Return the status, from either port."""
+        found = self._snapshot()
+        if found is not None:
+            return found.status
+        answer = ask_status(self._url + PATH, self._timeout)
+        if answer.status is None:
+            wrong = answer.wrong
+            raise KeySharedError("no status" if wrong is None else f"{wrong.why}; {wrong.cure}")
+        return answer.status
+
+    # --- orders ---
+
+    def pause(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[tuple[str, int]] | None = None,
+    ) -> Done:
+        """Have nothing more fetched from these, or without either from anything."""
+        return self.order(PauseOrder(topics=_tuple(topics), partitions=_tuple(partitions)))
+
+    def resume(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[tuple[str, int]] | None = None,
+    ) -> Done:
+        """Have these fetched again, or without either everything."""
+        return self.order(ResumeOrder(topics=_tuple(topics), partitions=_tuple(partitions)))
+
+    def drain(self, timeout: float = 30.0) -> Done:
+        """Have everything paused, and what was fetched run to its end and committed."""
+        return self.order(DrainOrder(timeout=timeout))
+
+    def scale(self, workers: int, timeout: float = 30.0) -> Done:
+        """Bring it to so many workers."""
+        return self.order(ScaleOrder(workers=workers, timeout=timeout))
+
+    def assign(
+        self,
+        first: int,
+        last: int,
+        worker: str | None,
+        *,
+        take_over: bool = False,
+        timeout: float = 30.0,
+    ) -> Done:
+        """Give a worker the slots from one to another, both included, or with None nobody."""
+        return self.order(
+            RangeOrder(first=first, last=last, worker=worker, take_over=take_over, timeout=timeout)
+        )
+
+    def move(self, slot: int, worker: str | None, timeout: float = 30.0) -> Done:
+        """Give a worker one slot, whoever has it, or with None nobody."""
+        return self.order(SlotOrder(slot=slot, worker=worker, timeout=timeout))
+
+    def filter(self, worker: str, patterns: Sequence[str], timeout: float = 30.0) -> Done:
+        """Have a worker take the keys that one of these patterns takes; without one every key."""
+        return self.order(FilterOrder(worker=worker, patterns=tuple(patterns), timeout=timeout))
+
+    def release(self, key: str | None = None, *, at: str = "") -> Done:
+        """Let a closed lane go on, by its key or its place, such as ``orders-3@17``."""
+        return self.order(ReleaseOrder(key=key, at=at))
+
+    def drop(self, key: str | None = None, *, at: str = "") -> Done:
+        """Give up the record that keeps a lane closed."""
+        return self.order(DropOrder(key=key, at=at))
+
+    def dead_letter(self, key: str | None = None, *, at: str = "") -> Done:
+        """Send the record that keeps a lane closed to the dead-letter topic."""
+        return self.order(DeadLetterOrder(key=key, at=at))
+
+    def lift_dlq_limit(self) -> Done:
+        """Let partitions go on that their dead-letter limit has stopped."""
+        return self.order(LimitOrder())
+
+    def log_level(self, level: Any, logger: str = "kafka_keyshared") -> Done:
+        """Have the log say what is of this level on: ``debug`` to ``critical``."""
+        return self.order(LogLevelOrder(level=level, logger=logger))
+
+    def order(self, order: Order) -> Done:
+        """Give any order (:mod:`kafka_keyshared.web.orders`), and return what was done."""
+        path = ACTIONS + _VERB_OF[type(order)]
+        seconds = getattr(order, "timeout", 0.0) + MORE_SECONDS
+        answer = self._ask("POST", path, msgspec.json.encode(order), seconds)
+        return self._read(path, answer, Done)
+
+    # --- the wire ---
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, seconds: float | None = None
+    ) -> _Answer:
+        parts = urllib.parse.urlsplit(self._url)
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        connection = kind(parts.hostname or "", parts.port, timeout=seconds or self._timeout)
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        if self._name:
+            headers[NAME_HEADER] = self._name
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        with closing(connection):
+            try:
+                connection.request(method, parts.path + path, body, headers)
+                answer = connection.getresponse()
+                return _Answer(answer.status, answer.read(MOST_BYTES))
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise KeySharedError(
+                    f"{self._url}{path}: no answer: {reason}; see that the instance runs, with "
+                    "http_port or console_port, and listens where it can be reached from here"
+                ) from error
+
+    def _read(self, path: str, answer: _Answer, kind: type[T]) -> T:
+        """Return what was answered; raise for anything else, with the reason."""
+        if answer.status == 200:
+            try:
+                return msgspec.json.decode(answer.body, type=kind)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise KeySharedError(f"{self._url}{path}: {error}") from error
+        try:
+            why = msgspec.json.decode(answer.body, type=Refused).refused
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            why = answer.body[:2_000].decode("utf-8", "replace").strip()
+        raise KeySharedError(f"{self._url}{path}: {why or answer.status}")
+
+
+def _tuple(given: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return None if given is None else tuple(given)

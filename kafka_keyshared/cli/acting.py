@@ -1,0 +1,100 @@
+"""``keyshared pause``, ``resume``, ``drain`` and ``scale``: a plan, and what is done."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.cli.output import Output, write_note, write_result
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.model import counted, some
+from kafka_keyshared.status import Status
+from kafka_keyshared.web.acting import read_token
+from kafka_keyshared.web.orders import DrainOrder, Order, PauseOrder, ResumeOrder, ScaleOrder
+from kafka_keyshared.web.snapshot import totals
+
+
+def partitions_typed(names: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return partitions as they are typed; raise :class:`ConfigError` for what is none."""
+    found = []
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        if not topic or not number.isdecimal():
+            raise ConfigError(f"--partition {name}: give TOPIC-NUMBER, such as orders-3")
+        found.append((topic, int(number)))
+    return tuple(found)
+
+
+def act_verb(
+    url: str, order: Order, token_file: Path | None, *, execute: bool, output: Output
+) -> int:
+    """Print what would change; with ``execute`` have it done, and print what was."""
+    if not execute:
+        plan = planned(AdminClient(url).status(), order)
+        _print("plan", plan, output)
+        if output is Output.TABLE:
+            write_note("nothing has changed; --execute does it")
+        return 0
+    if token_file is None:
+        raise ConfigError(
+            "--execute: give --token-file (or KEYSHARED_HTTP_TOKEN_FILE), a file with the token "
+            "that the instance has as http_token_file"
+        )
+    instance = AdminClient(url, read_token(str(token_file)), name=_who())
+    done = instance.order(order)
+    if output is Output.TABLE:
+        sys.stdout.write(f"{done.done}\n")
+    else:
+        write_result({"verb": done.verb, "done": done.done, **done.result}, output, done.verb)
+    return 0
+
+
+def planned(status: Status, order: Order) -> str:
+    """Return in words what an order would change of an instance."""
+    if isinstance(order, ScaleOrder):
+        now = sum(each.state != "gone" for sub in status.subscriptions for each in sub.workers)
+        return f"from {counted(now, 'worker')} to {order.workers:,}; slots that move drain first"
+    sums = totals(status)
+    if isinstance(order, DrainOrder):
+        held = counted(sums.held, "record")
+        return (
+            f"nothing more would be fetched from {_which(status, PauseOrder())}; {held} that are "
+            "held would run to their end and be committed"
+        )
+    if isinstance(order, PauseOrder):
+        return f"nothing more would be fetched from {_which(status, order)}"
+    if isinstance(order, ResumeOrder):
+        return f"records would be fetched again from {_which(status, order)}"
+    raise TypeError(type(order).__name__)
+
+
+def _which(status: Status, order: PauseOrder | ResumeOrder) -> str:
+    names = [
+        f"{each.topic}-{each.partition}"
+        for each in status.partitions
+        if (order.topics is None and order.partitions is None)
+        or each.topic in (order.topics or ())
+        or (each.topic, each.partition) in (order.partitions or ())
+    ]
+    return some(names, none="nothing that this instance has just now")
+
+
+def _print(what: str, text: str, output: Output) -> None:
+    if output is Output.TABLE:
+        sys.stdout.write(f"{text}\n")
+    else:
+        write_result({what: text}, output, what)
+
+
+def _who() -> str:
+    """Return who types this, for the log of the instance."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

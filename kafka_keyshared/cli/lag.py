@@ -1,0 +1,78 @@
+"""``keyshared lag``: how far a running instance is behind, and how far it really is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.cli.output import Justify, Output, write_result, write_table
+from kafka_keyshared.status import Status
+from kafka_keyshared.web.snapshot import totals
+
+COLUMNS: dict[str, Justify] = {
+    "partition": "left",
+    "committed": "right",
+    "log end": "right",
+    "lag": "right",
+    "backlog": "right",
+    "behind": "right",
+    "held back by": "left",
+}
+
+
+def lag_verb(url: str, output: Output) -> int:
+    """Print the lag of each partition, and the sums."""
+    found = lags(AdminClient(url).status())
+    if output is not Output.TABLE:
+        write_result(found, output, "lag")
+        return 0
+    write_table(f"group {found['group']}", COLUMNS, [_row(each) for each in found["partitions"]])
+    sys.stdout.write(
+        f"lag {number(found['lag'])}, of which {number(found['backlog'])} are not settled; "
+        f"{seconds(found['lag_seconds'])} behind\n"
+    )
+    return 0
+
+
+def lags(status: Status) -> dict[str, Any]:
+    """Return the lag of each partition and the sums; None for what is not known."""
+    sums = totals(status)
+    return {
+        "group": status.group,
+        "lag": sums.lag,
+        "backlog": sums.backlog,
+        "lag_seconds": sums.lag_seconds,
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "committed": each.committed,
+                "log_end": each.log_end,
+                "lag": each.lag,
+                "backlog": each.backlog,
+                "lag_seconds": each.lag_seconds,
+                "held_back": [*each.held_back],
+            }
+            for each in status.partitions
+        ],
+    }
+
+
+def _row(found: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{found['topic']}-{found['partition']}",
+        *(number(found[name]) for name in ("committed", "log_end", "lag", "backlog")),
+        seconds(found["lag_seconds"]),
+        ", ".join(found["held_back"]),
+    )
+
+
+def number(value: int | None) -> str:
+    """Return a number for a person; what is not known is a question mark."""
+    return "?" if value is None else f"{value:,}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a time in seconds for a person, as :func:`number` does."""
+    return "?" if value is None else f"{value:,.1f} s"

@@ -1,0 +1,20 @@
+"""``keyshared top``: a running instance on the terminal, once a second."""
+
+from __future__ import annotations
+
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.errors import MissingPartError
+
+
+def top_verb(url: str, *, keys: bool) -> int:
+    """Show it until somebody types q; raise :class:`MissingPartError` without the extra."""
+    try:
+        from kafka_keyshared.cli.screen import Screen
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            f"keyshared top: {error.name} is not installed: pip install 'kafka-keyshared[tui]'"
+        ) from error
+    instance = AdminClient(url)
+    instance.status()  # an instance that cannot be reached is said here, and nothing is drawn
+    Screen(instance.status, where=url, keys=keys).run()
+    return 0
