@@ -22,27 +22,27 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What every order is."""
 
 
-class PauseOrder(Order):
+class PauseOrder(Order, frozen=True, kw_only=True):
     """Nothing more is to be fetched from these; without either from anything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
-class ResumeOrder(Order):
+class ResumeOrder(Order, frozen=True, kw_only=True):
     """These are to be fetched again; without either everything."""
 
     topics: tuple[str, ...] | None = None
     partitions: tuple[Partition, ...] | None = None
 
 
-class DrainOrder(Order):
+class DrainOrder(Order, frozen=True, kw_only=True):
     """Nothing more is to be fetched, what was fetched is to run to its end and be committed."""
 
     timeout: Seconds = 30.0
 
 
-class ScaleOrder(Order):
+class ScaleOrder(Order, frozen=True, kw_only=True):
     """There are to be so many workers."""
 
     workers: Annotated[int, Meta(ge=1, le=10_000)]
@@ -50,7 +50,7 @@ class ScaleOrder(Order):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class RangeOrder(Order):
+class RangeOrder(Order, frozen=True, kw_only=True):
     """A worker is to have these slots, both ends included; None for the worker: nobody."""
 
     first: int
@@ -61,7 +61,7 @@ class RangeOrder(Order):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class SlotOrder(Order):
+class SlotOrder(Order, frozen=True, kw_only=True):
     """A slot is to be a worker's, whoever has it now; None for the worker: nobody's."""
 
     slot: Annotated[int, Meta(ge=0, lt=SLOTS)]
@@ -70,7 +70,7 @@ class SlotOrder(Order):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class FilterOrder(Order):
+class FilterOrder(Order, frozen=True, kw_only=True):
     """A worker is to take the keys that one of these patterns takes; without one every key."""
 
     worker: str
@@ -79,7 +79,7 @@ class FilterOrder(Order):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class LaneOrder(Order):
+class LaneOrder(Order, frozen=True, kw_only=True):
     """What is to become of a closed lane.
 
     It is named by ``at``, the place of its first record such as ``orders-3@17``, or by its ``key``.
@@ -90,23 +90,23 @@ class LaneOrder(Order):
     subscription: str = DEFAULT_SUBSCRIPTION
 
 
-class ReleaseOrder(LaneOrder):
+class ReleaseOrder(LaneOrder, frozen=True, kw_only=True):
     """The lane is to go on: what blocks it runs again, what was diverted is so no more."""
 
 
-class DropOrder(LaneOrder):
+class DropOrder(LaneOrder, frozen=True, kw_only=True):
     """The record that keeps the lane closed is to be given up: settled, counted, not kept."""
 
 
-class DeadLetterOrder(LaneOrder):
+class DeadLetterOrder(LaneOrder, frozen=True, kw_only=True):
     """The record that keeps the lane closed is to go to the dead-letter topic."""
 
 
-class LimitOrder(Order):
+class LimitOrder(Order, frozen=True, kw_only=True):
     """The partitions are to go on that their dead-letter limit has stopped."""
 
 
-class LogLevelOrder(Order):
+class LogLevelOrder(Order, frozen=True, kw_only=True):
     """The log of the package, or of a part of it, is to have lines of this level on."""
 
     level: Literal["debug", "info", "warning", "error", "critical"]

@@ -127,7 +127,7 @@ def test_it_is_scaled_from_2_to_8(instance: Instance) -> None:
 
 def test_what_the_routing_does_not_have_is_refused(instance: Instance) -> None:
     for verb in ("assign", "move"):
-        slots = {"first": 0, "last": 9} if verb == "assign" else {"slot": 7}
+        slots: dict[str, Any] = {"first": 0, "last": 9} if verb == "assign" else {"slot": 7}
         status, told = instance.order(verb, worker="worker-0", **slots)
         assert status == 409
         assert "make it with routing='sticky'" in told["refused"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import DataTable, Static
 
-from kafka_keyshared.cli import top
+from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.cli.screen import Screen, in_a_line
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.web.snapshot import totals
@@ -99,6 +99,6 @@ def test_without_an_instance_nothing_is_drawn(
     def refuses(self: Any) -> Any:
         raise KeySharedError("no answer")
 
-    monkeypatch.setattr(top.AdminClient, "status", refuses)
+    monkeypatch.setattr(AdminClient, "status", refuses)
     ended = in_process(capsys, "top")
     assert (ended.status, ended.err) == (1, "keyshared: no answer\n")
