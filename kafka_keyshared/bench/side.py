@@ -43,7 +43,8 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
 
     ``key_header`` is the header that has the key; the bare loop reads it too with ``bare_reads``.
     ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
-    is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere.
+    is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere,
+    and ``console_port`` where its admin API.
     """
 
     records: int
@@ -53,6 +54,7 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     bare_reads: bool = True
     roomy: bool = True
     http_port: int | None = None
+    console_port: int | None = None
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -214,6 +216,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         max_leases_per_key=task.max_leases_per_key,
         key="record" if task.key_header is None else f"header:{task.key_header}",
         http_port=task.http_port,
+        console_port=task.console_port,
     )
     started = loop.stats.first_record_at
     if started is None or settled(loop.core) < task.records:

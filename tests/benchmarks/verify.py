@@ -45,6 +45,7 @@ from tests.benchmarks import (
     slow_key,
     start,
     tables,
+    watched,
 )
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.computing import ComputePlan
@@ -56,6 +57,7 @@ from tests.benchmarks.scaling import ScalingPlan
 from tests.benchmarks.slow_key import SlowPlan
 from tests.benchmarks.start import StartPlan
 from tests.benchmarks.tables import TablePlan
+from tests.benchmarks.watched import WatchedPlan
 
 KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
 TIMEOUT = 600.0
@@ -74,6 +76,7 @@ Plan = (
     | MemoryPlan
     | IdlePlan
     | ScrapePlan
+    | WatchedPlan
     | StartPlan
     | AdvisePlan
     | ReadPlan
@@ -242,6 +245,12 @@ CASES = (
         ScrapePlan(NoopPlan(records=4_000_000, repeat=7)),
     ),
     Case(
+        "watched",
+        "metrics, admin API and a stream of snapshots, share of the throughput",
+        (Floor("lost", 0.02, at_most=True),),
+        WatchedPlan(NoopPlan(records=2_000_000)),
+    ),
+    Case(
         "told",
         "an attempt that fails and is told of, to one that only fails",
         (Floor("ratio", 1.05, at_most=True), Floor("most_lines", 20, at_most=True)),
@@ -334,11 +343,13 @@ def run_plan(  # noqa: PLR0911 - one for each plan
     """Run the bench that the plan is for; ``repeat`` counts where there are pairs."""
     if repeat and isinstance(plan, NoopPlan | LatencyPlan):
         plan = msgspec.structs.replace(plan, repeat=repeat)
-    if repeat and isinstance(plan, ScrapePlan):
-        plan = ScrapePlan(msgspec.structs.replace(plan.noop, repeat=repeat))
+    if repeat and isinstance(plan, (ScrapePlan, WatchedPlan)):
+        plan = type(plan)(msgspec.structs.replace(plan.noop, repeat=repeat))
     match plan:
         case ScrapePlan():
             return scrapes.measure(plan.noop, cluster, progress)
+        case WatchedPlan():
+            return watched.measure(plan.noop, cluster, progress)
         case NoopPlan():
             return noop.measure(plan, cluster, progress)
         case LatencyPlan():

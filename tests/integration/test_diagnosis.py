@@ -45,12 +45,29 @@ def found(app: KeyShared, code: str) -> Finding | None:
     return next((each for each in every if each.code == code), None)
 
 
-def named(member: Member, code: str, eventually: Eventually) -> Finding:
-    """Wait until the diagnosis has the cause, and return it."""
-    eventually(lambda: found(member.app, code) is not None, WAIT)
-    finding = found(member.app, code)
-    assert finding is not None
-    return finding
+IN_TIME = 2.0
+"""Seconds within which a cause is named, once it has been one for as long as its rule says."""
+
+
+def named(member: Member, code: str, eventually: Eventually, after: float | None = None) -> Finding:
+    """Wait until the diagnosis has the cause, and return it.
+
+    With ``after``, the time of its rule, it has to be there no later than 2 s behind that, by the
+    clock of the instance.
+    """
+    seen: list[Finding] = []
+
+    def look() -> bool:
+        finding = found(member.app, code)
+        if finding is not None:
+            seen.append(finding)
+        return bool(seen)
+
+    eventually(look, WAIT)
+    if after is not None:
+        assert seen[0].seconds is not None
+        assert after <= seen[0].seconds <= after + IN_TIME
+    return seen[0]
 
 
 def fails(record: Any) -> None:
@@ -63,9 +80,11 @@ class Hangs:
 
     def __init__(self) -> None:
         self.gate = threading.Event()
+        self.entered = threading.Event()
 
     def __call__(self, record: Any) -> None:
         if record.key() == ODD:
+            self.entered.set()
             self.gate.wait(WAIT)
 
 
@@ -193,3 +212,177 @@ def test_a_healthy_run_under_load_raises_nothing(
     eventually(done, WAIT)
     assert member.stop() == 0
     assert set(said) == {"healthy"}
+
+
+# --- causes that pass by themselves, or need another member ---
+
+SOON = 0.5
+"""The time of a rule in a test, in seconds."""
+
+
+def sooner(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setattr(f"kafka_keyshared.diagnosis.judge.{name}", SOON)
+
+
+def test_a_slot_that_drains_for_long_is_named_with_who_holds_it(
+    started: Started,
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sooner(monkeypatch, "DRAINING")
+    handler = Hangs()
+    try:
+        member = started(handler, routing="sticky", ranges={"worker-0": "0-65535"})
+        assert handler.entered.wait(WAIT)
+        with pytest.raises(TimeoutError):
+            member.app.assign_range(0, 65_535, "worker-1", take_over=True, timeout=0.1)
+        write(embedded_cluster, topic, [(ODD, b"more")])
+        drains = named(member, "slot-draining", eventually, SOON)
+        assert "has been draining at worker-0, which runs" in drains.sentence
+        assert "1 record wait for it at worker-1" in drains.sentence
+    finally:
+        handler.gate.set()
+    eventually(lambda: found(member.app, "slot-draining") is None, WAIT)
+
+
+def test_a_dead_letter_that_is_refused_is_named(
+    started: Started, embedded_cluster: EmbeddedCluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(f"{topic}.dlq", 1)
+    embedded_cluster.fail_next("Produce", "TOPIC_AUTHORIZATION_FAILED", times=1_000)
+    try:
+        member = started(fails, retry={"attempts": 1}, poison="dead_letter", dlq=True)
+        refused = named(member, "dlq-refusing", eventually)
+        assert "(key 'odd') was refused" in refused.sentence
+    finally:
+        embedded_cluster.heal("Produce")
+    eventually(lambda: found(member.app, "dlq-refusing") is None, WAIT)
+
+
+def test_a_commit_that_is_not_answered_is_named(
+    started: Started,
+    embedded_cluster: EmbeddedCluster,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sooner(monkeypatch, "UNANSWERED")
+    embedded_cluster.delay_next("OffsetCommit", 4.0, times=5)
+    member = started(lambda record: None)
+    waits = named(member, "commit-unanswered", eventually, SOON)
+    assert waits.sentence.startswith("a commit has waited for its answer for ")
+    eventually(lambda: found(member.app, "commit-unanswered") is None, WAIT)
+
+
+def test_a_member_without_partitions_is_named(
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sooner(monkeypatch, "RESERVE")
+    embedded_cluster.create_topic(topic, 1)
+    conf = client_conf(embedded_cluster, group_name())
+    members = [Member(conf, [topic], lambda record: None, name=f"m{n}") for n in range(2)]
+    for member in members:
+        member.start()
+
+    def idle() -> bool:
+        return any(found(each.app, "no-partitions") is not None for each in members)
+
+    try:
+        eventually(idle, WAIT)
+        assert sum(bool(each.assigned) for each in members) == 1
+        (spare,) = [each for each in members if not each.assigned]
+        reserve = named(spare, "no-partitions", eventually)
+        assert "this member has had no partition for" in reserve.sentence
+    finally:
+        for member in members:
+            member.stop()
+
+
+def test_a_rebalance_that_waits_for_a_handler_is_named(
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sooner(monkeypatch, "REBALANCING")
+    embedded_cluster.create_topic(topic, 2)
+    write(embedded_cluster, topic, numbered(100))
+    gate, entered = threading.Event(), threading.Event()
+
+    def hangs(record: Any) -> None:
+        entered.set()
+        gate.wait(WAIT)
+
+    # The group has to wait for a member that hands over slowly, and not give it up.
+    conf = client_conf(embedded_cluster, group_name(), session_timeout_ms=10_000)
+    first = Member(conf, [topic], hangs, name="first", revoke_deadline=20.0).start()
+    other = Member(conf, [topic], lambda record: None, name="other")
+    try:
+        assert entered.wait(WAIT)
+        other.start()
+        turns = named(first, "rebalance-in-progress", eventually, SOON)
+        assert "the group has been giving out its partitions for" in turns.sentence
+        gate.set()
+        eventually(lambda: found(first.app, "rebalance-in-progress") is None, WAIT)
+    finally:
+        gate.set()
+        first.stop()
+        other.stop()
+
+
+@pytest.fixture
+def short_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of a minute is said of a second, and a backlog of a few records is one."""
+    monkeypatch.setattr("kafka_keyshared.owner.lately.MINUTE", 1.0)
+    monkeypatch.setattr("kafka_keyshared.diagnosis.limits.RECORDS_LEAST", 10)
+
+
+@pytest.mark.usefixtures("short_minute")
+@pytest.mark.parametrize(
+    ("code", "options", "said"),
+    [
+        ("workers-limit", {"workers": 2}, "100% of the workers were busy"),
+        (
+            "window-full",
+            {
+                "workers": 4,
+                "routing": "sticky",
+                "ranges": {"worker-0": "0-65535"},
+                "window_records": 20,
+            },
+            "the window is full, and 25% of the workers were busy",
+        ),
+    ],
+)
+def test_what_limits_a_member_is_named(
+    started: Started, eventually: Eventually, code: str, options: dict[str, Any], said: str
+) -> None:
+    gate = threading.Event()
+    try:
+        member = started(lambda record: gate.wait(WAIT), **options)
+        limit = named(member, code, eventually)
+        assert said in limit.sentence
+        assert "has not fallen" in limit.sentence
+    finally:
+        gate.set()
+    eventually(lambda: found(member.app, code) is None, WAIT)
+
+
+def test_a_coordinator_that_is_lost_is_named(
+    started: Started, embedded_cluster: EmbeddedCluster, eventually: Eventually
+) -> None:
+    member = started(lambda record: None)
+    eventually(lambda: member.done() == 101, WAIT)
+    embedded_cluster.fail_next("OffsetCommit", "COORDINATOR_NOT_AVAILABLE", times=500)
+    try:
+        write(embedded_cluster, member.app.topics[0], numbered(10))
+        lost = named(member, "coordinator-lost", eventually)
+        assert "coordinator" in lost.sentence.lower()
+    finally:
+        embedded_cluster.heal("OffsetCommit")
+    eventually(lambda: found(member.app, "coordinator-lost") is None, WAIT)
