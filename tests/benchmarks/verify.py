@@ -37,6 +37,7 @@ from tests.benchmarks import (
     advising,
     computing,
     draining,
+    exposition,
     failing,
     held_up,
     reading,
@@ -163,6 +164,11 @@ def measure_held_up(repeat: int | None) -> dict[str, Any]:
     return min(runs, key=lambda run: float(run["same_worker_ratio"]))
 
 
+def measure_exposition(repeat: int | None) -> dict[str, Any]:
+    """Write the metrics of 1,000 partitions."""
+    return exposition.measure(repeat or 30)
+
+
 def measure_table(repeat: int | None) -> dict[str, Any]:
     """Make the slot table anew for 100 workers."""
     plan = TablePlan()
@@ -245,10 +251,16 @@ CASES = (
         ScrapePlan(NoopPlan(records=4_000_000, repeat=7)),
     ),
     Case(
+        "scrape",
+        "a scrape of an instance with 1,000 partitions and 16 workers",
+        (Floor("median_ms", 50, at_most=True),),
+        run=measure_exposition,
+    ),
+    Case(
         "watched",
         "metrics, admin API and a stream of snapshots, share of the throughput",
         (Floor("lost", 0.02, at_most=True),),
-        WatchedPlan(NoopPlan(records=2_000_000)),
+        WatchedPlan(NoopPlan(records=6_000_000)),
     ),
     Case(
         "told",

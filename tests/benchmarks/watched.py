@@ -1,7 +1,7 @@
 """What it costs to be watched: the package with metrics, admin API and an open stream, and without.
 
 As a program it is who watches: ``python tests/benchmarks/watched.py HTTP CONSOLE`` holds a stream
-of snapshots open and asks for ``/metrics`` once a second, until it is ended; then it prints how many
+of snapshots open, asks for ``/metrics`` once a second until it is ended, and then prints how many
 snapshots came.
 """
 

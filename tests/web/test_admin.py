@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.web.admin import app as admin_app
 from kafka_keyshared.web.admin.feed import PARTS
 from kafka_keyshared.web.admin.guard import MOST_BYTES, Guard, is_loopback
 from kafka_keyshared.web.orders import VERBS
@@ -249,6 +251,57 @@ def test_a_port_that_is_taken_is_said_and_survived(
         assert second.admin is None
     assert "no admin API: cannot listen at http://127.0.0.1:" in caplog.text
     assert "give another console_port" in caplog.text
+
+
+def test_without_the_extra_that_is_said_and_records_are_consumed(
+    topic: str,
+    embedded_cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+) -> None:
+    monkeypatch.delitem(sys.modules, "kafka_keyshared.web.admin.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    made = app_over(embedded_cluster, topic)
+    with running(made):
+        eventually(lambda: blocked(made), 60)
+        assert made.admin is None
+    assert "no admin API: uvicorn is not installed" in caplog.text
+    assert "pip install 'kafka-keyshared[console]'" in caplog.text
+
+
+def test_a_token_file_that_is_missing_is_said_before_anything_is_consumed(
+    topic: str, embedded_cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "none"
+    made = app_over(embedded_cluster, topic, http_token_file=str(file))
+    with pytest.raises(ConfigError, match=r"http_token_file=.*: No such file"):
+        made.run()
+    assert made.admin is None
+
+
+def test_there_are_as_many_streams_as_may_be_and_no_more(
+    app: KeyShared, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_app, "STREAMS_MOST", 2)
+    assert app.admin is not None
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", app.admin.port, timeout=30)
+            stack.enter_context(closing(connection)).request("GET", "/api/v1/stream")
+            assert connection.getresponse().readline() == b"retry: 2000\n"
+        more = ask(app, "/api/v1/stream")
+        assert (more.status, more.body) == (503, b"there are 2 streams already\n")
+        assert ask(app, "/api/v1/state").status == 200, "who looks once is answered"
+    # Who has gone makes room.
+    eventually(lambda: begins(app), 30)
+
+
+def begins(app: KeyShared) -> bool:
+    assert app.admin is not None
+    with closing(http.client.HTTPConnection("127.0.0.1", app.admin.port, timeout=30)) as asked:
+        asked.request("GET", "/api/v1/stream")
+        return asked.getresponse().status == 200
 
 
 # --- the rules ---

@@ -117,3 +117,22 @@ def test_it_is_ready_while_it_is_paused_by_hand_and_says_so(watched: Watched) ->
     watched.stage.loop.by_hand.order(Those(), paused=False, here=[P0, P1])
     watched.step(1.0)
     assert watched.board.ready() == (True, "running; healthy")
+
+
+def test_a_rebalance_that_the_owner_is_in_is_shown_with_its_time(watched: Watched) -> None:
+    watched.rebalance("assign")
+    watched.observer.show()
+    before = watched.board.read(wait=0.0)
+    assert before is not None
+    assert before.rebalance_seconds is None
+    watched.board.turning(True)
+    watched.stage.now += 7.0  # no status is made meanwhile
+    inside = watched.board.read(wait=0.0)
+    assert inside is not None
+    assert inside.rebalance_seconds == 7.0
+    assert "giving out its partitions for 7 s" in watched.board.ready().reason
+    watched.board.turning(False)
+    watched.observer.show()
+    after = watched.board.read(wait=0.0)
+    assert after is not None
+    assert after.rebalance_seconds is None

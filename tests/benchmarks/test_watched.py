@@ -1,0 +1,24 @@
+"""What the figures of being watched are made of, once and tiny; speed is for verify.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_keyshared.bench.noop import NoopPlan
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.local.cluster import Cluster
+from tests.benchmarks import exposition, watched
+
+
+def test_a_run_that_nobody_has_watched_is_no_measurement(embedded_cluster: Cluster) -> None:
+    """It is over before a second snapshot comes."""
+    said: list[str] = []
+    with pytest.raises(KeySharedError, match="nobody has watched"):
+        watched.measure(NoopPlan(records=400, repeat=1, keys=10), embedded_cluster, said.append)
+    assert any("snapshots" in line for line in said)
+
+
+def test_a_scrape_has_every_partition() -> None:
+    found = exposition.measure(repeat=1)
+    assert found["series"] > exposition.PARTITIONS
+    assert found["median_ms"] == found["worst_ms"] > 0
