@@ -2,17 +2,23 @@
 
 Held against a bare event loop that makes a task for each record and guards nothing: no order, no
 limit, and positions committed that may be ahead of what is done. Both read the same topic in one
-process, in turn; time runs from the first record to the acknowledged last commit.
+process, in turn, on loops of the same kind; time runs from the first record to the acknowledged
+last commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import statistics
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+from unittest import mock
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -22,6 +28,7 @@ from kafka_keyshared.bench.common import key_of, produce_all
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.owner.view import InstanceView
+from kafka_keyshared.pools.loop_host import new_loop
 
 TOPIC = "coroutines"
 FETCH = 500
@@ -30,9 +37,10 @@ FETCH = 500
 
 @dataclass(frozen=True, slots=True)
 class CoroutinePlan:
-    """What each side does so often; ``sleep`` is in seconds."""
+    """What each side does so often; ``sleep`` is in seconds, ``loop`` whose event loop it is."""
 
-    records: int = 100_000
+    loop: Literal["asyncio", "uvloop"] = "asyncio"
+    records: int = 300_000
     partitions: int = 8
     keys: int = 10_000
     sleep: float = 0.002
@@ -127,16 +135,33 @@ def ours(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
     return answered - instance.loop.stats.first_record_at
 
 
+@contextmanager
+def loops_of(plan: CoroutinePlan) -> Iterator[None]:
+    """Have both sides make event loops of that kind: the package takes uvloop where it is."""
+    if plan.loop == "uvloop":
+        importlib.import_module("uvloop")  # or it would be asyncio's without a word
+        yield
+    else:
+        with mock.patch.dict(sys.modules, {"uvloop": None}):
+            yield
+
+
+def run_bare(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
+    """Run :func:`bare` on a loop as the package's."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(bare(plan, conf))
+
+
 def measure(plan: CoroutinePlan = CoroutinePlan()) -> dict[str, Any]:
     """Return how many times as fast as the bare loop the package is, pair by pair."""
-    with EmbeddedCluster() as cluster:
+    with EmbeddedCluster() as cluster, loops_of(plan):
         cluster.create_topic(TOPIC, plan.partitions)
         keys = (key_of(number % plan.keys) for number in range(plan.records))
         produce_all(cluster.bootstrap, TOPIC, keys, plan.partitions, 20)
         took: list[tuple[float, float]] = []
         for pair in range(plan.pairs):
             gc.collect()
-            seconds = asyncio.run(bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}")))
+            seconds = run_bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}"))
             gc.collect()
             took.append((seconds, ours(plan, conf_of(cluster.bootstrap, f"ours-{pair}"))))
     ratios = [without / within for without, within in took]

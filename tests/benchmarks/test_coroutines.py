@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import pytest
+
 from tests.benchmarks.coroutines import CoroutinePlan, measure
 
 
-def test_both_sides_run_every_record_and_are_told_as_a_ratio() -> None:
-    found = measure(CoroutinePlan(records=4_000, partitions=2, keys=100, pairs=1))
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_both_sides_run_every_record_and_are_told_as_a_ratio(
+    loop: Literal["asyncio", "uvloop"],
+) -> None:
+    found = measure(CoroutinePlan(loop, records=4_000, partitions=2, keys=100, pairs=1))
     assert found["records"] == 4_000
     assert found["ratios"] == [found["ratio"]]
     # As lax as a busy machine may need.

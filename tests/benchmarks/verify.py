@@ -17,8 +17,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks import (
     advising,
     computing,
+    coroutines,
     draining,
     exposition,
     failing,
@@ -50,6 +52,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.advising import AdvisePlan
 from tests.benchmarks.computing import ComputePlan
+from tests.benchmarks.coroutines import CoroutinePlan
 from tests.benchmarks.draining import DrainingPlan
 from tests.benchmarks.failing import FailingPlan
 from tests.benchmarks.held_up import HeldUpPlan
@@ -146,6 +149,12 @@ def measure_computing(repeat: int | None) -> dict[str, Any]:
     return computing.measure(replace(plan, pairs=repeat or plan.pairs))
 
 
+def measure_coroutines(loop: Literal["asyncio", "uvloop"], repeat: int | None) -> dict[str, Any]:
+    """Have coroutines sleep, and a task for each record on a bare loop."""
+    plan = CoroutinePlan(loop)
+    return coroutines.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
 def measure_draining(repeat: int | None) -> dict[str, Any]:
     """Compare what other slots get done while many drain."""
     plan = DrainingPlan()
@@ -219,6 +228,18 @@ CASES = (
         "empty handler, 2 processes",
         (Floor("ratio", 0.25),),
         NoopPlan(workers="process:2"),
+    ),
+    Case(
+        "coroutines",
+        "asyncio:1000, a handler that sleeps 2 ms, to an unguarded task for each record",
+        (Floor("ratio", 1.2),),
+        run=partial(measure_coroutines, "asyncio"),
+    ),
+    Case(
+        "coroutines-uvloop",
+        "the same, both on uvloop",
+        (Floor("ratio", 1.2),),
+        run=partial(measure_coroutines, "uvloop"),
     ),
     Case(
         "computing",
