@@ -1,0 +1,46 @@
+// Draining: slots that have a new owner, and wait for what still runs at the old one.
+
+import { h, panel, say, table } from "../dom.js";
+import { count, many, place, seconds, slot } from "../format.js";
+
+const COLUMNS = [
+  { title: "Slot", text: (each) => slot(each.hash) },
+  { title: "From", text: (each) => each.worker },
+  { title: "To", text: (each) => each.owner ?? "nobody" },
+  { title: "For", number: true, text: (each) => seconds(each.seconds) },
+  { title: "To end", number: true, text: (each) => many(each.pending, "lease"), hint: "Leases of the old owner's" },
+  { title: "Waiting", number: true, text: (each) => many(each.blocked, "record"), hint: "At the new owner" },
+  { title: "Waits for", node: () => {
+    const text = h("span");
+    return { node: text, update: (each) => say(text, each.first ? `${place(each.first)}, ${each.first.running ? "running" : "in the mailbox"}` : "–") };
+  } },
+];
+
+export function screen(root) {
+  const rows = table({
+    caption: "Slots that drain",
+    columns: COLUMNS,
+    keyOf: (each) => `${each.subscription}/${each.worker}/${each.hash}/${each.owner}`,
+    empty: (cleared) => `No slot drains. ${count(cleared)} have drained since the start: a slot drains when it moves while a record of it still runs.`,
+  });
+  const shown = panel("Slots that drain", h("p", { class: "note" }, "The new owner gets nothing of a slot until the last lease of the old one ends: so the records of a key never run beside one another."), rows.node);
+  root.append(shown.node);
+  return {
+    update(snapshot) {
+      const found = snapshot.status.subscriptions.flatMap((sub) =>
+        sub.workers.flatMap((worker) =>
+          worker.draining.map((each) => ({
+            ...each,
+            subscription: sub.name,
+            worker: worker.name,
+            first: (sub.pending ?? []).find((one) => one.worker === worker.name && one.slot === each.hash),
+          })),
+        ),
+      );
+      const cleared = snapshot.status.subscriptions.reduce((sum, sub) => sum + sub.draining_hashes_cleared_total, 0);
+      found.sort((a, b) => b.seconds - a.seconds);
+      rows.update(found, cleared);
+      say(shown.beside, found.length ? `${many(snapshot.totals.draining, "slot")} now, ${count(cleared)} drained so far` : "");
+    },
+  };
+}

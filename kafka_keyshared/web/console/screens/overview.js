@@ -1,0 +1,132 @@
+// Overview: what is wrong, the numbers that matter, and how they went.
+
+import { chart } from "../charts.js";
+import { badge, folded, h, keyed, mark, panel, say } from "../dom.js";
+import { bytes, count, key, many, partition, percent, rate, seconds, slot } from "../format.js";
+import { button, note } from "../verbs.js";
+
+/** One finding: what is so, about which record, why, and what to do. */
+function finding() {
+  const level = badge();
+  const sentence = h("p", { class: "sentence" });
+  const facts = h("dl", { class: "facts" });
+  const cause = h("p");
+  const cure = h("p");
+  const code = h("p", { class: "code" });
+  const stack = folded("Where it stands");
+  const fill = keyed(facts, (row) => row[0], ([name]) => {
+    const value = h("dd");
+    return { node: h("div", {}, h("dt", {}, name), value), update: ([, text]) => say(value, text) };
+  });
+  const node = h("article", { class: "finding" }, h("div", { class: "head" }, level.node, sentence), facts, cause, cure, stack.node, code);
+  return {
+    node,
+    update(each, shown) {
+      const fails = each.level === "fail";
+      mark(node, "data-kind", each.level);
+      level.update(each.level, fails ? "to be mended" : "to be watched");
+      say(sentence, each.sentence);
+      const rows = [];
+      if (each.topic) rows.push(["record", each.offset === null ? partition(each) : `${partition(each)} @ ${count(each.offset)}`]);
+      if (each.slot !== null) rows.push(["slot", slot(each.slot)], ["key", key(each.key, each.slot, shown)]);
+      if (each.worker) rows.push(["worker", each.worker]);
+      if (each.seconds !== null) rows.push(["for", seconds(each.seconds)]);
+      if (each.count > 1) rows.push(["in all", count(each.count)]);
+      fill(rows);
+      say(cause, `Why: ${each.cause}.`);
+      say(cure, `To do: ${each.cure}.`);
+      stack.update(each.stack);
+      say(code, `${each.code} · number ${each.number} · docs/${each.page}`);
+    },
+  };
+}
+
+const FIGURES = [
+  { title: "Received", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.fetched)), more: (s) => `${count(s.totals.fetched)} in all` },
+  { title: "Settled", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.settled)), more: (s) => `${count(s.totals.ok)} done, ${count(s.totals.dropped)} dropped` },
+  { title: "Lag", unit: "records", value: (s) => count(s.totals.lag), more: (s) => (s.totals.lag_seconds === null ? "committed position to log end" : `the oldest is ${seconds(s.totals.lag_seconds)} old`) },
+  { title: "Backlog", unit: "records", value: (s) => count(s.totals.backlog), more: () => "the lag without what is settled" },
+  { title: "Workers busy", unit: (s) => `of ${s.totals.workers}`, value: (s) => count(s.totals.busy), more: (s) => `${many(s.totals.running, "record")} running` },
+  { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `records held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
+  { title: "Handler, median", unit: "last 10 s", value: (s, past) => seconds(past.handler(0.5)), more: (s, past) => `p99 ${seconds(past.handler(0.99))}` },
+  { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed), more: (s) => `${count(s.totals.retried)} tried again` },
+  { title: "Closed lanes", unit: "keys", value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
+  { title: "Dead letters", unit: "records", value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} on their way` : "none waits") },
+];
+
+function figure({ title, unit, value, more, share }) {
+  const shown = h("b", { class: "figure" });
+  const unitShown = h("span", { class: "unit" });
+  const below = h("span", { class: "more" });
+  const bar = share ? h("span", { class: "meter" }, h("i")) : null;
+  return {
+    node: h("div", { class: "tile" }, h("h3", {}, title), h("p", {}, shown, " ", unitShown), bar, below),
+    update(snapshot, past) {
+      say(shown, value(snapshot, past));
+      say(unitShown, typeof unit === "function" ? unit(snapshot) : unit);
+      say(below, more(snapshot, past));
+      bar?.firstChild.style.setProperty("width", percent(Math.min(1, share(snapshot))).replace(" ", ""));
+    },
+  };
+}
+
+const CHARTS = [
+  { title: "Records", unit: "per second", format: rate, lines: [
+    { label: "settled", color: "accent", read: (past) => past.rates((each) => each.settled) },
+    { label: "received", color: "second", dash: true, read: (past) => past.rates((each) => each.fetched) },
+  ] },
+  { title: "Behind", unit: "records", format: count, lines: [
+    { label: "backlog", color: "accent", read: (past) => past.samples.map((each) => each.backlog) },
+    { label: "lag", color: "second", dash: true, read: (past) => past.samples.map((each) => each.lag) },
+  ] },
+  { title: "Handler", unit: "time of an attempt", format: seconds, lines: [
+    { label: "median", color: "accent", read: (past) => past.handlers(0.5) },
+    { label: "p99", color: "second", dash: true, read: (past) => past.handlers(0.99) },
+  ] },
+  { title: "Held", unit: "records", format: count, lines: [
+    { label: "received and not settled", color: "accent", read: (past) => past.samples.map((each) => each.held) },
+  ] },
+];
+
+export function screen(root) {
+  const well = h("div", { class: "well" });
+  const wellBadge = badge();
+  const wellText = h("p", { class: "sentence" });
+  well.append(h("div", { class: "head" }, wellBadge.node, wellText));
+  const first = finding();
+  const others = h("details", { class: "others" });
+  const summary = h("summary");
+  const list = h("div");
+  others.append(summary, list);
+  let shown = false;
+  const fill = keyed(list, (each) => `${each.code}/${each.topic}/${each.partition}/${each.offset}/${each.worker}/${each.slot}`, () => {
+    const made = finding();
+    return { node: made.node, update: (each) => made.update(each, shown) };
+  });
+  const figures = FIGURES.map(figure);
+  const charts = CHARTS.map(chart);
+  const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("drain", () => ({})));
+  root.append(
+    h("section", { class: "panel diagnosed", id: "findings", "aria-label": "Diagnosis" }, well, first.node, others),
+    h("section", { class: "tiles", "aria-label": "Numbers" }, ...figures.map((each) => each.node)),
+    h("section", { class: "charts", "aria-label": "Charts, since this page was opened, five minutes at most" }, ...charts.map((each) => each.node)),
+    h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "drain")),
+  );
+  return {
+    update(snapshot, past) {
+      const { diagnosis, status } = snapshot;
+      const [top, ...rest] = diagnosis.findings;
+      shown = snapshot.keys_shown;
+      well.hidden = Boolean(top);
+      wellBadge.update(status.phase === "running" ? "ok" : "info", status.phase === "running" ? "healthy" : status.phase);
+      say(wellText, status.phase === "running" ? `Nothing waits for anybody. Running for ${seconds(snapshot.taken_at - status.started_at)}.` : "Nothing is wrong so far.");
+      first.node.hidden = !top;
+      if (top) first.update(top, shown);
+      others.hidden = rest.length === 0;
+      say(summary, `${many(rest.length, "more finding")}`);
+      fill(rest);
+      for (const each of figures) each.update(snapshot, past);
+      for (const each of charts) each.update(past);
+    },
+  };
+}

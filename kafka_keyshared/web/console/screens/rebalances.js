@@ -1,0 +1,61 @@
+// Rebalances: what came, what went, and what it cost.
+
+import { badge, h, panel, say, table } from "../dom.js";
+import { count, many, moment, seconds } from "../format.js";
+
+const KINDS = { assigned: "ok", revoked: "info", lost: "fail" };
+
+/** Partitions in few words: orders 0–7, 9 */
+export function few(pairs) {
+  const topics = new Map();
+  for (const [topic, number] of pairs) topics.set(topic, [...(topics.get(topic) ?? []), number]);
+  return [...topics].map(([topic, numbers]) => {
+    numbers.sort((a, b) => a - b);
+    const runs = [];
+    for (const each of numbers) {
+      if (runs.length && runs.at(-1)[1] === each - 1) runs.at(-1)[1] = each;
+      else runs.push([each, each]);
+    }
+    return `${topic} ${runs.map(([first, last]) => (first === last ? first : `${first}–${last}`)).join(", ")}`;
+  }).join("; ");
+}
+
+export function screen(root) {
+  let longest = 0;
+  const rows = table({
+    caption: "The last rebalances",
+    columns: [
+      { title: "At", text: (each) => moment(each.at) },
+      { title: "What", node: () => {
+        const made = badge();
+        return { node: made.node, update: (each) => made.update(KINDS[each.event] ?? "info", each.event) };
+      } },
+      { title: "Partitions", text: (each) => (each.partitions.length ? few(each.partitions) : "none") },
+      { title: "Took", number: true, node: () => {
+        const text = h("span");
+        const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("i"));
+        return { node: h("span", { class: "took" }, text, bar), update(each) {
+          say(text, seconds(each.seconds));
+          bar.firstChild.style.setProperty("width", `${longest ? (each.seconds / longest) * 100 : 0}%`);
+        } };
+      } },
+      { title: "Let go", number: true, text: (each) => many(each.let_go, "record"), hint: "Received, and not settled here any more" },
+      { title: "Left running", number: true, text: (each) => count(each.left), hint: "Still running at the deadline: they may run twice" },
+    ],
+    keyOf: (each) => `${each.at}/${each.event}/${few(each.partitions)}`,
+    empty: "The group has given out no partitions yet.",
+  });
+  const shown = panel("The last 50", h("p", { class: "note" }, "A record that was let go runs at the member that has its partition now. One that was left running at the deadline may run twice."), rows.node);
+  const going = h("p", { class: "going", hidden: true });
+  root.append(going, shown.node);
+  return {
+    update({ status }) {
+      const { rebalanced, rebalances } = status;
+      longest = Math.max(...rebalanced.map((each) => each.seconds), 0);
+      rows.update([...rebalanced].sort((a, b) => b.at - a.at));
+      say(shown.beside, Object.entries(rebalances).map(([event, number]) => `${count(number)} ${event}`).join(", "));
+      going.hidden = status.rebalance_seconds === null;
+      say(going, `▲ The group gives out partitions, for ${seconds(status.rebalance_seconds)} now.`);
+    },
+  };
+}

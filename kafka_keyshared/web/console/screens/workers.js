@@ -1,0 +1,102 @@
+// Workers: what each runs, for how long, and what it was given.
+
+import { workerColor } from "../colors.js";
+import { badge, folded, h, panel, say, table } from "../dom.js";
+import { count, key, many, percent, place, rate, seconds, slot } from "../format.js";
+
+const STATES = { idle: "idle", running: "busy", stuck: "fail", gone: "info" };
+
+function columns(shown, busy) {
+  return [
+    { title: "Worker", node: () => {
+      const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
+      const name = h("b");
+      return { node: h("span", { class: "worker-name" }, swatch, name), update(each) {
+        swatch.style.setProperty("--swatch", workerColor(each.at));
+        say(name, each.name);
+      } };
+    } },
+    { title: "State", node: () => {
+      const made = badge();
+      return { node: made.node, update: (each) => made.update(STATES[each.state] ?? "info", each.state) };
+    } },
+    { title: "Record", node: () => {
+      const at = h("span");
+      const of = h("span", { class: "muted" });
+      const stack = folded("Where it stands");
+      return { node: h("div", {}, at, " ", of, stack.node), update({ running }) {
+        say(at, running ? place(running) : "–");
+        say(of, running ? `slot ${slot(running.slot)}, key ${key(running.key, running.slot, shown())}` : "");
+        stack.update(running?.stack);
+      } };
+    } },
+    { title: "Running for", number: true, text: (each) => seconds(each.running?.seconds) },
+    { title: "Running", number: true, text: (each) => count(each.runs), hint: "Records that run" },
+    { title: "Leased", number: true, text: (each) => count(each.leased), hint: "Given to it and not settled" },
+    { title: "Waiting", number: true, text: (each) => count(each.queued), hint: "In its row: not leased yet" },
+    { title: "Busy", number: true, text: (each) => percent(busy(each)), hint: "Of the last 10 s" },
+    { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of all slots" },
+    { title: "Restarts", number: true, text: (each) => count(each.restarts) },
+    { title: "Besides", text: (each) => besides(each) },
+  ];
+}
+
+function besides(each) {
+  const told = [];
+  if (each.stuck) told.push(`${count(each.stuck)} stuck`);
+  if (each.draining.length) told.push(`${many(each.draining.length, "slot")} drain`);
+  if (each.lends_to.length) told.push(`lends its slots to ${each.lends_to.join(", ")}`);
+  if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
+  return told.join("; ") || "–";
+}
+
+const LEASES = [
+  { title: "Worker", text: (each) => each.worker },
+  { title: "Record", text: place },
+  { title: "Slot", number: true, text: (each) => slot(each.slot) },
+  { title: "State", text: (each) => (each.running ? "running" : "in the mailbox") },
+  { title: "Drains", text: (each) => (each.draining ? "the slot waits for it" : "–") },
+];
+
+export function screen(root) {
+  let now = null;
+  let past = null;
+  const parts = new Map();
+  const part = (name) => {
+    const busy = (each) => {
+      const spent = past.rate((sample) => sample.busy[`${name}/${each.name}`]);
+      return spent === null ? null : Math.min(1, spent / Math.max(1, each.runs));
+    };
+    const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker: nothing runs until there is one." });
+    const leases = table({ caption: "Leases", columns: LEASES, keyOf: (each) => `${each.topic}/${each.partition}/${each.offset}`, empty: "No worker has a record just now." });
+    const choice = h("select", { id: `of-${name}` });
+    choice.append(h("option", { value: "" }, "all workers"));
+    choice.addEventListener("change", () => update());
+    const first = panel(name === "default" ? "Workers" : `Workers of ${name}`, workers.node);
+    const second = panel("Leases", h("p", { class: "bar" }, h("label", { for: `of-${name}` }, "Of"), choice), leases.node);
+    root.append(first.node, second.node);
+    const update = () => {
+      const sub = now.status.subscriptions.find((each) => each.name === name);
+      say(first.beside, `pool ${sub.pool}`);
+      workers.update(sub.workers.map((each, at) => ({ ...each, at })));
+      const names = sub.workers.map((each) => each.name);
+      if (choice.options.length !== names.length + 1) {
+        const kept = choice.value;
+        choice.replaceChildren(h("option", { value: "" }, "all workers"), ...names.map((each) => h("option", { value: each }, each)));
+        choice.value = names.includes(kept) ? kept : "";
+      }
+      const pending = (sub.pending ?? []).filter((each) => !choice.value || each.worker === choice.value);
+      leases.update(pending.slice(0, 100));
+      say(second.beside, pending.length > 100 ? `the first 100 of ${count(pending.length)}` : many(pending.length, "lease"));
+    };
+    return { update, remove: () => [first.node, second.node].forEach((each) => each.remove()) };
+  };
+  return {
+    update(snapshot, history) {
+      [now, past] = [snapshot, history];
+      const names = snapshot.status.subscriptions.map((each) => each.name);
+      for (const name of names) if (!parts.has(name)) parts.set(name, part(name));
+      for (const each of parts.values()) each.update();
+    },
+  };
+}
