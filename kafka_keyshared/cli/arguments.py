@@ -18,6 +18,7 @@ from kafka_keyshared.cli.options import (
     Bootstrap,
     ClientSettings,
     ConfigFile,
+    ConsolePort,
     DeadLetters,
     DeadLettersCreate,
     FromBeginning,
@@ -57,6 +58,7 @@ class RunArguments:
     new_workers_wait: bool = False
     from_beginning: bool = False
     http_port: int | None = None
+    console_port: int | None = None
     config: Path | None = None
     app_dir: Path = Path()
     client: list[str] = field(default_factory=list)
@@ -79,6 +81,7 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "new_workers_wait": (NewWorkersWait, False),
     "from_beginning": (FromBeginning, False),
     "http_port": (HttpPort, None),
+    "console_port": (ConsolePort, None),
     "config": (ConfigFile, None),
     "app_dir": (AppDir, Path()),
     "client": (ClientSettings, None),

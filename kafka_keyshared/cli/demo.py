@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 from kafka_keyshared.audit.processed import TOPIC as TOPIC_PLACE
@@ -25,6 +26,11 @@ from kafka_keyshared.errors import ConfigError
 NOT_SHOWN = ("findings", "differences")
 
 JUDGING = "All is committed. Now a judge reads what happened, record by record."
+
+HELD = "All is committed. The console stays open; Ctrl-C ends it, and then the judge reads."
+
+CONSOLE_NEEDS = ("starlette", "uvicorn")
+"""What the extra ``console`` installs."""
 
 SPEAK_EVERY = 3.0
 """Seconds between two words of the judge's."""
@@ -55,17 +61,28 @@ WORDS = {
 
 
 def demo_verb(
-    output: Output, sabotage: str | None, records: int | None, log: str | None = None
+    output: Output,
+    sabotage: str | None,
+    records: int | None,
+    log: str | None = None,
+    *,
+    console: bool = False,
 ) -> int:
     """Run the demo with live progress on a terminal; return 0 when nothing was wrong.
 
-    ``log`` is the folder that the processed log goes to.
+    ``log`` is the folder that the processed log goes to. With ``console`` it is said where that is,
+    and it stays open at the end until somebody ends it.
     """
+    if console and (missing := [each for each in CONSOLE_NEEDS if find_spec(each) is None]):
+        raise ConfigError(
+            f"--console: {missing[0]} is not installed; pip install 'kafka-keyshared[console]'"
+        )
     if log is not None and log.startswith(TOPIC_PLACE):
         raise ConfigError(f"--audit-log {log}: give a folder; the demo's Kafka ends with it")
     watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
     with nullcontext() if log is None else audit_log(log) as rows:
-        demo = Demo(watcher.watch, sabotage, RECORDS if records is None else records, rows)
+        watch = _Console(watcher).watch if console else watcher.watch
+        demo = Demo(watch, sabotage, RECORDS if records is None else records, rows, console=console)
         totals = demo.totals
         write_note(_introduced(totals))
         with watcher.shown(totals), _only_errors():
@@ -143,8 +160,27 @@ def judging(say: Callable[[str], None], every: float = SPEAK_EVERY) -> Iterator[
         speaker.join()
 
 
+class _Console:
+    """Says where the console is, and that it stays open, each once."""
+
+    def __init__(self, watcher: _Bars | _Lines) -> None:
+        self._watcher = watcher
+        self._left = [
+            (lambda progress: progress.console, "Console: {}/"),
+            (lambda progress: progress.held, HELD),
+        ]
+
+    def watch(self, progress: Progress) -> None:
+        while self._left and (found := self._left[0][0](progress)):
+            self._watcher.say(self._left.pop(0)[1].format(found))
+        if progress.judging or not progress.held:
+            self._watcher.watch(progress)
+
+
 class _Lines:
     """Progress for a file or a pipe: a line every two seconds."""
+
+    say = staticmethod(write_note)
 
     def __init__(self) -> None:
         self._said = time.monotonic()
@@ -178,13 +214,14 @@ class _Bars:
             console=Console(stderr=True),
             refresh_per_second=10,
         )
+        self.say = self._bars.console.print
 
     @contextmanager
     def shown(self, totals: Totals) -> Iterator[None]:
         for name in ("written", "done", "committed"):
             self._bars.add_task(name, total=totals.records, note="")
         self._bars.add_task("dead letters", total=totals.cancelled, note="")
-        with self._bars, judging(self._bars.console.print) as self._judge:
+        with self._bars, judging(self.say) as self._judge:
             yield
 
     def watch(self, progress: Progress) -> None:

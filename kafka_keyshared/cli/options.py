@@ -115,6 +115,13 @@ HttpPort = Annotated[
         help="Serve /metrics, /livez, /readyz, /status on 127.0.0.1 there; 0: any port.",
     ),
 ]
+ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="INT",
+        help="Serve the console and the admin API on 127.0.0.1 there; 0: any port.",
+    ),
+]
 AuditLog = Annotated[
     str | None,
     typer.Option(

@@ -161,6 +161,7 @@ def refuse_flags_beside_app(
         "--config": arguments.config,
         "-X": arguments.client,
         "--http-port": _said(arguments.http_port),
+        "--console-port": _said(arguments.console_port),
         "--audit-log": audit_log,
         "--outputs": outputs,
     }
@@ -194,6 +195,7 @@ def gather(arguments: RunArguments) -> Layers:
         "unblocking_interval": (arguments.unblocking_interval, "--unblocking-interval"),
         "new_workers_wait": (arguments.new_workers_wait or None, "--new-workers-wait"),
         "http_port": (arguments.http_port, "--http-port"),
+        "console_port": (arguments.console_port, "--console-port"),
     }
     client = client_settings(arguments.client)
     flags = [from_flags(given, client)]

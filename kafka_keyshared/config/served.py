@@ -29,8 +29,9 @@ TokenFile: TypeAlias = Annotated[
 ConsolePort: TypeAlias = Annotated[
     Annotated[int, Meta(ge=0, le=65_535)] | None,
     Meta(
-        description="Where the admin API is served, with the extra `console`; 0 is any free port. "
-        "Not set: nowhere."
+        description="Where the console and the admin API are served, with the extra `console`; 0 "
+        "is any free port. Not set: nowhere.",
+        extra={"flag": "--console-port"},
     ),
 ]
 ConsoleHost: TypeAlias = Annotated[

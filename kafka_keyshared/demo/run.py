@@ -92,6 +92,10 @@ class Progress:
     calls: int = 0
     """Calls of the handlers that are under way."""
     committed: int = 0
+    console: str = ""
+    """Where the console is, once it is."""
+    held: bool = False
+    """Everything is committed, and the console stays open until somebody ends it."""
     judging: bool = False
     """Everything is committed, and what happened is looked at."""
 
@@ -101,7 +105,8 @@ class Demo:
 
     ``records`` takes only so many from the start of the year, which is for tests. ``log`` gets a
     row for each record that was written and for whatever became of it. Raises :class:`ConfigError`
-    for a number or a kind of sabotage that there is not.
+    for a number or a kind of sabotage that there is not. With ``console`` that is served, and the
+    run stays at its end until a signal.
     """
 
     def __init__(
@@ -110,6 +115,8 @@ class Demo:
         sabotage: str | None = None,
         records: int = data.RECORDS,
         log: ProcessedLog | None = None,
+        *,
+        console: bool = False,
     ) -> None:
         check_kind(sabotage)
         if not 1 <= records <= data.RECORDS:
@@ -117,6 +124,7 @@ class Demo:
         self._watch = watch
         self._sabotage = sabotage
         self._records = records
+        self._console = console
         # Read before the clock starts: what is timed is the way through Kafka, not through a file.
         self._year = list(itertools.islice(data.records(), records))
         self.totals = count(self._year)
@@ -225,9 +233,12 @@ class Demo:
             dlq=DLQ,
             retry=RETRY,
             hooks=hooks,
+            # The flights are public: their keys may be seen.
+            **({"console_port": 0, "show_keys": True} if self._console else {}),
         )
         app.handler(handler_class(self._sabotage, audited(calling(self._calls), self._ledger)))
         self._app_stop = app.stop
+        self._looked = app
         return app
 
     def _dead_lettered(self) -> Callable[[DeadLettered], None]:
@@ -292,14 +303,20 @@ class Demo:
         if now - self._watched >= 0.1:
             self._watched = now
             progress.calls = self._calls.under_way
+            if (admin := self._looked.admin) is not None:
+                progress.console = admin.url
             progress.committed = sum(self._committed.values())
             self._watch(progress)
         if not self._ended and progress.settled >= self._records and self._all_committed():
             self._ended = now
-            self._app_stop()
+            if self._console:
+                progress.held = True
+                self._watch(progress)
+            else:
+                self._app_stop()
         if progress.settled != self._moved[0]:
             self._moved = (progress.settled, now)
-        elif now - self._moved[1] > STALL_SECONDS:
+        elif not self._ended and now - self._moved[1] > STALL_SECONDS:
             raise KeySharedError(
                 f"no record has settled for {STALL_SECONDS:g} s ({progress.settled} of "
                 f"{self._records}); this is a defect, please report it"

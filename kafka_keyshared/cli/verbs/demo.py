@@ -23,6 +23,9 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
     sabotage: Annotated[str | None, typer.Option(metavar="TEXT", hidden=True)] = None,
     records: Annotated[int | None, typer.Option(metavar="INT", hidden=True)] = None,
     audit_log: AuditLog = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve the console, and stay at the end.")
+    ] = False,
 ) -> int:
     """Send a year of flights through an embedded cluster and judge what happened.
 
@@ -34,7 +37,7 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
         return 0
     from kafka_keyshared.cli.demo import demo_verb
 
-    return demo_verb(Output.JSON if json else output, sabotage, records, audit_log)
+    return demo_verb(Output.JSON if json else output, sabotage, records, audit_log, console=console)
 
 
 @verbs.command("load")

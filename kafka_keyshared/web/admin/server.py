@@ -82,7 +82,7 @@ class AdminServer:
             target=self._serve, args=(listening,), name="keyshared-admin", daemon=True
         )
         self._thread.start()
-        log.info("admin API at %s/api/v1", self.url)
+        log.info("console at %s/, admin API at %s/api/v1", self.url, self.url)
         return True
 
     def _serve(self, listening: socket.socket) -> None:

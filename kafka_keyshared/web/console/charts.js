@@ -30,10 +30,11 @@ export function chart({ title, unit, lines, format }) {
         width: Math.max(200, canvas.clientWidth),
         height: HEIGHT,
         legend: { show: false },
-        cursor: { y: false, points: { size: 6 } },
+        padding: [10, 18, 0, 0],
+        cursor: { show: false },
         scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-9) * 1.15 || 1] } },
         axes: [
-          { ...axis, grid: { show: false }, space: 80, values: (_, at) => at.map((each) => new Date(each * 1000).toLocaleTimeString("en-GB")) },
+          { ...axis, grid: { show: false }, size: 26, space: 90, values: (_, at) => at.map((each) => new Date(each * 1000).toLocaleTimeString("en-GB")) },
           { ...axis, grid, size: 52, space: 34, values: (_, at) => at.map((each) => format(each)) },
         ],
         series: [

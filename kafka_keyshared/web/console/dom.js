@@ -10,7 +10,7 @@ export function h(tag, attributes = {}, ...children) {
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== false));
+  made.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
   return made;
 }
 
@@ -121,10 +121,10 @@ export function panel(title, ...children) {
 }
 
 /** A state in symbol and word: never in colour alone. */
-export function badge() {
+export function badge(kind = "") {
   const symbol = h("span", { "aria-hidden": "true", class: "symbol" });
   const word = h("span");
-  const node = h("span", { class: "badge" }, symbol, word);
+  const node = h("span", { class: `badge ${kind}` }, symbol, word);
   return {
     node,
     update(kind, text) {

@@ -23,6 +23,7 @@ export function percent(share) {
 /** A length of time, in the unit that it is read in: 250 µs, 3.2 ms, 1.4 s, 3 min 20 s, 2 h 5 min */
 export function seconds(value) {
   if (value === null || value === undefined) return UNKNOWN;
+  if (value === 0) return "0 s";
   if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
   if (value < 60) return `${value.toFixed(1)} s`;

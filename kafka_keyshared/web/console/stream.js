@@ -77,16 +77,18 @@ export async function follow(on) {
       } else if (!answer.ok) {
         on.state("refused", (await answer.text()).trim() || `HTTP ${answer.status}`);
       } else {
+        let fits = true;
         for await (const data of events(answer.body, heard)) {
           const value = JSON.parse(data);
-          if (value.version !== LAYOUT) {
+          fits = value.version === LAYOUT;
+          if (!fits) {
             on.state("old", `it speaks layout ${value.version}, this page reads ${LAYOUT}`);
             continue;
           }
           tries = 0;
           on.snapshot(value);
         }
-        on.state("lost", "");
+        if (fits) on.state("lost", "");
       }
     } catch (error) {
       on.state("lost", error.name === "AbortError" ? "nothing heard for 5 s" : "");

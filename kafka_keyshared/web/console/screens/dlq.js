@@ -44,7 +44,7 @@ export function screen(root) {
       waiting.update(snapshot.stuck.filter((each) => ["dead_lettering", "archiving", "diverting"].includes(each.state)));
       say(first.beside, many(snapshot.totals.dead_letters, "record"));
       say(second.beside, dlq.refused ? `${many(dlq.refused, "letter")} refused before` : "");
-      const at = snapshot.settings.find((each) => each.name === "bootstrap.servers")?.value ?? "BROKER:9092";
+      const at = snapshot.settings.find((each) => each.name === "bootstrap")?.value ?? "BROKER:9092";
       const lines = names.flatMap(([, letters]) => ["ls", "replay"].map((verb) => `keyshared dlq ${verb} -b ${at} --dlq ${letters}`));
       say(commands, lines.length ? [...new Set(lines)].join("\n") : "# set dlq, and letters can be listed and replayed");
     },

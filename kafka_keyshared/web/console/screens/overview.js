@@ -1,8 +1,8 @@
 // Overview: what is wrong, the numbers that matter, and how they went.
 
 import { chart } from "../charts.js";
-import { badge, folded, h, keyed, mark, panel, say } from "../dom.js";
-import { bytes, count, key, many, partition, percent, rate, seconds, slot } from "../format.js";
+import { badge, folded, h, keyed, mark, say, table } from "../dom.js";
+import { bytes, count, key, many, partition, percent, place, rate, seconds, slot } from "../format.js";
 import { button, note } from "../verbs.js";
 
 /** One finding: what is so, about which record, why, and what to do. */
@@ -14,14 +14,19 @@ function finding() {
   const cure = h("p");
   const code = h("p", { class: "code" });
   const stack = folded("Where it stands");
+  let now = null;
+  const named = () => ({ at: `${now.topic}[${now.partition}]@${now.offset}`, subscription: now.subscription });
+  const acts = h("div", { class: "buttons" }, ["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
   const fill = keyed(facts, (row) => row[0], ([name]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, name), value), update: ([, text]) => say(value, text) };
   });
-  const node = h("article", { class: "finding" }, h("div", { class: "head" }, level.node, sentence), facts, cause, cure, stack.node, code);
+  const node = h("article", { class: "finding" }, h("div", { class: "head" }, level.node, sentence), facts, cause, cure, stack.node, acts, code);
   return {
     node,
     update(each, shown) {
+      now = each;
+      acts.hidden = each.code !== "key-blocked" || each.offset === null;
       const fails = each.level === "fail";
       mark(node, "data-kind", each.level);
       level.update(each.level, fails ? "to be mended" : "to be watched");
@@ -88,6 +93,16 @@ const CHARTS = [
   ] },
 ];
 
+const STUCK_MOST = 8;
+
+const STUCK = [
+  { title: "Does not get on", text: (each) => each.state },
+  { title: "Record", text: place },
+  { title: "Key", text: (each) => each.named },
+  { title: "Behind it", number: true, text: (each) => many(each.waiting, "record") },
+  { title: "For", number: true, text: (each) => seconds(each.seconds) },
+];
+
 export function screen(root) {
   const well = h("div", { class: "well" });
   const wellBadge = badge();
@@ -98,6 +113,9 @@ export function screen(root) {
   const summary = h("summary");
   const list = h("div");
   others.append(summary, list);
+  const stuck = table({ caption: "Records that do not get on", columns: STUCK, keyOf: (each) => `${each.subscription}/${place(each)}`, empty: "" });
+  const all = h("a", { href: "#/stuck" });
+  const held = h("section", { class: "panel" }, stuck.node, h("p", { class: "note" }, all));
   let shown = false;
   const fill = keyed(list, (each) => `${each.code}/${each.topic}/${each.partition}/${each.offset}/${each.worker}/${each.slot}`, () => {
     const made = finding();
@@ -108,6 +126,7 @@ export function screen(root) {
   const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("drain", () => ({})));
   root.append(
     h("section", { class: "panel diagnosed", id: "findings", "aria-label": "Diagnosis" }, well, first.node, others),
+    held,
     h("section", { class: "tiles", "aria-label": "Numbers" }, ...figures.map((each) => each.node)),
     h("section", { class: "charts", "aria-label": "Charts, since this page was opened, five minutes at most" }, ...charts.map((each) => each.node)),
     h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "drain")),
@@ -125,6 +144,11 @@ export function screen(root) {
       others.hidden = rest.length === 0;
       say(summary, `${many(rest.length, "more finding")}`);
       fill(rest);
+      held.hidden = snapshot.stuck.length === 0;
+      // What has gone wrong last first: a key that was blocked just now is among them.
+      const newest = [...snapshot.stuck].sort((a, b) => a.seconds - b.seconds).slice(0, STUCK_MOST);
+      stuck.update(newest.map((each) => ({ ...each, named: each.key === null ? `slot ${slot(each.slot)}` : key(each.key, each.slot, shown) })));
+      say(all, snapshot.stuck.length > STUCK_MOST ? `All ${count(snapshot.stuck.length)} that do not get on, with their stacks` : "With their stacks");
       for (const each of figures) each.update(snapshot, past);
       for (const each of charts) each.update(past);
     },

@@ -60,7 +60,7 @@ function draw(canvas, each) {
     paint.fillStyle = colour;
     paint.fillRect(Math.min(width - 2, Math.max(0, at - 1)), 1, 2, HEIGHT - 2);
   };
-  line(begun, css("text"));
+  if (end > start) line(begun, css("text"));
   if (each.safe !== null && each.safe > start) line(x(each.safe), css("accent"));
 }
 

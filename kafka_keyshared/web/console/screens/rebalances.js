@@ -27,7 +27,7 @@ export function screen(root) {
     columns: [
       { title: "At", text: (each) => moment(each.at) },
       { title: "What", node: () => {
-        const made = badge();
+        const made = badge("brief");
         return { node: made.node, update: (each) => made.update(KINDS[each.event] ?? "info", each.event) };
       } },
       { title: "Partitions", text: (each) => (each.partitions.length ? few(each.partitions) : "none") },

@@ -19,7 +19,7 @@ function draw(canvas, { sub, picked, asked, beat }) {
   paint.setTransform(sharp, 0, 0, sharp, 0, 0);
   paint.clearRect(0, 0, size, size);
   const middle = size / 2;
-  const outer = middle - 30;
+  const outer = middle - 26;
   const wide = Math.max(18, size * 0.085);
   const inner = outer - wide;
   const arc = (radius, from, to) => {
@@ -61,6 +61,9 @@ function draw(canvas, { sub, picked, asked, beat }) {
   for (const each of sub.closed) {
     if (each.slot === null) continue;
     const at = angle(each.slot + 0.5);
+    paint.strokeStyle = css("fail");
+    paint.lineWidth = 1.5;
+    tick(each.slot, inner - 3, inner - 17);
     paint.fillText(SYMBOLS.fail, middle + (inner - 25) * Math.cos(at), middle + (inner - 25) * Math.sin(at));
   }
 
@@ -214,7 +217,7 @@ export function screen(root) {
       none.hidden = there;
       say(none, `Routing by ${found.routing}: no slot is anybody's own, any worker may have any record.`);
       say(drawn.beside, `routing by ${found.routing}`);
-      say(drained, `${count(found.draining_hashes_count)} slots drain now, ${count(found.draining_hashes_cleared_total)} have drained so far.`);
+      say(drained, `${many(found.draining_hashes_count, "slot")} draining now, ${count(found.draining_hashes_cleared_total)} drained so far.`);
       canvas.setAttribute("aria-label", `Ring of 65,536 slots: ${found.workers.map((each) => `${each.name} ${percent(each.share)}`).join(", ")}. ${count(found.draining_hashes_count)} slots drain.`);
       tell();
       if (!frame && found.draining_hashes_count && !still.matches) frame = requestAnimationFrame(animate);

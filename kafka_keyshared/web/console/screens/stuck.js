@@ -36,7 +36,7 @@ function card(shown) {
       rows.push(["behind it", many(each.waiting, "record")]);
       fill(rows);
       error.hidden = !(each.error || each.where);
-      say(error, each.error || `in ${each.where}`);
+      say(error, each.error || each.where);
       stack.update(each.stack);
       acts.hidden = !DECIDED.has(each.state);
     },
@@ -48,12 +48,14 @@ export function screen(root) {
   const list = h("div", { class: "cards" });
   const none = h("p", { class: "empty" }, "Every record gets on: none has been running for a second, and no key is closed.");
   const update = keyed(list, (each) => `${each.subscription}/${each.topic}/${each.partition}/${each.offset}`, () => card(() => snapshot.keys_shown));
-  root.append(none, list, note("release", "drop", "dead-letter"));
+  const greyed = h("div", {}, note("release", "drop", "dead-letter"));
+  root.append(none, list, greyed);
   return {
     update(value) {
       snapshot = value;
       update(value.stuck);
       none.hidden = value.stuck.length > 0;
+      greyed.hidden = !value.stuck.some((each) => DECIDED.has(each.state));
     },
   };
 }

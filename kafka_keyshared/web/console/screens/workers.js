@@ -17,7 +17,7 @@ function columns(shown, busy) {
       } };
     } },
     { title: "State", node: () => {
-      const made = badge();
+      const made = badge("brief");
       return { node: made.node, update: (each) => made.update(STATES[each.state] ?? "info", each.state) };
     } },
     { title: "Record", node: () => {
@@ -44,7 +44,7 @@ function columns(shown, busy) {
 function besides(each) {
   const told = [];
   if (each.stuck) told.push(`${count(each.stuck)} stuck`);
-  if (each.draining.length) told.push(`${many(each.draining.length, "slot")} drain`);
+  if (each.draining.length) told.push(`${many(each.draining.length, "slot")} draining`);
   if (each.lends_to.length) told.push(`lends its slots to ${each.lends_to.join(", ")}`);
   if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
   return told.join("; ") || "–";
