@@ -165,7 +165,7 @@ class _Console:
 
     def __init__(self, watcher: _Bars | _Lines) -> None:
         self._watcher = watcher
-        self._left = [
+        self._left: list[tuple[Callable[[Progress], str | bool], str]] = [
             (lambda progress: progress.console, "Console: {}/"),
             (lambda progress: progress.held, HELD),
         ]

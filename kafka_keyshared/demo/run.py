@@ -234,7 +234,8 @@ class Demo:
             retry=RETRY,
             hooks=hooks,
             # The flights are public: their keys may be seen.
-            **({"console_port": 0, "show_keys": True} if self._console else {}),
+            show_keys=self._console,
+            console_port=0 if self._console else None,
         )
         app.handler(handler_class(self._sabotage, audited(calling(self._calls), self._ledger)))
         self._app_stop = app.stop

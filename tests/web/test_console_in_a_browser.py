@@ -298,7 +298,7 @@ def test_what_is_not_offered_is_greyed_with_the_reason(opened: Opened) -> None:
 def test_an_order_is_asked_for_and_its_outcome_is_told(opened: Opened) -> None:
     page = opened("overview")
     sent: list[Any] = []
-    paths = {f"/api/v1/actions/{verb}": {"post": {}} for verb in ("pause", "drain")}
+    paths: dict[str, Any] = {f"/api/v1/actions/{verb}": {"post": {}} for verb in ("pause", "drain")}
     page.route("**/openapi.json", lambda route: route.fulfill(json={"paths": paths}))
 
     def answer(route: Any) -> None:
