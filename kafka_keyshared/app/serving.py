@@ -91,14 +91,15 @@ class Served:
         ``layers`` are the settings, for whoever wants to see them.
         """
         options, board = self._options, self._board
+        # First: whoever sees that there are probes may take it for serving.
+        if options.console_port is not None:
+            self._start_admin(options.console_port, layers, acting)
         if options.http_port is not None:
             exposition = Exposition(board.read, partitions=options.partition_metrics)
             probes = Probes(board.live, board.ready, board.read, acting)
             server = HttpServer(options.http_host, options.http_port, exposition, probes)
             if server.start():
                 self.http = server
-        if options.console_port is not None:
-            self._start_admin(options.console_port, layers, acting)
 
     def _start_admin(self, port: int, layers: Layers, acting: Acting | None) -> None:
         try:

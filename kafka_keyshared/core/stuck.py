@@ -72,7 +72,9 @@ def _close(sub: Subscription, leased: Leased, index: int) -> None:
     over = sub.epochs.ended(leased, index)
     closed = sub.closed.get(lane)
     waiting: Iterable[Record] = ()
-    if closed is not None and closed.state is LaneState.DIVERTED:
+    # One that was released waits for what had been leased before it was diverted, such as this.
+    released = closed is not None and closed.state is LaneState.OPENING and not over
+    if closed is not None and (closed.state is LaneState.DIVERTED or released):
         waiting, closed = suspend(sub, closed), None
     if closed is None:
         # A later record of the same place is not in the lane of one that has no key.

@@ -77,6 +77,9 @@ class Handed:
 Item: TypeAlias = tuple[Handed, int]
 """A record of a slice, by its index there."""
 
+Taken: TypeAlias = list[tuple[int, list[int]]]
+"""By the ids of slices, in the order of the leases: records that were taken back, in order."""
+
 
 class Chains:
     """What waits to be run. ``ready`` may start now, the first one first."""
@@ -122,12 +125,12 @@ class Chains:
 
     def take_back(
         self, handed: Sequence[Handed], only: Mapping[int, Collection[int]] | None = None
-    ) -> list[tuple[int, list[int]]]:
+    ) -> Taken:
         """Take out what waits, all or these; return it by slice, in the order of the leases.
 
         ``handed`` is all that the worker has, in that order.
         """
-        back: list[tuple[int, list[int]]] = []
+        back: Taken = []
         self.ready.clear()
         self._behind.clear()
         for each in handed:

@@ -29,7 +29,7 @@ from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.awaited import calls_of, place_of, turning
-from kafka_keyshared.pools.chains import Chains, Handed, Item
+from kafka_keyshared.pools.chains import Chains, Handed, Item, Taken
 from kafka_keyshared.pools.loop_worker import (
     HEED_TURNS,
     LoopEndedError,
@@ -91,7 +91,7 @@ class TaskWorker(LoopWorker[Handed]):
         # Slices of which something has ended since the last report, and how many records have.
         self._untold: list[Handed] = []
         self._over_now = 0
-        self._runners: set[Runner] = set()
+        self._runners: dict[Runner, None] = {}  # in the order in which they came
         self._resting: list[asyncio.Future[None]] = []
         # The loop that it is on, and that loop's thread.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -189,12 +189,7 @@ class TaskWorker(LoopWorker[Handed]):
         self._answer(past, back, said)
         self.wake()
 
-    def _answer(
-        self,
-        asked: Recall | TimeOut,
-        back: list[tuple[int, list[int]]],
-        stuck: Sequence[Stuck] = (),
-    ) -> None:
+    def _answer(self, asked: Recall | TimeOut, back: Taken, stuck: Sequence[Stuck] = ()) -> None:
         self._report()
         self._post(Recalled(asked.subscription, asked.worker, back, tuple(stuck)))
         for id_, _ in back:
@@ -212,7 +207,7 @@ class TaskWorker(LoopWorker[Handed]):
             return
         if len(self._runners) < self.limit + self.apart:
             runner = Runner(self.name)
-            self._runners.add(runner)
+            self._runners[runner] = None
             context = self._context.copy()
             runner.task = loop.create_task(self._live(runner), context=context)
 
@@ -251,7 +246,7 @@ class TaskWorker(LoopWorker[Handed]):
                         self.wake()
                 await self._run(runner, before)
         finally:
-            self._runners.discard(runner)
+            self._runners.pop(runner, None)
             if turning() in (loop, None):  # else the loop has ended, and another is on this thread
                 self.wake()
                 self._close_if_idle()

@@ -12,7 +12,9 @@ from tests.support.pool_sides import Side
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that takes a ``kind`` of pool, itself or by its ``side``, each of them."""
-    if "kind" in metafunc.fixturenames:
+    # Clients have kinds of their own.
+    of_pools = not metafunc.module.__name__.rpartition(".")[2].startswith("test_client")
+    if "kind" in metafunc.fixturenames and of_pools:
         pools = pools_of(metafunc.definition.originalname)
         metafunc.parametrize("kind", list(pools.values()), ids=list(pools))
 

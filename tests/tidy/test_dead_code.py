@@ -8,10 +8,7 @@ from tests.tidy.dead import check_dead, entry_points
 from tests.tidy.sources import PACKAGE, ROOT, modules, parse, report
 
 # What stays although nothing uses it: "path:name" with the reason.
-KEPT = {
-    "kafka_keyshared/core/slices.py:Scattered": "progress of a pool that runs many records at once "
-    "or settles them in any order: the core is made for it, and no pool of the package is one yet",
-}
+KEPT: dict[str, str] = {}
 
 
 def test_every_function_and_class_of_the_package_is_used() -> None:
