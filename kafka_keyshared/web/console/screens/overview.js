@@ -15,7 +15,7 @@ function finding() {
   const code = h("p", { class: "code" });
   const stack = folded("Where it stands");
   let now = null;
-  const named = () => ({ at: `${now.topic}[${now.partition}]@${now.offset}`, subscription: now.subscription });
+  const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
   const acts = h("div", { class: "buttons" }, ["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
   const fill = keyed(facts, (row) => row[0], ([name]) => {
     const value = h("dd");

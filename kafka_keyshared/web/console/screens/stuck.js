@@ -14,7 +14,7 @@ function card(shown) {
   const error = h("p", { class: "error" });
   const stack = folded("Stack");
   let now = null;
-  const named = () => ({ at: `${now.topic}[${now.partition}]@${now.offset}`, subscription: now.subscription });
+  const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
   const acts = h("div", { class: "buttons" }, ...["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
   const fill = keyed(facts, (row) => row[0], ([title]) => {
     const value = h("dd");
