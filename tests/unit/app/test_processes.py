@@ -23,13 +23,12 @@ from kafka_keyshared.cli.run import hand_out, write_down
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import JSON, Place
 from kafka_keyshared.model import Output
-from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 from tests.support.told import PLACE, tell
 
 WAIT = 60.0
-INODE, BROKEN = "KEYSHARED_TEST_INODE", "KEYSHARED_TEST_BROKEN"
+INODE = "KEYSHARED_TEST_INODE"
 
 
 def an_app(broker: OfflineBroker, workers: str = "process:2", **options: Any) -> KeyShared:
@@ -159,35 +158,8 @@ def test_a_deserializer_runs_in_the_process(told: Path) -> None:
     assert told.read_text() == "vvvvvvvvvv True False\n"
 
 
-class BreaksDown:
-    """Ends its process at a record, and cannot be made after that."""
-
-    def __init__(self) -> None:
-        tell("made")
-        if Path(os.environ[BROKEN]).exists():
-            raise RuntimeError("no database")
-
-    def handle(self, _item: Any) -> None:
-        Path(os.environ[BROKEN]).touch()
-        os._exit(1)
-
-
-def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
-    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(BROKEN, str(tmp_path / "broken"))
-    broker = OfflineBroker(record(0, "a"))
-    app = an_app(broker, "process:1")
-    app.handler(BreaksDown)
-    with pytest.raises(HandlerRaisedError, match=r"in 5 processes, .*no database\n.*in __init__"):
-        app.run()
-    assert told.read_text().splitlines() == ["made"] * 6
-    assert set(broker.positions()) <= {0}, "what was not done is not committed"
-
-
 UNGUARDED = """
 from kafka_keyshared import KeyShared
-from kafka_keyshared.pools.process import HandlerRaisedError
 from tests.support.offline import CONF, OfflineBroker
 
 app = KeyShared(CONF, ["orders"], workers="process:1", hooks=OfflineBroker().hooks)
