@@ -25,7 +25,7 @@ NOT_RUN: Mapping[str, str] = {
     "kafka-topics.sh ": "needs Kafka's own scripts; the same topics are made in Python beside it",
     "make kafka": "the test's own broker stands at its address",
     "python -m pip install ": "test_wheel.py installs the package into an environment",
-    ".venv/bin/keyshared demo --console": "ended before its half minute is over it has judged nothing",
+    ".venv/bin/keyshared demo --console": "ended early it has judged nothing, and fails",
     "docker ": "needs a container engine; tests/helm reads the Dockerfile",
     "helm ": "needs a cluster; tests/helm renders the chart and runs what comes out",
     "kubectl ": "needs a cluster; it restarts pods",
