@@ -34,7 +34,11 @@ def start(
     So there is something settled beyond the position. The event lets records go on.
     """
     cluster.create_topic(topic, 2)
-    conf = client_conf(cluster, group_name()) | {"partition.assignment.strategy": strategy}
+    conf = client_conf(cluster, group_name()) | {
+        "partition.assignment.strategy": strategy,
+        # On a busy machine a short session ends by itself, and that is a loss too many.
+        "session.timeout.ms": 6_000,
+    }
     written = MemoryLedger("producer")
     going = threading.Event()
     going.set()

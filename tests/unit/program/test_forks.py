@@ -260,7 +260,7 @@ def test_a_child_of_what_the_owner_calls_never_goes_on_as_the_owner(option: str)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_an_app_that_runs_is_refused_in_a_child_and_another_one_runs_there() -> None:
-    lines, _ = lines_of(
+    lines, log = lines_of(
         """
 import threading
 from kafka_keyshared import KeyShared
@@ -313,7 +313,7 @@ with EmbeddedCluster() as cluster:
         *(f"{call}{why}" for call in ("run()", "flush", "scale")),
         *("ran 0 in child", "and another 0"),
         *("status 0", "at 1"),
-    ]
+    ], log
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
