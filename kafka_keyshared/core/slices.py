@@ -129,7 +129,7 @@ class Leased:
         if isinstance(self.unsettled, set):
             self.unsettled.add(index)
         else:
-            self.unsettled = {index}
+            self.unsettled = {*self.unsettled, index}
 
     def end(self, indices: Iterable[int]) -> None:
         """Note that leases are over while others of the slice are not."""

@@ -149,6 +149,7 @@ class TaskWorker(LoopWorker[Handed]):
         handed.lanes = lanes = self.failed.lanes_of(handed.slice.records)
         for index in self.failed.among(lanes):
             self._set_aside((handed, index))
+        self._report_if_full()
         self._chains.add(handed, handed.waiting())
 
     def pass_fence(self, fence: Fence) -> None:
@@ -309,6 +310,7 @@ class TaskWorker(LoopWorker[Handed]):
             self._failed(runner, handed, error)
         runner.current, runner.cancelled, runner.apart = None, False, False
         self._note_end(handed, index)
+        self._report_if_full()
 
     def _failed(self, runner: Runner, handed: Handed, error: BaseException) -> None:
         """Report a failed attempt, and hand back what waited behind it in its lane."""
@@ -342,7 +344,10 @@ class TaskWorker(LoopWorker[Handed]):
             self._untold.append(handed)
         handed.over.append(index)
         self._over_now += 1
-        if self._over_now >= TOLD_TOGETHER or not self.busy:
+
+    def _report_if_full(self) -> None:
+        """Report at once where that is much, or nothing runs of which more would come."""
+        if self._over_now >= TOLD_TOGETHER or (self._over_now and not self.busy):
             self._report()
 
     def _report_soon(self) -> None:

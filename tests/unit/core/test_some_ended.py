@@ -103,6 +103,25 @@ def test_what_was_dropped_and_what_failed_is_counted_once_each() -> None:
     assert scene.core.unsettled_count() == 1, "the one that failed waits for its next attempt"
 
 
+def test_a_failed_record_may_end_behind_what_was_set_aside_because_of_it() -> None:
+    scene = Scene()
+    scene.fetch(*(record(offset, "key") for offset in range(4)))
+    (slice_,) = scene.leased
+    aside = [each for index in (1, 2) for each in (_aside(slice_, index), _over(slice_, index))]
+    scene.report(ev.Failed(slice_.id, 0, ERROR), *aside)
+    assert (scene.core.outstanding(), scene.core.unsettled_count()) == (2, 4)
+    scene.report(_aside(slice_, 3), ev.Ended(slice_.id, 0.1))
+    assert (scene.core.outstanding(), scene.core.unsettled_count()) == (0, 4)
+
+
+def _aside(slice_: Slice, index: int) -> ev.SetAside:
+    return ev.SetAside(slice_.id, index)
+
+
+def _over(slice_: Slice, index: int) -> ev.SomeEnded:
+    return ev.SomeEnded(slice_.id, (index,), 0.0)
+
+
 def test_a_lane_goes_on_when_its_head_has_ended_whatever_else_its_slice_has() -> None:
     scene = Scene(retry=RetryPolicy(attempts=5, backoff=0.1, jitter=0.0))
     scene.fetch(record(0, "a"), record(1, "b"))
