@@ -61,6 +61,8 @@ class Result(msgspec.Struct, kw_only=True):
     """What came of it. ``seconds`` is from the first record to the last acknowledged commit.
 
     ``commits`` counts the acknowledged ones with the final one, ``failed`` the failed attempts.
+    ``processor`` is the seconds of processor time that the package's process took from the step
+    with the first record to there, all threads together; 0 where that is not taken.
     """
 
     seconds: float
@@ -68,6 +70,7 @@ class Result(msgspec.Struct, kw_only=True):
     commits: int
     median_batch: int
     failed: int = 0
+    processor: float = 0.0
 
 
 def conf_of(task: Task) -> dict[str, Any]:
@@ -191,16 +194,18 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
     # Only here, so that the bare side does not carry what it does not use.
     from kafka_keyshared.config.pooled import coroutines_of
 
-    answered_at = 0.0
+    answered_at, busy_from, busy_until = 0.0, 0.0, 0.0
     patience = Patience()
 
     def answered(error: Any, _partitions: Any) -> None:
-        nonlocal answered_at
+        nonlocal answered_at, busy_until
         if error is None:
-            answered_at = time.monotonic()
+            answered_at, busy_until = time.monotonic(), time.process_time()
 
     def stepped(app: KeyShared, view: InstanceView) -> None:
+        nonlocal busy_from
         done = settled(view)
+        busy_from = busy_from or (time.process_time() if done else 0.0)
         note(done)
         if done >= task.records:
             app.stop()
@@ -227,6 +232,7 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         commits=loop.core.commits.accepted_count,
         median_batch=median_of(loop.stats.batches),
         failed=loop.core.subscriptions["default"].counts.failed,
+        processor=busy_until - busy_from,
     )
 
 

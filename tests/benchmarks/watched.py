@@ -20,7 +20,7 @@ from typing import Any
 
 from kafka_keyshared.bench.common import Progress, group_of, topic_of_our_own
 from kafka_keyshared.bench.noop import NoopPlan, fill, run_side
-from kafka_keyshared.bench.side import Task
+from kafka_keyshared.bench.side import Result, Task
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
@@ -34,12 +34,17 @@ class WatchedPlan:
 
 
 def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
-    """Return ``lost``: the median share of the throughput that being watched takes."""
-    lost, rates, events = [], [], []
+    """Return ``lost``: the median share of the throughput that being watched takes.
+
+    And ``busier``: how much more processor time the process takes for the same records, as a share.
+    Where it has an interpreter's lock to share that is what can be lost, and other work of the
+    machine disturbs it less.
+    """
+    lost, busier, rates, events = [], [], [], []
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
-        def seconds(ports: tuple[int, int] | None) -> float:
+        def side(ports: tuple[int, int] | None) -> Result:
             task = Task(
                 side="keyshared",
                 bootstrap=cluster.bootstrap,
@@ -50,9 +55,9 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
                 http_port=None if ports is None else ports[0],
                 console_port=None if ports is None else ports[1],
             )
-            return run_side(task).seconds
+            return run_side(task)
 
-        def watched() -> float:
+        def watched() -> Result:
             first, second = free_ports(2)
             process = subprocess.Popen(
                 [sys.executable, __file__, str(first), str(second)],
@@ -61,7 +66,7 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
                 cwd=Path(__file__).parents[2],
             )
             try:
-                return seconds((first, second))
+                return side((first, second))
             finally:
                 process.send_signal(signal.SIGTERM)
                 events.append(int(process.communicate(timeout=30)[0]))
@@ -70,18 +75,24 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
             # In turn, so that the machine's moods hit both alike.
             if number % 2:
                 with_them = watched()
-                alone = seconds(None)
+                alone = side(None)
             else:
-                alone = seconds(None)
+                alone = side(None)
                 with_them = watched()
-            lost.append(1.0 - alone / with_them)
-            rates.append(plan.records / alone)
-            progress(f"{number + 1} of {plan.repeat}: {lost[-1]:.3f} lost, {events[-1]} snapshots")
+            lost.append(1.0 - alone.seconds / with_them.seconds)
+            busier.append(with_them.processor / alone.processor - 1.0)
+            rates.append(plan.records / alone.seconds)
+            progress(
+                f"{number + 1} of {plan.repeat}: {lost[-1]:.3f} lost, {busier[-1]:.3f} busier, "
+                f"{events[-1]} snapshots"
+            )
     if min(events) < 2:
         raise KeySharedError("nobody has watched: a stream brought no two snapshots")
     return {
         "lost": round(statistics.median(lost), 3),
         "all_lost": [round(each, 3) for each in lost],
+        "busier": round(statistics.median(busier), 3),
+        "all_busier": [round(each, 3) for each in busier],
         "alone_per_s": round(statistics.median(rates)),
         "snapshots": events,
     }
