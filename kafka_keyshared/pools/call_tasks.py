@@ -21,7 +21,7 @@ from kafka_keyshared.core.lanes import Lane, is_keyless
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.batching import BatchRule, Outcome, for_all, outcomes_of
 from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.awaited import calls_of, place_of, turning
+from kafka_keyshared.pools.awaited import turning
 from kafka_keyshared.pools.call_reports import CallReports, Holder
 from kafka_keyshared.pools.chains import Given
 from kafka_keyshared.pools.gathering import Gathering
@@ -237,18 +237,9 @@ class CallWorker(LoopWorker[Given], CallReports):
                 back += call.take_back(only)
         return back
 
-    def where(self, id_: int, index: int) -> str:
-        """Return where in the user's program the coroutine stands that has the record."""
+    def coroutine_of(self, id_: int, index: int) -> object:
+        """Return the coroutine that has the record, None where none has; from any thread."""
         del index  # the only one of its slice
-        return place_of(self._coroutine(id_))
-
-    def stack(self, id_: int, index: int) -> str:
-        """Return the calls that the coroutine is in, through what it awaits."""
-        del index  # as above
-        return calls_of(self._coroutine(id_))
-
-    def _coroutine(self, id_: int) -> object:
-        """Return the coroutine that has the record, None for one in no call."""
         for call in self._calls.copy():
             if call.task is not None and any(each.slice.id == id_ for each in call.running):
                 return call.task.get_coro()

@@ -21,7 +21,7 @@ from kafka_keyshared.core.slices import Running, Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.pools.awaited import awaitable, turning, unmade
+from kafka_keyshared.pools.awaited import awaitable, calls_of, place_of, turning, unmade
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
@@ -105,12 +105,8 @@ class LoopWorker(ABC, Generic[H]):
         """Cancel what runs of these, and answer when it has had the time to heed that."""
 
     @abstractmethod
-    def where(self, id_: int, index: int) -> str:
-        """Return where in the user's program the coroutine stands that runs the record."""
-
-    @abstractmethod
-    def stack(self, id_: int, index: int) -> str:
-        """Return the calls that the coroutine is in, through what it awaits."""
+    def coroutine_of(self, id_: int, index: int) -> object:
+        """Return the coroutine that runs the record, None where none does; from any thread."""
 
     @abstractmethod
     def close(self) -> None:
@@ -133,6 +129,14 @@ class LoopWorker(ABC, Generic[H]):
         """Report what ran as failed, and everything as ended; what had not started as dropped."""
 
     # --- the same for all ---
+
+    def where(self, id_: int, index: int) -> str:
+        """Return where in the user's program the coroutine stands that runs the record."""
+        return place_of(self.coroutine_of(id_, index))
+
+    def stack(self, id_: int, index: int) -> str:
+        """Return the calls that the coroutine is in, through what it awaits."""
+        return calls_of(self.coroutine_of(id_, index))
 
     def open(self) -> None:
         """Make the handler."""

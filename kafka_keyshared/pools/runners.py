@@ -28,7 +28,7 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.model import Ack, Drop
 from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.awaited import calls_of, place_of, turning
+from kafka_keyshared.pools.awaited import turning
 from kafka_keyshared.pools.chains import Chains, Handed, Item, Taken
 from kafka_keyshared.pools.loop_worker import (
     HEED_TURNS,
@@ -388,17 +388,8 @@ class TaskWorker(LoopWorker[Handed]):
         self._chains.clear()
         self.closed.set()
 
-    def where(self, id_: int, index: int) -> str:
-        """Return where in the user's program the coroutine stands that runs the record."""
-        found = self._coroutine(id_, index)
-        return "" if found is None else place_of(found)
-
-    def stack(self, id_: int, index: int) -> str:
-        """Return the calls that the coroutine is in, through what it awaits."""
-        found = self._coroutine(id_, index)
-        return "" if found is None else calls_of(found)
-
-    def _coroutine(self, id_: int, index: int) -> object:
+    def coroutine_of(self, id_: int, index: int) -> object:
+        """Return the coroutine that runs the record, None where none does; from any thread."""
         # A copy in one C call: the loop adds and removes them meanwhile.
         runner = next((each for each in self._runners.copy() if each.has(id_, index)), None)
         return None if runner is None or runner.task is None else runner.task.get_coro()
