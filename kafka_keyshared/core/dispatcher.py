@@ -373,12 +373,11 @@ class Dispatcher:
         commands: list[Command] = []
         self._sample(event, now)
         for name, sub in self.subscriptions.items():
-            dead = [index for subscription, index in event.dead_workers if subscription == name]
             commands += heartbeat.ack_timeouts(sub, self.watches[name], event.progress, now)
             commands += heartbeat.poison(sub, now)
             commands += self._ready(sub, now)
             commands += heartbeat.reminders(sub, now)
-            commands += worker_lifecycle.eviction(sub, dead)
+            commands += worker_lifecycle.eviction(sub, event)
             left = [id_ for each, id_ in event.departed if each == name]
             commands += worker_lifecycle.departures(sub, left)
             worker_lifecycle.caught_up(sub)

@@ -7,7 +7,7 @@ a monotonic time in seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -244,7 +244,8 @@ class Beat:
 
     ``wall`` is the time in seconds since 1970; only metrics use it. ``departed`` are workers that
     have gone for good: members that closed. ``late`` counts, by subscription, what members have
-    settled since the last one that was theirs no more.
+    settled since the last one that was theirs no more. ``revived`` are workers that have come to
+    life since the last one: who is dead all the same has died since.
     """
 
     progress: Progress
@@ -252,6 +253,7 @@ class Beat:
     wall: float | None = None
     departed: Sequence[tuple[str, int]] = ()
     late: Mapping[str, int] = field(default_factory=dict)
+    revived: Collection[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from kafka_keyshared.core.commands import (
     ReplaceWorker,
     StartWorker,
 )
+from kafka_keyshared.core.events import Beat
 from kafka_keyshared.core.offsets import PartitionState
 from kafka_keyshared.core.opening import advance
 from kafka_keyshared.core.subscription import Subscription
@@ -28,7 +29,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import TopicPartition, counted
 
 EVICT_AFTER = 6
-"""Beats without a live thread or process after which a worker's keys go to the others."""
+"""Beats in which a worker has not come back to life, after which its keys go to the others."""
 
 Partitions = Mapping[TopicPartition, PartitionState]
 
@@ -124,12 +125,18 @@ def caught_up(sub: Subscription) -> None:
 # --- leaving ---
 
 
-def eviction(sub: Subscription, dead: Sequence[int]) -> list[Command]:
-    """Replace workers that are gone under the same name; evict after six beats."""
+def eviction(sub: Subscription, beat: Beat) -> list[Command]:
+    """Replace workers that are gone under the same name; evict who is not back in six beats.
+
+    Who comes back and dies again begins anew: what it dies of are records, and those have attempts.
+    """
     commands: list[Command] = []
     for worker in [*sub.workers.values()]:
-        if worker.id not in dead:
+        place = sub.name, worker.id
+        dead = place in beat.dead_workers
+        if not dead or place in beat.revived:
             worker.idle_beats = 0
+        if not dead:
             continue
         worker.idle_beats += 1
         if worker.idle_beats < EVICT_AFTER:

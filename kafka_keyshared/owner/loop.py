@@ -176,8 +176,8 @@ class Loop(Actor):
             self.pause_and_resume()  # the backstop: what the client has refused is told again
             pool = self.ports.pool
             pool.beat()
-            progress, wall = pool.progress(), self.ports.clock.wall()
-            self.tell(ev.Beat(progress, pool.dead(), wall, pool.departed(), pool.late()))
+            progress, dead, wall = pool.progress(), pool.dead(), self.ports.clock.wall()
+            self.tell(ev.Beat(progress, dead, wall, pool.departed(), pool.late(), pool.revived()))
 
     def _mail_alone(self) -> None:
         """Take the mail, and again as long as there is some, a few times in a row.

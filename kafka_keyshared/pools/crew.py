@@ -95,6 +95,13 @@ class Crew(ABC, Generic[C]):
             del self.cells[whose], ended[whose]
         return [*ended]
 
+    def revived(self) -> list[tuple[str, int]]:
+        """Return the workers whose handlers were made since this was last asked."""
+        found = [whose for whose, cell in self.cells.items() if cell.revived]
+        for whose in found:
+            self.cells[whose].revived = False
+        return found
+
     def departed(self) -> list[tuple[str, int]]:
         """Return nothing: a thread that has ended is replaced."""
         return []
@@ -158,6 +165,7 @@ class Crew(ABC, Generic[C]):
             return
         finally:
             cell.made.set()
+        cell.revived = True
         if self.run_given(cell, made) and made.close is not None:
             try:
                 made.close()

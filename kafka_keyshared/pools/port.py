@@ -138,6 +138,12 @@ class Pool(Protocol):
         Until they are replaced or abandoned.
         """
 
+    def revived(self) -> list[tuple[str, int]]:
+        """Return the workers whose handlers were made since this was last asked.
+
+        Whoever has died since is among them: it can be replaced.
+        """
+
     def departed(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good: members that closed.
 

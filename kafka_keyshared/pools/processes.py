@@ -45,7 +45,8 @@ BATCH_BYTES = 1 << 20
 """Bytes of values after which no further record goes with them."""
 
 STARTS = 5
-"""In so many processes, one after the other, a handler may fail to be made."""
+"""In so many processes, one after the other, a handler may fail to be made. One more would be one
+too many: the core gives a worker up that is dead at six heartbeats."""
 
 KILLED_WITHIN = 1.0
 """Seconds for which the end of a killed process is waited for; mostly it takes milliseconds."""
@@ -76,19 +77,21 @@ class ProcessPool(ThreadPool):
         """Return the cell of a worker whose handler is made, and called, in a process."""
         return ProcessCell(spec, process=WorkerProcess(spec))
 
-    def replace(self, subscription: str, worker: int) -> None:
-        """Start another process for the worker.
+    def beat(self) -> None:
+        """See to it that no worker is started for ever.
 
         Raises :class:`HandlerRaisedError`, which ends the instance, when the handler could not be
-        made in the last :data:`STARTS` of them.
+        made in the last :data:`STARTS` processes of a worker. Nobody is to find the worker dead
+        first: it would be given up for that, and what its handler said be lost.
         """
-        cell = cast(ProcessCell, self.cells[subscription, worker])
-        if len(not_made := cell.process.not_made) >= STARTS:
-            raise HandlerRaisedError(
-                f"the handler of {cell.name} could not be made in {len(not_made)} processes, one "
-                f"after the other: {not_made[-1].text}\n{not_made[-1].stack}".rstrip()
-            )
-        super().replace(subscription, worker)
+        super().beat()
+        for cell in self.cells.values():
+            not_made = cast(ProcessCell, cell).process.not_made
+            if cell.over() and len(not_made) >= STARTS:
+                raise HandlerRaisedError(
+                    f"the handler of {cell.name} could not be made in {len(not_made)} processes, "
+                    f"one after the other: {not_made[-1].text}\n{not_made[-1].stack}".rstrip()
+                )
 
     def time_out(self, past: TimeOut) -> None:
         """Kill the process that runs the record, and start another one."""

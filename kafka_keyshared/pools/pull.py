@@ -112,6 +112,10 @@ class PullPool:
         """Return nothing: a member lives until it leaves."""
         return []
 
+    def revived(self) -> list[tuple[str, int]]:
+        """Return nothing, for the same reason."""
+        return []
+
     def departed(self) -> list[tuple[str, int]]:
         """Return the members that have left others behind; who was dismissed leaves with all."""
         return [whose for whose, cell in self.cells.items() if cell.left and not cell.dismissed]

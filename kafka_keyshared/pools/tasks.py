@@ -165,6 +165,10 @@ class TaskPool:
         """Return everybody when the loop's thread has ended, else nobody."""
         return [] if self._host.alive else list(self.workers)
 
+    def revived(self) -> list[Whose]:
+        """Return nothing: a loop that has ended is the caller's, and is not run again."""
+        return []
+
     def departed(self) -> list[Whose]:
         """Return nothing: a worker is there as long as the loop."""
         return []

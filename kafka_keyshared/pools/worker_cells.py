@@ -57,6 +57,8 @@ class ThreadCell(ABC):
     thread: threading.Thread | None = None
     made: threading.Event = field(default_factory=threading.Event)
     broken: BaseException | None = None
+    # Whether its handler was made since somebody asked for that; once more for each thread it had.
+    revived: bool = False
     # Whether it is to end because its worker is gone.
     sent_home: bool = False
 

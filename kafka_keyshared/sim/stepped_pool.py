@@ -47,6 +47,7 @@ class SteppedPool:
         self.write_into: Callable[[Record], None] = leave_alone
         self.seconds = 0.001
         self.replaceable = True
+        self._revived: list[tuple[str, int]] = []
         self.kind: PoolKind = "thread"
         # Whether a task that is cancelled ends.
         self.heeds: Callable[[], bool] = lambda: True
@@ -113,6 +114,11 @@ class SteppedPool:
             if not (worker.alive or worker.abandoned)
         ]
 
+    def revived(self) -> list[tuple[str, int]]:
+        """Return the workers that were replaced since this was last asked."""
+        found, self._revived = self._revived, []
+        return found
+
     def departed(self) -> list[tuple[str, int]]:
         """Return the workers that have gone for good, by their own will."""
         return [
@@ -143,6 +149,8 @@ class SteppedPool:
             found.answer()
         found.fail_running()
         found.alive = self.replaceable
+        if found.alive:
+            self._revived.append((subscription, worker))
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Report what the dead worker was running as failed, and all its slices as ended."""

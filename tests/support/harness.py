@@ -181,7 +181,8 @@ class Harness:
         """Give the core heartbeats, half a second apart."""
         for _ in range(times):
             self.now += 0.5
-            self.tell(ev.Beat(self.pool.progress(), self.pool.dead()))
+            progress, dead, back = self.pool.progress(), self.pool.dead(), self.pool.revived()
+            self.tell(ev.Beat(progress, dead, revived=back))
 
     def commit(
         self, partitions: Iterable[TopicPartition] | None = None, *, final: bool = False

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -20,15 +21,20 @@ from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.outputs import outputs_to
 from kafka_keyshared.cli.run import hand_out, write_down
+from kafka_keyshared.core.worker_lifecycle import EVICT_AFTER
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import JSON, Place
 from kafka_keyshared.model import Output
+from kafka_keyshared.pools.process import HandlerRaisedError
+from kafka_keyshared.pools.processes import STARTS, ProcessPool
 from tests.support.offline import CONF, OfflineBroker
 from tests.support.records import record
 from tests.support.told import PLACE, tell
 
 WAIT = 60.0
 INODE = "KEYSHARED_TEST_INODE"
+MADE = EVICT_AFTER
+"""So often a handler that breaks down is made before."""
 
 
 def an_app(broker: OfflineBroker, workers: str = "process:2", **options: Any) -> KeyShared:
@@ -156,6 +162,51 @@ def test_a_deserializer_runs_in_the_process(told: Path) -> None:
     app.handler(compare)
     assert run(broker, app, 1) == 0
     assert told.read_text() == "vvvvvvvvvv True False\n"
+
+
+class BreaksDown:
+    """Ends its process at a record; made so many times, it cannot be made any more."""
+
+    def __init__(self) -> None:
+        tell("made")
+        if Path(os.environ[PLACE]).read_text().count("made") > MADE:
+            raise RuntimeError("no database")
+
+    def handle(self, _item: Any) -> None:
+        os._exit(1)
+
+
+def dead_at_each_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every heartbeat wait until a worker has died that has something to do."""
+
+    def beat(pool: ProcessPool) -> None:
+        for cell in pool.cells.values():
+            while cell.lives() and cell.given and cell.thread is not None:
+                cell.thread.join(0.01)
+        before(pool)
+
+    before = ProcessPool.beat
+    monkeypatch.setattr(ProcessPool, "beat", beat)
+
+
+def starting_at_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have so many heartbeats that each start outlasts some."""
+    monkeypatch.setattr("kafka_keyshared.owner.loop.BEAT_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize("beats", [dead_at_each_beat, starting_at_many_beats])
+def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
+    told: Path, monkeypatch: pytest.MonkeyPatch, beats: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    """However fast it starts: who is dead at each heartbeat is given up, unless it has lived."""
+    broker = OfflineBroker(*(record(offset, f"key-{offset}") for offset in range(20)))
+    app = an_app(broker, "process:1", retry={"attempts": 1}, poison="drop")
+    app.handler(BreaksDown)
+    beats(monkeypatch)
+    with pytest.raises(HandlerRaisedError, match=r"in 5 processes, .*no database\n.*in __init__"):
+        app.run()
+    assert told.read_text().splitlines() == ["made"] * (MADE + STARTS)
+    assert set(broker.positions()) <= {*range(MADE + 1)}, "what was not done is not committed"
 
 
 UNGUARDED = """

@@ -176,6 +176,20 @@ def test_after_six_beats_a_dead_worker_is_evicted_and_its_keys_run_elsewhere_in_
     assert harness.committed() == (5, [])
 
 
+def test_a_worker_that_dies_of_record_after_record_comes_back_each_time() -> None:
+    """It is no worker that cannot be restarted: what it dies of has its attempts."""
+    harness = Harness(SubscriptionSettings(retry=RetryPolicy(attempts=1), poison="drop"))
+    harness.assign()
+    harness.fetch(*(record(at, f"key-{at}") for at in range(2 * EVICT_AFTER)))
+    for _ in range(2 * EVICT_AFTER):
+        assert harness.worker().start() is not None
+        harness.worker().die()
+        harness.beat()
+    assert not any(isinstance(each, Halt) for each in harness.seen)
+    assert harness.work() == []
+    assert harness.committed() == (2 * EVICT_AFTER, [])
+
+
 def test_the_keys_of_an_evicted_worker_stay_until_its_last_lease_has_been_reported() -> None:
     harness = running(SubscriptionSettings(workers=TWO), *range(4))
     dead = harness.owner_of(record(0))

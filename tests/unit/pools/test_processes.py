@@ -538,11 +538,12 @@ def test_a_process_that_ends_as_it_starts_five_times_ends_the_instance(
     bench.submit("")
     for _ in range(STARTS):
         bench.gone()
+        bench.pool.beat()
         bench.pool.replace(*WORKER)
     bench.gone()
     said = "the process ended meanwhile: exit status 9; what it said, it has printed"
     with pytest.raises(HandlerRaisedError, match=f"in 5 processes, one after the other: {said}"):
-        bench.pool.replace(*WORKER)
+        bench.pool.beat()
     assert bench.pool.stop(WAIT) == []
 
 
@@ -552,12 +553,15 @@ def test_a_handler_that_can_be_made_no_more_ends_the_instance(
     monkeypatch.setenv("FAILS_AT", str(tmp_path / "broken"))
     bench = Bench(Broken, told)
     bench.submit("")
+    assert bench.pool.revived() == [WORKER]
     for _ in range(STARTS):
         bench.gone()
+        bench.pool.beat()
         bench.pool.replace(*WORKER)
     bench.gone()
     with pytest.raises(HandlerRaisedError, match=r"in 5 processes, .*no database\n.*in __init__"):
-        bench.pool.replace(*WORKER)
+        bench.pool.beat()
+    assert bench.pool.revived() == [], "it has come to life in none of them"
     assert bench.pool.stop(WAIT) == []
 
 
