@@ -324,11 +324,13 @@ class RebalanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen over the last ``seconds``, at the beginning of which the ``backlog`` was that.
 
+    It is that of so many ``partitions``: of others it is not known.
     ``busy`` is the mean share of the workers that ran something, ``full`` the share of the time
     that the window was full; ``fetched`` and ``settled`` are records.
     """
 
     seconds: float
+    partitions: int = 0
     backlog: int
     busy: float
     full: float

@@ -40,7 +40,7 @@ def limits(status: Status, named: Collection[str]) -> Iterator[Finding]:
     """Yield the limit, at most one; ``named`` are the codes that were found before."""
     lately = status.lately
     backlogs = [each.backlog for each in status.partitions if each.backlog is not None]
-    if lately is None or not _EXPLAINED.isdisjoint(named) or len(backlogs) < len(status.partitions):
+    if lately is None or not _EXPLAINED.isdisjoint(named) or len(backlogs) != lately.partitions:
         return
     backlog = sum(backlogs)
     per_second = lately.settled / lately.seconds

@@ -26,14 +26,24 @@ class Minute:
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
+        self._known: frozenset[tuple[str, int]] = frozenset()
 
     def note(self, status: Status, now: float) -> None:
-        """Take a status; one that does not know the whole backlog ends what is known."""
+        """Take a status.
+
+        A partition whose backlog is not known (nothing of it was ever received, for one) is left
+        out. With others known than before it begins anew: what came along has not grown.
+        """
         looks = self._looks
-        backlogs = [each.backlog for each in status.partitions if each.backlog is not None]
-        if len(backlogs) < len(status.partitions) or (looks and now - looks[-1].at > GAP_MOST):
+        backlogs = {
+            (each.topic, each.partition): each.backlog
+            for each in status.partitions
+            if each.backlog is not None
+        }
+        if backlogs.keys() != self._known or (looks and now - looks[-1].at > GAP_MOST):
             looks.clear()
-        if len(backlogs) < len(status.partitions):
+        self._known = frozenset(backlogs)
+        if not backlogs:
             return
         workers = [each for sub in status.subscriptions for each in sub.workers]
         busy = sum(each.runs > 0 for each in workers) / max(1, len(workers))
@@ -46,7 +56,7 @@ class Minute:
         )
         full = any(sub.full_seconds > 0 for sub in status.subscriptions)
         fetched = sum(status.fetched.values())
-        looks.append(_Look(now, sum(backlogs), busy, full, fetched, settled))
+        looks.append(_Look(now, sum(backlogs.values()), busy, full, fetched, settled))
         while len(looks) > 1 and now - looks[1].at >= MINUTE:
             looks.popleft()
 
@@ -58,6 +68,7 @@ class Minute:
         first, last = looks[0], looks[-1]
         return Lately(
             seconds=last.at - first.at,
+            partitions=len(self._known),
             backlog=first.backlog,
             busy=sum(each.busy for each in looks) / len(looks),
             full=sum(each.full for each in looks) / len(looks),

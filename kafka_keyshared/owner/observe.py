@@ -99,9 +99,10 @@ class Board:
         silent, turning = now - self.beat_at, self._turning_at
         if self.phase != "running" or (turning is None and silent < SILENT_AFTER):
             return status
-        rebalance = status.rebalance_seconds
+        # Whoever waits for the group comes round meanwhile, so the silence is none of that.
+        rebalance = None
         if turning is not None:
-            rebalance = max(now - turning, rebalance or 0.0)
+            rebalance = max(now - turning, status.rebalance_seconds or 0.0)
         return msgspec.structs.replace(status, silent_seconds=silent, rebalance_seconds=rebalance)
 
     def turning(self, inside: bool) -> None:

@@ -34,7 +34,7 @@ def held_back(reason: Reason, seconds: float) -> dict[str, Any]:
 
 
 def lately(**more: Any) -> dict[str, Any]:
-    told = {"seconds": 60.0, "backlog": 50_000, "busy": 0.0, "full": 0.0}
+    told = {"seconds": 60.0, "partitions": 1, "backlog": 50_000, "busy": 0.0, "full": 0.0}
     return told | {"fetched": 6_000, "settled": 6_000} | more
 
 
@@ -186,6 +186,10 @@ EVERY_DAY: dict[str, dict[str, Any]] = {
         "lately": lately(busy=1.0, full=1.0, backlog=900, settled=60_000),
     },
     "a backlog of which no minute is known": {"partitions": [behind()]},
+    "a backlog that is another's too by now": {
+        "partitions": [behind(), behind()],
+        "lately": lately(busy=1.0),
+    },
     "a window that is full": {"partitions": [held_back(Reason.WINDOW, 500.0)]},
     "shares of a window": {"partitions": [held_back(Reason.SHARE, 500.0)]},
     "a rebalance in order": {"rebalance_seconds": 4.0, "joined": False},

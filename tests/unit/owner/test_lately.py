@@ -8,14 +8,22 @@ from kafka_keyshared.owner.lately import GAP_MOST, MINUTE, Minute
 from tests.support.looked_at import instance, partition, worker
 
 
-def seen(backlog: int | None, *, busy: int = 0, settled: int = 0, full: float = 0.0) -> Any:
+def seen(
+    backlog: int | None,
+    *others: int | None,
+    busy: int = 0,
+    settled: int = 0,
+    full: float = 0.0,
+) -> Any:
     workers = [worker(at) | {"runs": int(at < busy)} for at in range(2)]
     own = {
         "processed": {"orders": {"ok": settled, "failed": 1_000, "undecodable": 1_000}},
         "full_seconds": full,
     }
     return instance(
-        partitions=[partition(0) | {"backlog": backlog}],
+        partitions=[
+            partition(at) | {"backlog": each} for at, each in enumerate((backlog, *others))
+        ],
         workers=workers,
         own=own,
         fetched={"orders": settled * 2},
@@ -54,3 +62,14 @@ def test_a_look_that_does_not_know_or_comes_late_begins_anew() -> None:
         spoiled(minute)
         minute.note(seen(10), 62.0 + GAP_MOST)
         assert minute.shown() is None
+
+
+def test_a_partition_of_which_nothing_is_known_is_left_out() -> None:
+    minute = Minute()
+    for at in range(61):
+        minute.note(seen(10, None), at * 1.0)
+    found = minute.shown()
+    assert found is not None
+    assert (found.backlog, found.partitions) == (10, 1)
+    minute.note(seen(10, 5_000), 61.0)
+    assert minute.shown() is None, "it has not grown by what is known by now"

@@ -136,3 +136,16 @@ def test_a_rebalance_that_the_owner_is_in_is_shown_with_its_time(watched: Watche
     after = watched.board.read(wait=0.0)
     assert after is not None
     assert after.rebalance_seconds is None
+
+
+def test_a_loop_that_stands_still_is_named_although_its_last_status_is_from_before_it_joined(
+    watched: Watched,
+) -> None:
+    watched.observer.enter("running")
+    before = watched.board.read(wait=0.0)
+    assert before is not None
+    assert before.rebalance_seconds is not None
+    watched.stage.now += 20.0  # nobody has looked before, and no status is made meanwhile
+    diagnosis = watched.board.diagnosis()
+    assert diagnosis is not None
+    assert diagnosis.text == "the control loop has not turned for 20 s"

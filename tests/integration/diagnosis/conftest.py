@@ -1,0 +1,104 @@
+"""Instances in which causes are made, each with a cluster of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from kafka_keyshared.local.embedded import EmbeddedCluster
+from tests.conftest import Eventually
+from tests.support.causes import WAIT, Looks, Named
+from tests.support.live import Member, Written, client_conf, group_name, numbered, write
+
+ODD = b"odd"
+RECORDS: list[Written] = [*numbered(100), (ODD, b"it")]
+
+Started = Callable[..., Member]
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A cluster of the test's own: answers that are planned and not used up would be another's."""
+    with EmbeddedCluster() as own:
+        yield own
+
+
+@pytest.fixture
+def started(cluster: EmbeddedCluster, topic: str) -> Iterator[Started]:
+    """What starts an instance over 100 records of 13 keys and one of the key ``odd``, or others.
+
+    With None for ``records`` the topic is there already.
+    """
+    members: list[Member] = []
+
+    def start(
+        handler: Any,
+        *,
+        records: Sequence[Written] | None = RECORDS,
+        partitions: int = 2,
+        client: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Member:
+        if records is not None:
+            cluster.create_topic(topic, partitions)
+            write(cluster, topic, records)
+        conf = client_conf(cluster, group_name(), **(client or {}))
+        given = {"workers": 2, "show_keys": True, "commit_interval": 0.1} | options
+        members.append(Member(conf, [topic], handler, name=f"m{len(members)}", **given).start())
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.stop()
+
+
+class Gate:
+    """A handler that stops in the records of one key, or of all, until it is opened."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self.key = key
+        self.entered = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self, record: Any) -> None:
+        if self.key is None or record.key() == self.key:
+            self.entered.set()
+            self._open.wait(WAIT)
+
+    def open(self) -> None:
+        """Let all go on."""
+        self._open.set()
+
+
+@pytest.fixture
+def gate(started: Started) -> Iterator[Gate]:
+    """A handler that stops in the records of the key ``odd``."""
+    gate = Gate(ODD)
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def closed(started: Started) -> Iterator[Gate]:
+    """A handler that stops in every record."""
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch, eventually: Eventually) -> Named:
+    """``named(app, code)`` waits until an instance names a cause, in time, and returns it."""
+    return Named(Looks(monkeypatch), monkeypatch, eventually)
+
+
+def fails(record: Any) -> None:
+    if record.key() == ODD:
+        raise ValueError("this one always fails")
+
+
+def nothing(record: Any) -> None:
+    """A handler that has nothing to do."""
