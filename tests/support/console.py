@@ -32,13 +32,16 @@ class Scene:
     """An instance over 6 partitions: most records pass, and some keys do what their names say.
 
     ``hold-…`` runs until :meth:`let_go`, ``bad-…`` and the hostile key fail and block, ``later-…``
-    is tried again in an hour, ``refused-…`` becomes a dead letter.
+    is tried again in an hour, ``refused-…`` becomes a dead letter. A key in ``mended`` passes, and
+    is among ``passed`` then.
     """
 
     def __init__(self, cluster: Cluster, topic: str, **options: Any) -> None:
         self.cluster = cluster
         self.topic = topic
         self.failed_at: dict[bytes, float] = {}
+        self.mended: set[bytes] = set()
+        self.passed: set[bytes] = set()
         self._let_go = threading.Event()
         self._ended = threading.Event()
         self._pause = threading.Event()
@@ -60,10 +63,12 @@ class Scene:
 
     def _handle(self, record: Any) -> None:
         key: bytes = record.key()
-        if key.startswith(b"hold-"):
+        if key in self.mended:
+            self.passed.add(key)
+        elif key.startswith(b"hold-"):
             self._let_go.wait()
         elif key.startswith(b"bad-") or key == HOSTILE:
-            self.failed_at[key] = time.monotonic()
+            self.failed_at[key] = time.time()
             raise BadAddressError(f"no such address: {key.decode()}")
         elif key.startswith(b"later-"):
             raise Retry(after=3_600.0)
@@ -144,13 +149,14 @@ def owner(status: Status, slot: int) -> str:
 
 
 @contextmanager
-def scene(cluster: Cluster, topic: str, **options: Any) -> Iterator[Scene]:
-    """Run a scene."""
+def scene(cluster: Cluster, topic: str, *, busy: bool = True, **options: Any) -> Iterator[Scene]:
+    """Run a scene; one that is not ``busy`` has nothing on its screens yet but what passes."""
     made = Scene(cluster, topic, **options)
     with running(made.app):
         flow = threading.Thread(target=made.flow, daemon=True)
         try:
-            made.set_up()
+            if busy:
+                made.set_up()
             flow.start()
             yield made
         finally:

@@ -13,7 +13,7 @@ const PREFIX = "/api/v1/actions/";
 export const VERBS = {
   pause: { label: "Pause", question: () => "Fetch nothing more until it is resumed? What was received is finished." },
   resume: { label: "Resume", question: () => "Fetch again?" },
-  drain: { label: "Drain", hard: true, question: () => "Finish what was received, commit, leave the group and end the process?" },
+  drain: { label: "Drain", question: () => "Fetch nothing more, finish what was received and commit it? It stays in its group, paused, until it is resumed." },
   scale: { label: "Scale", question: (body) => `Run ${body.workers} workers? Slots that move drain first.` },
   assign: { label: "Assign ranges", question: () => "Give the slots to these workers?" },
   move: { label: "Move the slot", question: (body) => `Give slot ${body.slot} to ${body.worker}? It drains first.` },
@@ -42,10 +42,14 @@ export async function discover() {
   for (const each of buttons) each();
 }
 
-/** A button for a verb. `body()` is what is sent; `what` says what it is about, for the toast. */
-export function button(verb, body, what = "") {
-  const { label } = VERBS[verb];
-  const made = h("button", { type: "button", class: VERBS[verb].hard ? "hard" : null }, label);
+/**
+ * A button for a verb. `body()` is what is sent; `what` says what it is about, for the toast, and
+ * `after(result)` is called with what was done. Of a verb that has a trial what would be done is
+ * asked first, and is the question.
+ */
+export function button(verb, body, { what = "", after = () => {}, label = VERBS[verb].label } = {}) {
+  const { hard = false, question, trial } = VERBS[verb];
+  const made = h("button", { type: "button", class: hard ? "hard" : null }, label);
   const refresh = () => {
     const there = offered?.has(verb) ?? false;
     mark(made, "aria-disabled", there ? null : "true");
@@ -53,24 +57,31 @@ export function button(verb, body, what = "") {
   };
   buttons.add(refresh);
   refresh();
+  const about = what ? `${label} (${what})` : label;
+  const order = async (sent) => {
+    const tried = trial ? await send(verb, { ...sent, ...trial.asks }) : {};
+    if (tried.refused) return tried;
+    if (!(await confirm(label, question(sent, tried), hard))) return null;
+    return send(verb, { ...sent, ...trial?.does });
+  };
   made.addEventListener("click", async () => {
     if (!offered?.has(verb)) {
       toast("info", `${label}: ${why}`);
       return;
     }
-    const sent = body();
-    if (await confirm(label, VERBS[verb].question(sent), VERBS[verb].hard)) {
-      mark(made, "aria-busy", "true");
-      await send(verb, sent, what);
-      mark(made, "aria-busy", null);
-    }
+    mark(made, "aria-busy", "true");
+    const said = await order(body());
+    mark(made, "aria-busy", null);
+    if (said === null) return;
+    if (said.refused) toast("fail", `${about}: ${said.refused}`);
+    else toast("ok", `${about}: ${said.done}`);
+    after(said);
   });
   return made;
 }
 
-async function send(verb, body, what) {
-  const { label } = VERBS[verb];
-  const about = what ? `${label} (${what})` : label;
+/** Order something, asking for the token where it is needed; resolve with what was answered. */
+export async function send(verb, body) {
   for (;;) {
     let answer;
     try {
@@ -80,25 +91,20 @@ async function send(verb, body, what) {
         body: JSON.stringify(body),
       });
     } catch {
-      toast("fail", `${about}: no answer from the instance; whether it was done is seen above`);
-      return;
+      return { refused: "no answer from the instance; whether it was done is seen above" };
     }
-    const text = (await answer.text()).trim();
+    const said = read((await answer.text()).trim());
     if (answer.status === 401 && (await askToken(auth.token ? "That token is not the instance's." : ""))) continue;
-    if (answer.ok) toast("ok", `${about}: ${told(text)}`);
-    else toast("fail", `${about}: refused (${answer.status}): ${told(text) || "without a reason"}`);
-    return;
+    return answer.ok ? said : { refused: said.refused || `HTTP ${answer.status}, without a reason` };
   }
 }
 
-/** An answer as a line: the text, or what a JSON object says under the name of a message. */
-function told(text) {
+/** An answer as {done, result} or {refused}: what is no JSON was said by something in between. */
+function read(text) {
   try {
-    const value = JSON.parse(text);
-    if (typeof value === "string") return value;
-    return value?.message ?? value?.outcome ?? value?.reason ?? "done";
+    return JSON.parse(text);
   } catch {
-    return text || "done";
+    return { refused: text };
   }
 }
 

@@ -75,8 +75,8 @@ function strip() {
   });
   let now = null;
   const at = () => ({ partitions: [[now.topic, now.partition]] });
-  const pause = button("pause", at, "this partition");
-  const resume = button("resume", at, "this partition");
+  const pause = button("pause", at, { what: "this partition" });
+  const resume = button("resume", at, { what: "this partition" });
   return {
     node: h("article", { class: "partition" }, h("div", { class: "head" }, name, state.node, h("span", { class: "buttons" }, pause, resume)), canvas, facts),
     update(each) {
