@@ -389,10 +389,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_text(key: bytes | None) -> str | None:
-    """Return a key as it is shown: its text, cut, with what is no text as ``\\x…``."""
+    """Return a key as it is shown, cut: its text, or ``hex:…``, as the command line takes it."""
     if key is None:
         return None
-    return key[: 4 * KEY_CHARS].decode("utf-8", "backslashreplace")[:KEY_CHARS]
+    start = key[: 4 * KEY_CHARS]
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        # A character that the cut goes through is no fault of the key's.
+        if len(key) == len(start) or error.start < len(start) - 3:
+            return f"hex:{start.hex()}"[:KEY_CHARS]
+        text = start[: error.start].decode()
+    return text[:KEY_CHARS]
 
 
 class Health(NamedTuple):

@@ -11,7 +11,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.sim.stepped import PoolKind
-from kafka_keyshared.status import Status, SubscriptionStatus
+from kafka_keyshared.status import KEY_CHARS, Status, SubscriptionStatus, key_text
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
 from tests.support.observed import WALL, status_of
@@ -205,3 +205,19 @@ def test_where_workers_filter_a_draining_slot_is_shown_by_its_own_number() -> No
     assert found.pending is not None
     assert {each.slot for each in found.pending} <= {slot_of(key) for key in keys}
     assert {each.slot for each in found.pending if each.draining} == set(drains)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (None, None),
+        (b"", ""),
+        ("größer".encode(), "größer"),
+        (b"\x00\xff:", "hex:00ff3a"),
+        (b"k" * 10_000, "k" * KEY_CHARS),
+        (b"k" + "\N{GRINNING FACE}".encode() * 10_000, "k" + "\N{GRINNING FACE}" * (KEY_CHARS - 1)),
+        (b"\xff" * 10_000, "hex:" + "f" * (KEY_CHARS - 4)),
+    ],
+)
+def test_a_key_is_shown_as_text_or_as_hex(key: bytes | None, shown: str | None) -> None:
+    assert key_text(key) == shown
