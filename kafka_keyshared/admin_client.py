@@ -31,6 +31,7 @@ from kafka_keyshared.web.orders import (
     DrainOrder,
     DropOrder,
     FilterOrder,
+    LettersOrder,
     LimitOrder,
     LogLevelOrder,
     Order,
@@ -38,6 +39,7 @@ from kafka_keyshared.web.orders import (
     RangeOrder,
     Refused,
     ReleaseOrder,
+    ReplayOrder,
     ResumeOrder,
     ScaleOrder,
     SlotOrder,
@@ -187,6 +189,19 @@ class AdminClient:
     def lift_dlq_limit(self) -> Done:
         """Let partitions go on that their dead-letter limit has stopped."""
         return self.order(LimitOrder())
+
+    def letters(self, *, dlq: str = "", most: int = 100) -> Done:
+        """List the newest dead letters of the instance's group; nothing changes."""
+        return self.order(LettersOrder(dlq=dlq, most=most))
+
+    def replay(
+        self, *, dlq: str = "", at: str = "", execute: bool = False, timeout: float = 30.0
+    ) -> Done:
+        """Send dead letters back, all or the one ``at`` PARTITION:OFFSET.
+
+        Without ``execute`` only say what would be sent.
+        """
+        return self.order(ReplayOrder(dlq=dlq, at=at, execute=execute, timeout=timeout))
 
     def log_level(self, level: Any, logger: str = "kafka_keyshared") -> Done:
         """Have the log say what is of this level on: ``debug`` to ``critical``."""

@@ -17,11 +17,13 @@ from kafka_keyshared.web.orders import (
     DropOrder,
     FilterOrder,
     LaneOrder,
+    LettersOrder,
     LimitOrder,
     LogLevelOrder,
     PauseOrder,
     RangeOrder,
     ReleaseOrder,
+    ReplayOrder,
     ResumeOrder,
     ScaleOrder,
     SlotOrder,
@@ -45,6 +47,12 @@ def carry_out(app: Orderable, order: Any, *, keys: bool) -> Did:
     """Do what is ordered; raise what the app raises."""
     if isinstance(order, LaneOrder):
         return _lane(app, order, keys=keys)
+    if isinstance(order, LettersOrder | ReplayOrder):
+        from kafka_keyshared.app import letters  # it reads Avro, which most do not need
+
+        if isinstance(order, ReplayOrder):
+            return letters.replay(app, order)
+        return letters.newest(app, order, keys=keys)
     return _DO[type(order)](app, order)
 
 

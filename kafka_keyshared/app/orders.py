@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kafka_keyshared.app.named import those_of
 from kafka_keyshared.app.pools import limit_to
@@ -42,6 +43,7 @@ class Orderable:
 
     instance: Instance | None
     options: Options
+    conf: dict[str, Any]
     topics: list[str]
 
     def lanes(self) -> list[LaneStatus]:

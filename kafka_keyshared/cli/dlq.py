@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_keyshared.cli.away import Away
-from kafka_keyshared.cli.dlq_progress import Known, is_replayed, loaded, others
+from kafka_keyshared.cli.dlq_progress import Known, loaded, others
 from kafka_keyshared.cli.letters import (
     Where,
     cut,
@@ -23,6 +23,7 @@ from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind
 from kafka_keyshared.dlq.payload import Decoder
+from kafka_keyshared.dlq.plan import is_replayed
 from kafka_keyshared.dlq.shown import in_a_line, when, whole
 from kafka_keyshared.dlq.summary import NO_LETTERS, Summary
 from kafka_keyshared.errors import ConfigError, KeySharedError

@@ -12,13 +12,14 @@ from typing import IO, Any
 from confluent_kafka import Consumer
 
 from kafka_keyshared.cli.away import Away
-from kafka_keyshared.cli.dlq_progress import Known, is_replayed
+from kafka_keyshared.cli.dlq_progress import Known
 from kafka_keyshared.cli.letters import Where, reading
 from kafka_keyshared.cli.output import standard_output, write_note
 from kafka_keyshared.dlq import avro, scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, as_avro
 from kafka_keyshared.dlq.payload import Decoder
+from kafka_keyshared.dlq.plan import is_replayed
 from kafka_keyshared.dlq.shown import whole
 from kafka_keyshared.errors import ConfigError
 

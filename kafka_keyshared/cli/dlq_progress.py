@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_keyshared.cli.away import Away
-from kafka_keyshared.cli.letters import connected
 from kafka_keyshared.cli.output import write_note
+from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.journal import Journal
-from kafka_keyshared.dlq.letter import Letter
-from kafka_keyshared.dlq.plan import digest_of, mark_of
 from kafka_keyshared.dlq.progress import DEFAULT_ID, KafkaProgress
 from kafka_keyshared.errors import ConfigError
 
@@ -35,7 +33,7 @@ class Known:
         if self.state is not None:
             return Journal(self.state, topic)
         id_ = self.id or DEFAULT_ID
-        return KafkaProgress(conf, lambda: connected(conf, away), topic, id_, patience=away)
+        return KafkaProgress(conf, lambda: scan.connected(conf, away), topic, id_, patience=away)
 
 
 def loaded(progress: Progress) -> bool:
@@ -46,11 +44,6 @@ def loaded(progress: Progress) -> bool:
         write_note(f"what was replayed is not known: {error}")
         return False
     return True
-
-
-def is_replayed(letter: Letter, progress: Progress) -> bool:
-    """Say whether a replay has sent this letter."""
-    return bool(len(progress)) and mark_of(letter, digest_of(letter)) in progress
 
 
 def others(progress: Progress) -> list[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-
-from confluent_kafka import Consumer
 
 from kafka_keyshared.cli.away import AFTER_STOP, Away
 from kafka_keyshared.cli.dlq_plan import Telling, write_outcome, write_plan
@@ -18,7 +16,6 @@ from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.identity import SameTopic, can_be_asked, ids_of
-from kafka_keyshared.dlq.letter import Letter
 from kafka_keyshared.dlq.payload import Decoder, Payload
 from kafka_keyshared.dlq.plan import Order, Plan
 from kafka_keyshared.dlq.progress import KafkaProgress
@@ -63,11 +60,9 @@ def replay_verb(arguments: ReplayArguments, output: Output) -> int:
             bounds = scan.bounds_of(consumer, topic)
         else:
             known = loaded(progress)
-        partitions = _partitions(consumer)
-        plan = _planned(
-            arguments,
-            scan.letters(consumer, topic, arguments.choice, bounds, patience=away),
-            progress,
+        partitions = scan.partitions_of(consumer)
+        plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters).filled(
+            scan.letters(consumer, topic, arguments.choice, bounds, patience=away), progress
         )
         if not plan.letters and plan.refused.foreign:
             hint(consumer, topic)
@@ -133,19 +128,6 @@ def _begin(progress: Progress, bounds: scan.Bounds) -> None:
         return
     progress.open(write_note)
     progress.forget(bounds)
-
-
-def _partitions(consumer: Consumer) -> dict[str, int]:
-    topics = consumer.list_topics(timeout=scan.ANSWER_TIMEOUT).topics
-    return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
-
-
-def _planned(arguments: ReplayArguments, letters: Iterable[Letter], progress: Progress) -> Plan:
-    plan = Plan(arguments.max_replays, ORDERS[arguments.order], arguments.max_letters)
-    for letter in letters:
-        plan.add(letter, progress)
-    plan.close()
-    return plan
 
 
 def _told(

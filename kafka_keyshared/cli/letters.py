@@ -17,7 +17,6 @@ from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
 from kafka_keyshared.cli.run import layer
 from kafka_keyshared.cli.settings import file_here, typed_key, typed_time
-from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers, make_options
 from kafka_keyshared.config.poison import AUTO
@@ -141,7 +140,7 @@ def absent(choice: Choice) -> str | None:
 @contextlib.contextmanager
 def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consumer]:
     """Open a consumer that belongs to no group; it tells ``away`` when no broker answers."""
-    consumer = connected(conf, away)
+    consumer = scan.connected(conf, away)
     if away is not None:
         away.asks = consumer
     try:
@@ -150,11 +149,6 @@ def reading(conf: Mapping[str, Any], away: Away | None = None) -> Iterator[Consu
         if away is not None:
             away.asks = None
         consumer.close()
-
-
-def connected(conf: Mapping[str, Any], away: Away | None = None) -> Consumer:
-    """Return a consumer that belongs to no group, to be closed."""
-    return outsider(scan.reader_conf(conf), [], away.heard if away else lambda _: None)
 
 
 def hint(consumer: Consumer, topic: str) -> None:

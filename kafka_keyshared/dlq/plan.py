@@ -13,11 +13,11 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from kafka_keyshared.dlq.letter import Kind, Letter, LetterPlace
 from kafka_keyshared.errors import ConfigError
@@ -73,6 +73,11 @@ def mark_of(letter: Letter, digest: int) -> int:
     """
     text = repr((letter.at.partition, letter.at.offset, letter.written, digest))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def is_replayed(letter: Letter, done: Collection[int]) -> bool:
+    """Say whether a letter is among those that were replayed, which are known by their marks."""
+    return bool(len(done)) and mark_of(letter, digest_of(letter)) in done
 
 
 @dataclass(slots=True)
@@ -147,6 +152,13 @@ class Plan:
         self.rows.append(row)
         if already:
             self._done.add(row)
+
+    def filled(self, letters: Iterable[Letter], done: Container[int]) -> Self:
+        """Take all of these into the plan, and close it."""
+        for letter in letters:
+            self.add(letter, done)
+        self.close()
+        return self
 
     def _lane(self, letter: Letter) -> int:
         if letter.told is None or (self._order == "key" and letter.key is None):

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from kafka_keyshared.client.groupless import polled
+from kafka_keyshared.client.groupless import outsider, polled
 from kafka_keyshared.config.poison import DLQ_SUFFIX
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Letter, read_letter
@@ -53,6 +53,17 @@ def reader_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
         "max.poll.interval.ms": 86_400_000,
         "queued.max.messages.kbytes": 16_384,
     }
+
+
+def connected(conf: Mapping[str, Any], patience: Patience | None = None) -> Consumer:
+    """Return a consumer that belongs to no group, to be closed; ``patience`` hears its errors."""
+    return outsider(reader_conf(conf), [], patience.heard if patience else lambda _: None)
+
+
+def partitions_of(consumer: Consumer) -> dict[str, int]:
+    """Return how many partitions there are of each topic."""
+    topics = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
 
 
 def bounds_of(

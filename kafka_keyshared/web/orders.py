@@ -106,6 +106,32 @@ class LimitOrder(Order, frozen=True, kw_only=True):
     """The partitions are to go on that their dead-letter limit has stopped."""
 
 
+class LettersOrder(Order, frozen=True, kw_only=True):
+    """The newest dead letters of this group are to be listed; nothing changes.
+
+    ``dlq`` is the dead-letter topic, which need not be named where there is one.
+    """
+
+    dlq: str = ""
+    most: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class ReplayOrder(Order, frozen=True, kw_only=True):
+    """Dead letters of this group are to go back where they came from, each key in its order.
+
+    Without ``execute`` it is only said what would be sent. ``at`` is where one of them stands,
+    PARTITION:OFFSET; without it all are meant. One that was replayed ``max_replays`` times is left
+    alone. ``rate`` is in letters a second.
+    """
+
+    dlq: str = ""
+    at: Annotated[str, Meta(pattern=r"^(\d{1,9}:\d{1,18})?$")] = ""
+    execute: bool = False
+    max_replays: Annotated[int, Meta(ge=1, le=1_000)] = 3
+    rate: Annotated[float, Meta(gt=0)] | None = None
+    timeout: Seconds = 30.0
+
+
 class LogLevelOrder(Order, frozen=True, kw_only=True):
     """The log of the package, or of a part of it, is to have lines of this level on."""
 
@@ -134,6 +160,8 @@ VERBS: dict[str, Verb] = {
     "drop": Verb(DropOrder, "Give up the record that keeps a lane closed."),
     "dead-letter": Verb(DeadLetterOrder, "Send that record to the dead-letter topic."),
     "lift-dlq-limit": Verb(LimitOrder, "Let partitions go on behind their dead-letter limit."),
+    "letters": Verb(LettersOrder, "List the newest dead letters of this group."),
+    "replay": Verb(ReplayOrder, "Say which dead letters would be sent back, or send them."),
     "log-level": Verb(LogLevelOrder, "Have the log say more, or less."),
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafka_keyshared.cli.letters import connected
 from kafka_keyshared.dlq.letter import LetterPlace
 from kafka_keyshared.dlq.progress import KafkaProgress
+from kafka_keyshared.dlq.scan import connected
 from kafka_keyshared.local.cluster import Cluster
 
 FIRST = [(LetterPlace(0, 1), 11), (LetterPlace(2, 5), 2**64 - 1)]

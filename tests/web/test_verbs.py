@@ -36,7 +36,7 @@ WAIT = 60.0
 class Instance:
     """An app with one key that is blocked, over 2 partitions of 100 records in all."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, **options: Any) -> None:
         self.topic = f"verbs-{uuid.uuid4().hex[:12]}"
         cluster.create_topic(self.topic, 2)
         write(cluster, self.topic, [(b"key-%d" % (n % 10), b"v") for n in range(100)])
@@ -51,11 +51,14 @@ class Instance:
             http_port=0,
             console_port=0,
             http_token_file=str(file),
+            **options,
         )
         self.mended = False
+        self.handled: list[bytes] = []
         self.app.handler(self.handle)
 
     def handle(self, record: Any) -> None:
+        self.handled.append(record.key())
         if record.key() == b"key-7" and not self.mended:
             raise ValueError("this key fails")
 
@@ -136,6 +139,8 @@ def test_what_the_routing_does_not_have_is_refused(instance: Instance) -> None:
         status, told = instance.order(verb, worker="worker-0", **slots)
         assert status == 409
         assert "make it with routing='sticky'" in told["refused"]
+    for verb in ("letters", "replay"):
+        assert "there is no dead-letter topic" in instance.order(verb)[1]["refused"]
     status, told = instance.order("dead-letter", at=instance.closed()[0])
     assert status == 409
     assert "there is no dead-letter topic" in told["refused"]
@@ -155,6 +160,40 @@ def test_a_blocked_key_is_released_by_its_place_and_not_named(
         status, told = made.order("release", at=at)
         assert (status, told["done"]) == (200, f"{at} is released")
         eventually(lambda: not made.closed(), WAIT)
+
+
+def test_dead_letters_are_listed_and_replayed_by_whoever_has_the_token(
+    embedded_cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    letters = f"verbs-{uuid.uuid4().hex[:12]}.dlq"
+    embedded_cluster.create_topic(letters, 2)
+    made = Instance(embedded_cluster, tmp_path, dlq=letters, poison="dead_letter")
+    with running(made.app):
+        eventually(lambda: len(made.handled) >= 100, WAIT)
+        assert made.app.admin is not None
+        client = AdminClient(made.app.admin.url, TOKEN)
+        eventually(lambda: len(client.letters().result["newest"]) == 10, WAIT)
+        newest = client.letters(most=3).result["newest"]
+        assert [each["replayed"] for each in newest] == [False] * 3
+        assert [each["key"] for each in newest] == [None] * 3, "keys are hidden"
+        assert "this key fails" in newest[0]["error"]
+
+        told = client.replay()
+        assert told.done == f"10 letters would go to {made.topic} (1 key, each in its order)"
+        assert client.letters().result["newest"][0]["replayed"] is False, "it was only said"
+        made.mended = True
+        del made.handled[:]
+        assert client.replay(at=newest[0]["at"], execute=True).done == "1 letter sent back"
+        again = client.replay(execute=True)
+        assert (again.done, again.result["already_replayed"]) == ("9 letters sent back", 1)
+        eventually(lambda: len(made.handled) == 10, WAIT)
+        assert all(each["replayed"] for each in client.letters().result["newest"])
+        with pytest.raises(KeySharedError, match="nothing to replay: 10 replayed before"):
+            client.replay(execute=True)
+        with pytest.raises(KeySharedError, match="none of this instance's dead-letter topics"):
+            client.replay(dlq=made.topic, execute=True)
+        assert made.order("replay", None, execute=True)[0] == 401
+        assert made.order("replay", at="orders@7")[0] == 400
 
 
 def test_the_log_is_made_to_say_more(instance: Instance) -> None:

@@ -1,0 +1,131 @@
+"""Carries out the orders about dead letters: the newest of them, and their replay."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka_keyshared.app.orders import Orderable
+from kafka_keyshared.client.patterns import is_pattern, topics_meant
+from kafka_keyshared.config import Options
+from kafka_keyshared.config.poison import DLQ_SUFFIX
+from kafka_keyshared.dlq.desk import Desk, Wanted
+from kafka_keyshared.dlq.letter import LetterPlace
+from kafka_keyshared.dlq.plan import Plan
+from kafka_keyshared.dlq.replay import Outcome
+from kafka_keyshared.dlq.shown import in_a_line
+from kafka_keyshared.errors import ConfigError, KeySharedError
+from kafka_keyshared.model import counted, some
+from kafka_keyshared.web.orders import LettersOrder, ReplayOrder
+
+
+def newest(app: Orderable, order: LettersOrder, *, keys: bool) -> tuple[str, dict[str, Any]]:
+    """List the newest letters of the app's group; without ``keys`` they are hidden."""
+    dlq = _topic(app, order.dlq)
+    found = _desk(app, dlq).newest(order.most)
+    shown = [{**in_a_line(letter), "replayed": replayed} for letter, replayed in found]
+    if not keys:
+        shown = [each | {"key": None} for each in shown]
+    return f"{dlq} has {counted(len(shown), 'letter')} of this group", {"dlq": dlq, "newest": shown}
+
+
+def replay(app: Orderable, order: ReplayOrder) -> tuple[str, dict[str, Any]]:
+    """Replay letters of the app's group, or say what would be.
+
+    Raises :class:`KeySharedError` where there are none or some are left, and :class:`TimeoutError`
+    where not all are sent in time; either says how many were.
+    """
+    dlq = _topic(app, order.dlq)
+    desk = _desk(app, dlq)
+    at = LetterPlace(*map(int, order.at.split(":"))) if order.at else None
+    wanted = Wanted(at, order.max_replays, order.rate)
+    if not order.execute:
+        plan = desk.plan(wanted)
+        return _would(plan), _told(dlq, plan)
+    ends = time.monotonic() + order.timeout
+    plan, outcome = desk.replay(wanted, lambda: time.monotonic() > ends)
+    _would(plan)
+    if not outcome.whole:
+        why = f"{_sent(outcome)}; {_left(outcome)}"
+        late = outcome.halted is None and not outcome.refused
+        raise (TimeoutError if late else KeySharedError)(why)
+    return _sent(outcome), _told(dlq, plan) | {"replayed": outcome.replayed, "gone": outcome.gone}
+
+
+def _desk(app: Orderable, dlq: str) -> Desk:
+    return Desk(app.conf, dlq, str(app.conf["group.id"]))
+
+
+def _topic(app: Orderable, named: str) -> str:
+    """Return the dead-letter topic that is meant: one of the app's, whoever asks for another."""
+    options = app.options
+    if options.dlq is False:
+        raise ConfigError("there is no dead-letter topic: it is made with dlq")
+    own = sorted({options.dlq_topic(each) for each in app.topics if not _unknown(options, each)})
+    source = named.removesuffix(DLQ_SUFFIX)
+    meant = [options.dlq_topic(each) for each in topics_meant(app.topics, [source])]
+    if named in own or named in meant:
+        return named
+    if named or len(own) != 1:
+        which = some([*own, *filter(is_pattern, app.topics)])
+        said = f"{named!r} is none of this instance's dead-letter topics" if named else "name it"
+        raise ConfigError(f"dlq: {said}: {which}")
+    return own[0]
+
+
+def _unknown(options: Options, topic: str) -> bool:
+    """Whether it is not known before there are letters where those of this topic go."""
+    return is_pattern(topic) and options.dlq_topic(topic) == f"{topic}{DLQ_SUFFIX}"
+
+
+def _would(plan: Plan) -> str:
+    """Return in words what a replay sends; raise where that is nothing."""
+    refused = plan.refused
+    left = [
+        f"{count:,} {why}"
+        for count, why in (
+            (refused.already, "replayed before"),
+            (refused.copies, "of a record that is another letter's too"),
+            (refused.guarded, "replayed too often"),
+        )
+        if count
+    ]
+    if not plan.rows:
+        raise KeySharedError(f"there is nothing to replay: {', '.join(left) or 'no letter'}")
+    lanes, _ = plan.keys()
+    where = some(sorted(plan.targets()))
+    besides = f"; not sent: {', '.join(left)}" if left else ""
+    each = f" ({counted(lanes, 'key')}, each in its order)" if lanes else ""
+    return f"{counted(len(plan.rows), 'letter')} would go to {where}{each}{besides}"
+
+
+def _told(dlq: str, plan: Plan) -> dict[str, Any]:
+    refused = plan.refused
+    return {
+        "dlq": dlq,
+        "letters": len(plan.rows),
+        "to": dict(sorted(plan.targets().items())),
+        "already_replayed": refused.already,
+        "copies": refused.copies,
+        "guarded": refused.guarded,
+    }
+
+
+def _sent(outcome: Outcome) -> str:
+    return f"{counted(outcome.replayed, 'letter')} sent back"
+
+
+def _left(outcome: Outcome) -> str:
+    why = [each for each, _ in outcome.why.most_common(3)]
+    if outcome.halted is not None:
+        why.append(outcome.halted)
+    told = [
+        f"{count:,} {what}"
+        for count, what in (
+            (outcome.refused, "refused"),
+            (outcome.behind, "behind one of their key that was"),
+            (outcome.left, "left for the next replay"),
+        )
+        if count
+    ]
+    return f"{', '.join(told)}{': ' if why else ''}{'; '.join(why)}"

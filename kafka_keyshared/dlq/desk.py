@@ -1,0 +1,143 @@
+"""The dead letters of one group in one topic, for whoever looks at an instance of it.
+
+A reading and a replay like those of the command line, and what was replayed is noted in the same
+place: either knows what the other has sent. What this one holds is bounded by what an instance that
+consumes can spare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer
+
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.dlq import scan
+from kafka_keyshared.dlq.choice import Choice
+from kafka_keyshared.dlq.identity import SameTopic, can_be_asked, ids_of
+from kafka_keyshared.dlq.letter import Letter, LetterPlace
+from kafka_keyshared.dlq.patience import Patience
+from kafka_keyshared.dlq.plan import Plan, is_replayed
+from kafka_keyshared.dlq.progress import DEFAULT_ID, KafkaProgress
+from kafka_keyshared.dlq.replay import Outcome, Replay
+from kafka_keyshared.dlq.send import KafkaSender
+from kafka_keyshared.dlq.summary import Summary
+from kafka_keyshared.errors import ConfigError
+
+LETTERS_MOST = 10_000
+"""Letters of one replay."""
+
+
+class Wanted(NamedTuple):
+    """What is to be replayed, and how.
+
+    ``at`` is where a single letter stands, None means all. A record that was replayed
+    ``max_replays`` times is left alone. ``rate`` is in letters a second.
+    """
+
+    at: LetterPlace | None = None
+    max_replays: int = 3
+    rate: float | None = None
+
+
+class Desk:
+    """Lists and replays the letters of ``group`` in the dead-letter topic ``topic``.
+
+    ``conf`` is the consumer's. Every call raises what :mod:`.scan` raises, and
+    :class:`ConfigError` where what was replayed cannot be known.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
+        self._conf = connection_conf(conf)
+        self._topic = topic
+        self._group = group
+        self._patience = Patience()
+
+    def newest(self, most: int) -> list[tuple[Letter, bool]]:
+        """Return the newest letters, so many at most, and whether each was replayed.
+
+        Looked for at the end of each partition: among records of others there are fewer of them.
+        """
+        progress = self._progress().load()
+        summary = Summary(most)
+        with self._reader() as consumer:
+            bounds = {
+                partition: (max(low, high - most), high)
+                for partition, (low, high) in scan.bounds_of(consumer, self._topic).items()
+            }
+            choice = Choice(source_group=self._group)
+            for letter in scan.letters(
+                consumer, self._topic, choice, bounds, patience=self._patience
+            ):
+                summary.add(letter, replayed=is_replayed(letter, progress))
+        return summary.newest()
+
+    def plan(self, wanted: Wanted) -> Plan:
+        """Return what a replay would send now; nothing is written."""
+        with self._reader() as consumer:
+            bounds = scan.bounds_of(consumer, self._topic)
+            return self._plan(wanted, consumer, bounds, self._progress().load())
+
+    def replay(self, wanted: Wanted, stopped: Callable[[], bool]) -> tuple[Plan, Outcome]:
+        """Replay them until ``stopped`` says so; return the plan, and what became of it."""
+        with self._progress() as progress, self._reader() as consumer:
+            bounds = scan.bounds_of(consumer, self._topic)
+            progress.open()
+            progress.forget(bounds)
+            ids = ids_of(self._conf, self._topic) if can_be_asked(self._conf) else None
+            same = SameTopic(self._topic, ids)
+            # Once more, so that all of the plan is of the topic that was asked for.
+            bounds = scan.bounds_of(consumer, self._topic)
+            plan = self._plan(wanted, consumer, bounds, progress)
+
+            def ended() -> bool:
+                return stopped() or progress.lost is not None or same.lost() is not None
+
+            partitions = scan.partitions_of(consumer)
+            sender = KafkaSender(self._conf, None, partitions, patience=self._patience)
+            replay = Replay(plan, sender, progress, rate=wanted.rate, stopped=ended)
+            outcome = replay.run(
+                lambda: scan.letters(
+                    consumer,
+                    self._topic,
+                    self._choice(wanted),
+                    bounds,
+                    patience=self._patience,
+                    stopped=ended,
+                )
+            )
+        outcome.halted = outcome.halted or progress.lost or same.lost()
+        return plan, outcome
+
+    def _plan(
+        self, wanted: Wanted, consumer: Consumer, bounds: scan.Bounds, progress: KafkaProgress
+    ) -> Plan:
+        found = scan.letters(
+            consumer, self._topic, self._choice(wanted), bounds, patience=self._patience
+        )
+        return Plan(wanted.max_replays, "key", LETTERS_MOST).filled(_few(found), progress)
+
+    def _choice(self, wanted: Wanted) -> Choice:
+        partition, offset = wanted.at or (None, None)
+        return Choice(source_group=self._group, partition=partition, offset=offset)
+
+    def _reader(self) -> closing[Consumer]:
+        return closing(scan.connected(self._conf, self._patience))
+
+    def _progress(self) -> KafkaProgress:
+        def connect() -> Consumer:
+            return scan.connected(self._conf, self._patience)
+
+        return KafkaProgress(self._conf, connect, self._topic, DEFAULT_ID, patience=self._patience)
+
+
+def _few(letters: Iterable[Letter]) -> Iterator[Letter]:
+    for number, letter in enumerate(letters):
+        if number == LETTERS_MOST:
+            raise ConfigError(
+                f"there are more than {LETTERS_MOST:,} letters, too many for the memory of an "
+                "instance: replay them with `keyshared dlq replay`"
+            )
+        yield letter
