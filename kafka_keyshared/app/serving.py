@@ -114,7 +114,13 @@ class Served:
             return
         options, board = self._options, self._board
         about_it, settings = about(options, layers.topics), settings_of(layers)
-        feed = Feed(lambda: board.read(full=True), about_it, settings, keys=options.show_keys)
+        feed = Feed(
+            lambda: board.read(full=True),
+            about_it,
+            settings,
+            keys=options.show_keys,
+            routing=options.subscription().routing,
+        )
         server = AdminServer(options.console_host, port, feed, acting)
         if server.start():
             self.admin = server

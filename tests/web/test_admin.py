@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -149,7 +150,7 @@ def test_each_part_can_be_asked_for(app: KeyShared, part: str) -> None:
 def test_the_document_describes_every_path(app: KeyShared) -> None:
     document = ask(app, "/api/v1/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    looks = {f"/api/v1/{part}" for part in (*PARTS, "stream")}
+    looks = {f"/api/v1/{part}" for part in (*PARTS, "stream", "what-if")}
     orders = {f"/api/v1/actions/{verb}" for verb in VERBS}
     paths = document["paths"]
     assert {path for path, how in paths.items() if "get" in how} == looks
@@ -160,6 +161,35 @@ def test_the_document_describes_every_path(app: KeyShared) -> None:
     answer = document["paths"]["/api/v1/snapshot"]["get"]["responses"]["200"]
     name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
     assert set(document["components"]["schemas"][name]["required"]) >= {"version", "status"}
+
+
+def test_what_so_many_workers_would_move_is_told_and_nothing_moves(app: KeyShared) -> None:
+    def what_if(query: str) -> Answer:
+        return ask(app, f"/api/v1/what-if?{query}")
+
+    def table(slots: list[list[int]]) -> list[int]:
+        return [at for first, last, at in slots for _ in range(first, last + 1)]
+
+    told = what_if("workers=3&subscription=default").json()
+    before = app._board.read(full=True)
+    assert before is not None
+    assert before.subscriptions[0].slots is not None
+    now = table([[*each] for each in before.subscriptions[0].slots])
+    then = table(told["slots"])
+    assert told["moved"] == sum(one != other for one, other in zip(now, then, strict=True))
+    assert 0.2 < told["moved"] / 65_536 < 0.5, "a third has to move to the third one"
+    assert told["workers"] == ["worker-0", "worker-1", "worker-2"]
+    assert told["shares"] == [then.count(at) / 65_536 for at in range(3)]
+    assert what_if("workers=2").json()["moved"] == 0
+    assert len(before.subscriptions[0].workers) == 2
+    for query, why in (
+        ("", "workers='': give a number from 1 to 256"),
+        ("workers=257", "give a number from 1 to 256"),
+        ("workers=٣", "give a number from 1 to 256"),
+        ("workers=3&subscription=x", "there is no subscription 'x'"),
+    ):
+        answer = what_if(urllib.parse.quote(query, safe="=&"))
+        assert (answer.status, why in answer.body.decode()) == (400, True)
 
 
 def test_a_stream_brings_one_snapshot_after_the_other(app: KeyShared) -> None:

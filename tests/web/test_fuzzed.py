@@ -27,7 +27,7 @@ REQUESTS = 100_000
 
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", "X")
 PATHS = (
-    *(f"/api/v1/{part}" for part in (*PARTS, "openapi.json", "nothing", "")),
+    *(f"/api/v1/{part}" for part in (*PARTS, "what-if", "openapi.json", "nothing", "")),
     *(ACTIONS + verb for verb in (*VERBS, "", "stop", "../ranges", "pause/", "\x00", "é")),
     *(RANGES, FILTERS, "/", "//", "/api", "/api/v1/actions", "/../etc/passwd", "*"),
 )
@@ -97,7 +97,7 @@ async def answered(app: Any, method: str, path: str, headers: Any, body: bytes) 
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"pending",
+        "query_string": b"workers=8",
         "root_path": "",
         "headers": headers,
         "client": ("127.0.0.1", 5),

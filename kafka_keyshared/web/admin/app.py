@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.web.acting import (
     ACTIONS,
     FILTERS,
@@ -31,9 +32,10 @@ from kafka_keyshared.web.acting import (
     ordered,
 )
 from kafka_keyshared.web.acting import MOST_BYTES as ORDER_BYTES
-from kafka_keyshared.web.admin.document import PREFIX, document
+from kafka_keyshared.web.admin.document import PREFIX, WHAT_IF, document
 from kafka_keyshared.web.admin.feed import PARTS, Feed, Part
 from kafka_keyshared.web.admin.guard import Guard
+from kafka_keyshared.web.foretold import foretell
 from kafka_keyshared.web.snapshot import REFRESH
 
 ASSETS = Path(__file__).parents[1] / "console"
@@ -180,6 +182,7 @@ def application(
 
     routes: list[BaseRoute] = [
         *(Route(f"{PREFIX}/{name}", _answer(feed, part)) for name, (_, part) in PARTS.items()),
+        Route(f"{PREFIX}/{WHAT_IF}", _what_if(feed)),
         Route(f"{PREFIX}/stream", Streams(feed, closing).answer),
         Route(f"{PREFIX}/openapi.json", openapi),
         *(Route(path, orders, methods=["POST"]) for path in (ACTIONS + "{verb}", RANGES, FILTERS)),
@@ -198,5 +201,23 @@ def _answer(feed: Feed, part: Part) -> Any:
         if found is None:
             return PlainTextResponse(TOO_SOON, 503)
         return Response(msgspec.json.encode(part(found)), media_type="application/json")
+
+    return answer
+
+
+def _what_if(feed: Feed) -> Any:
+    """Return what answers what another number of workers would move; nothing changes."""
+
+    def answer(request: Request) -> Response:
+        found = feed.latest()
+        if found is None:
+            return PlainTextResponse(TOO_SOON, 503)
+        asked = request.query_params
+        workers, subscription = asked.get("workers", ""), asked.get("subscription", "")
+        try:
+            told = foretell(found.status, feed.routing, workers, subscription)
+        except ConfigError as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
     return answer

@@ -10,6 +10,7 @@ from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.status import ErrorGroup, PartitionStatus, RebalanceStatus
 from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
 from kafka_keyshared.web.admin.feed import PARTS
+from kafka_keyshared.web.foretold import Foretold
 from kafka_keyshared.web.orders import VERBS, Done, Refused
 from kafka_keyshared.web.snapshot import (
     DeadLetters,
@@ -21,6 +22,9 @@ from kafka_keyshared.web.snapshot import (
 
 PREFIX = "/api/v1"
 
+WHAT_IF = "what-if"
+"""Under which name it is answered what another number of workers would move."""
+
 _ANSWERS: dict[str, Any] = {
     "snapshot": Snapshot,
     "diagnosis": Diagnosed,
@@ -30,6 +34,7 @@ _ANSWERS: dict[str, Any] = {
     "rebalances": tuple[RebalanceStatus, ...],
     "dlq": DeadLetters,
     "settings": tuple[Setting, ...],
+    WHAT_IF: Foretold,
 }
 """What is answered under which name, where that is a type of its own."""
 
@@ -46,6 +51,13 @@ def document(version: str) -> dict[str, Any]:
         f"{PREFIX}/{name}": {"get": _get(text, by_name.get(name, {"type": ["object", "array"]}))}
         for name, (text, _) in PARTS.items()
     }
+    what_if = _get("What so many workers would move.", by_name[WHAT_IF])
+    what_if["responses"]["400"] = {"description": "It cannot be told; why is in a line of text."}
+    what_if["parameters"] = [
+        {"name": name, "in": "query", "required": needed, "schema": {"type": kind}}
+        for name, kind, needed in (("workers", "integer", True), ("subscription", "string", False))
+    ]
+    paths[f"{PREFIX}/{WHAT_IF}"] = {"get": what_if}
     stream = _get("The snapshot, once a second, as server-sent events named `snapshot`.", {})
     stream["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     paths[f"{PREFIX}/stream"] = {"get": stream}

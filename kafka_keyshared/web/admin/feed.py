@@ -8,16 +8,19 @@ from typing import Any
 
 import msgspec
 
+from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.snapshot import About, Setting, Snapshot, snapshot
 
 Part = Callable[[Snapshot], Any]
 
+RING = RoutingSettings()
+
 
 class Feed:
     """Makes snapshots of what ``read`` returns, and keeps the last; any thread may ask.
 
-    ``keys`` says whether they show keys.
+    ``keys`` says whether they show keys, ``routing`` how slots find their workers.
     """
 
     def __init__(
@@ -27,11 +30,13 @@ class Feed:
         settings: tuple[Setting, ...],
         *,
         keys: bool,
+        routing: RoutingSettings = RING,
     ) -> None:
         self._read = read
         self._about = about
         self._settings = settings
         self._keys = keys
+        self.routing = routing
         self._lock = threading.Lock()
         self._status: Status | None = None
         self._snapshot: Snapshot | None = None
