@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shutil
 import subprocess
@@ -82,6 +83,22 @@ def test_everything_that_is_no_source_is_in_the_wheel(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names - of_the_package} == {
         f"kafka_keyshared-{kafka_keyshared.__version__}.dist-info"
     }
+
+
+def test_all_that_the_console_loads_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        home = zipfile.Path(archive, "kafka_keyshared/web/console/")
+        asked = {*re.findall(r'(?:src|href)="([\w./]+)"', (home / "index.html").read_text("utf-8"))}
+        modules = [each for each in archive.namelist() if "/web/console/" in each]
+        for name in (each for each in modules if each.endswith(".js") and "/vendor/" not in each):
+            folder = name.removeprefix(home.at).rpartition("/")[0]
+            imported = re.findall(
+                r'^import .* from "([\w./]+)";$', archive.read(name).decode(), re.M
+            )
+            asked |= {posixpath.normpath(posixpath.join(folder, each)) for each in imported}
+        assert asked >= {"main.js", "style.css", "vendor/uPlot.iife.min.js", "screens/slots.js"}
+        assert [each for each in asked if not (home / each).is_file()] == []
+        assert (home / "vendor" / "uPlot.LICENSE").is_file()
 
 
 def test_the_wheel_says_what_it_needs_and_no_more(wheel: Path) -> None:

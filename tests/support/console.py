@@ -69,7 +69,7 @@ class Scene:
             self._let_go.wait()
         elif key.startswith(b"bad-") or key == HOSTILE:
             self.failed_at[key] = time.time()
-            raise BadAddressError(f"no such address: {key.decode()}")
+            raise BadAddressError(f"no such address: {key.decode(errors='replace')}")
         elif key.startswith(b"later-"):
             raise Retry(after=3_600.0)
         elif key.startswith(b"refused-"):

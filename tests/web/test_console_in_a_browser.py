@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin.app import ASSETS
@@ -92,6 +94,25 @@ def ordered(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
     topic = f"console-{uuid.uuid4().hex[:8]}"
     with scene(real_cluster, topic, busy=False, **options) as made:
         made.until(lambda: len(made.status().partitions) == 6)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def by_hand(embedded_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """An instance whose slots are given by hand."""
+    token = tmp_path_factory.mktemp("console") / "token"
+    token.write_text(TOKEN)
+    ranges = {"worker-0": "0-32767", "worker-1": "32768-65535"}
+    options = {
+        "workers": 2,
+        "routing": "sticky",
+        "ranges": ranges,
+        "on_unmatched": "hold",
+        "http_token_file": str(token),
+    }
+    topic = f"console-{uuid.uuid4().hex[:8]}"
+    with scene(embedded_cluster, topic, busy=False, **options) as made:
+        made.until(lambda: bool(made.status().partitions))
         yield made
 
 
@@ -250,10 +271,70 @@ def test_four_workers_become_eight_by_click(opened: Opened, ordered: Scene) -> N
     page = opened("ring", of=ordered)
     until(page, lambda: page.locator(".owner").count() == 4, "four workers")
     page.fill("#scale", "8")
+    page.click("button:text-is('What would move?')")
+    page.wait_for_selector(".answer:has-text('would move')")
+    assert re.search(r"of 65,536 slots \(\d\d\.\d %\)", page.inner_text(".panel:has(#scale)"))
+    assert len(ordered.status().subscriptions[0].workers) == 4, "nothing has changed"
     assert "it has 8 workers" in order(page, "Scale")
     until(page, lambda: page.locator(".owner").count() == 8, "eight workers")
     assert "worker-7" in str(page.get_attribute("canvas.ring", "aria-label"))
     assert len(ordered.status().subscriptions[0].workers) == 8
+
+
+def test_a_range_and_a_slot_are_given_by_click(opened: Opened, by_hand: Scene) -> None:
+    page = opened("ring", of=by_hand)
+    ranges = page.locator(".panel:has(#first)")
+    until(page, lambda: "0-32767" in ranges.inner_text(), "the ranges")
+    page.select_option("#to-worker", "worker-1")
+    page.fill("#first", "0x0000")
+    page.fill("#last", "0x10000")
+    page.click("button:text-is('Assign the range'):not([aria-disabled])")
+    page.wait_for_selector(".toast:has-text('Last: give a slot')")
+    page.fill("#last", "99")
+    assert "0..32767 of worker 'worker-0'" in order(page, "Assign the range")
+    page.check("#take-over")
+    assert "slots 0 to 99 are those of worker-1" in order(page, "Assign the range")
+    page.fill("#one", "0x7fff")
+    assert "slot 32,767 is those of worker-1" in order(page, "Move the slot")
+    until(page, lambda: "0-99,32767-65535" in ranges.inner_text(), "the ranges then")
+    page.select_option("#to-worker", "nobody")
+    assert "is nobody's" in order(page, "Move the slot")
+    until(page, lambda: "nobody" in page.inner_text(".panel:has(#first) table"), "nobody's")
+
+
+def test_a_dead_letter_is_listed_and_replayed_by_click(opened: Opened, ordered: Scene) -> None:
+    page = opened("dlq", of=ordered)
+    mark = uuid.uuid4().hex[:8].encode()
+    key = b"refused-" + mark + b"<img src=x onerror=\"document.title='broken into'\">"
+    ordered.write(key)
+    until(page, lambda: "1 written" in page.inner_text("#screen"), "its letter")
+    page.click("button:text-is('List the newest'):not([aria-disabled])")
+    page.wait_for_selector("#token")
+    give(page)
+    row = page.locator("tr", has_text=mark.decode())
+    row.wait_for()
+    assert "outstanding" in row.inner_text()
+    assert key.decode() in row.inner_text(), "it is text, whatever it looks like"
+    assert page.locator("#screen img").count() == 0
+    ordered.mended.add(key)
+    row.locator("button").click()
+    page.wait_for_selector(f"dialog:has-text('1 letter would go to {ordered.topic}')")
+    page.click("dialog button:text-is('Replay')")
+    until(page, lambda: "1 letter sent back" in page.inner_text("#toasts"), "it is sent")
+    until(page, lambda: "outstanding" not in row.inner_text(), "it is marked")
+    ordered.until(lambda: key in ordered.passed)
+    page.click("button:text-is('List the newest')")
+    page.wait_for_selector("button:text-is('Replay all')", state="hidden")
+
+
+def test_a_key_that_is_no_text_is_hex(opened: Opened, ordered: Scene) -> None:
+    page = opened("stuck", of=ordered)
+    key = b"bad-\xff\x00" + uuid.uuid4().bytes[:2]
+    ordered.write(key)
+    until(page, lambda: f"hex:{key.hex()}" in page.inner_text("#screen"), "the key")
+    ordered.mended.add(key)
+    assert "is released" in order(page, "Try again")
+    ordered.until(lambda: key in ordered.passed)
 
 
 def test_a_hostile_key_is_text(opened: Opened, looked_at: Scene, faults: list[str]) -> None:
@@ -288,14 +369,14 @@ def test_a_keyboard_is_enough(opened: Opened) -> None:
 
 @pytest.mark.parametrize("function", ["mmh3", "pulsar", "fnv1a"])
 def test_the_page_has_the_slots_of_the_package(function: str, opened: Opened) -> None:
-    keys = ["", "a", "key-7", "customer-12345", "größer", "x" * 33, "abc", "abcd", "abcde"]
+    keys = ["", "a", "key-7", "customer-12345", "größer", "x" * 33, "abc", "abcd", "hex:00ff3a"]
     page = opened()
     found = page.evaluate(
         "async ([keys, name]) => { const { slotOf } = await import('/hashing.js');"
         " return keys.map(key => slotOf(key, name)); }",
         [keys, function],
     )
-    assert found == [SLOT_FUNCTIONS[function](key.encode()) for key in keys]
+    assert found == [SLOT_FUNCTIONS[function](typed_key(key)) for key in keys]
 
 
 def test_what_is_looked_up_is_the_workers_own(opened: Opened, looked_at: Scene) -> None:
@@ -337,16 +418,22 @@ def test_the_page_is_small_and_there_at_once(opened: Opened) -> None:
     assert paints < 20_000
 
 
-def test_what_is_not_offered_is_greyed_with_the_reason(opened: Opened) -> None:
-    page = opened("overview")
-    page.route("**/openapi.json", lambda route: route.fulfill(json={"paths": {}}))
-    page.reload()
-    page.wait_for_selector("button[aria-disabled][title*='does not offer it']")
-    drain = page.locator("button", has_text="Drain").first
-    drain.focus()
-    page.keyboard.press("Enter")
-    assert "does not offer it" in page.inner_text("#toasts")
-    assert page.locator("dialog[open]").count() == 0
+def test_what_is_not_offered_is_greyed_with_the_reason(
+    opened: Opened, looked_at: Scene, ordered: Scene
+) -> None:
+    older = opened("overview", of=ordered)
+    older.route("**/openapi.json", lambda route: route.fulfill(json={"paths": {}}))
+    older.reload()
+    for page, why in (
+        (older, "does not offer it"),
+        (opened("overview", of=looked_at), "runs without http_token_file"),
+    ):
+        page.wait_for_selector(f"button:text-is('Drain')[aria-disabled][title*='{why}']")
+        drain = page.locator("button", has_text="Drain").first
+        drain.focus()
+        page.keyboard.press("Enter")
+        assert why in page.inner_text("#toasts")
+        assert page.locator("dialog[open]").count() == 0
 
 
 def test_an_order_is_asked_for_and_its_outcome_is_told(opened: Opened, ordered: Scene) -> None:

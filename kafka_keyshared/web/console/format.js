@@ -79,6 +79,14 @@ export function key(value, slotOf, shown) {
   return shown ? UNKNOWN : "hidden";
 }
 
+/** The text of a key of a letter, which says what it is: {text}, {json}, {hex}; null for none. */
+export function textOf(told) {
+  if (told === null || told === undefined) return null;
+  const [[form, value]] = Object.entries(told);
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return ["text", "json", "avro"].includes(form) ? text : `${form}:${text}`;
+}
+
 /** 1 record, 2 records */
 export function many(number, one, more = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : more}`;

@@ -37,7 +37,13 @@ const FUNCTIONS = {
   fnv1a: (data) => fnv1a(data) >>> 16,
 };
 
-/** The slot of a key that is text, or null where this page has no such function. */
-export function slotOf(text, name = "mmh3") {
-  return FUNCTIONS[name]?.(new TextEncoder().encode(text)) ?? null;
+/** The bytes of a key as it is shown and typed: its text, or hex:00ff. */
+function bytesOf(typed) {
+  if (!/^hex:([0-9a-f]{2})*$/i.test(typed)) return new TextEncoder().encode(typed);
+  return Uint8Array.from(typed.slice(4).match(/../g) ?? [], (each) => Number.parseInt(each, 16));
+}
+
+/** The slot of a key, or null where this page has no such function. */
+export function slotOf(typed, name = "mmh3") {
+  return FUNCTIONS[name]?.(bytesOf(typed)) ?? null;
 }

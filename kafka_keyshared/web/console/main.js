@@ -169,7 +169,7 @@ follow({
     snapshot = value;
     history.take(value);
     const age = Date.now() / 1000 - value.taken_at;
-    if (!wasLive) discover();
+    if (!wasLive) discover(value);
     wasLive = true;
     // A status that is not made anew is that of an owner that is busy: a rebalance, most often.
     connection("live", age > 3 && age < 3600 ? `live · ${seconds(age)} old` : "live");

@@ -11,12 +11,13 @@ window.keysharedTheme = (() => {
       return "auto"; // a browser that keeps nothing for pages
     }
   };
+  const system = matchMedia("(prefers-color-scheme: dark)");
   let name = kept();
   const apply = () => {
-    if (name === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = name;
+    document.documentElement.dataset.theme = name === "auto" ? (system.matches ? "dark" : "light") : name;
   };
   apply();
+  system.addEventListener("change", apply);
   return {
     get name() {
       return name;

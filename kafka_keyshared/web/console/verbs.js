@@ -1,6 +1,7 @@
 // What can be done to an instance: the table, whether this one offers it, and how it is asked.
 
 import { h, say, mark } from "./dom.js";
+import { slot } from "./format.js";
 import { auth } from "./stream.js";
 import { askToken, confirm, toast } from "./dialogs.js";
 
@@ -8,34 +9,47 @@ const PREFIX = "/api/v1/actions/";
 
 /**
  * Every verb: its label, whether it takes something away (then the button is marked), and the
- * question that is asked before it is sent. What it is sent with is up to the button.
+ * question that is asked before it is sent; what only looks has none. Of a replay it is asked first
+ * what it would do (its trial). What a verb is sent with is up to the button.
  */
 export const VERBS = {
   pause: { label: "Pause", question: () => "Fetch nothing more until it is resumed? What was received is finished." },
   resume: { label: "Resume", question: () => "Fetch again?" },
   drain: { label: "Drain", question: () => "Fetch nothing more, finish what was received and commit it? It stays in its group, paused, until it is resumed." },
   scale: { label: "Scale", question: (body) => `Run ${body.workers} workers? Slots that move drain first.` },
-  assign: { label: "Assign ranges", question: () => "Give the slots to these workers?" },
-  move: { label: "Move the slot", question: (body) => `Give slot ${body.slot} to ${body.worker}? It drains first.` },
+  assign: {
+    label: "Assign the range",
+    question: ({ first, last, worker, take_over }) =>
+      `Make the slots ${slot(first)} to ${slot(last)} ${worker === null ? "nobody's" : `those of ${worker}`}? ${take_over ? "What others have of them drains first." : "If others have some of them, it is refused."}`,
+  },
+  move: { label: "Move the slot", question: (body) => `Make slot ${slot(body.slot)} ${body.worker === null ? "nobody's" : `one of ${body.worker}`}? It drains first.` },
   release: { label: "Try again", question: () => "Release the key? Its record is tried again, and what waits behind it goes on." },
   drop: { label: "Drop", hard: true, question: () => "Drop the record? It counts as done without having run to its end, for good." },
   "dead-letter": { label: "Dead letter", hard: true, question: () => "Send the record to the dead-letter topic? Its key goes on without it." },
+  letters: { label: "List the newest" },
+  replay: {
+    label: "Replay",
+    trial: { asks: { execute: false }, does: { execute: true } },
+    question: (_, tried) => `${tried.done}. They are sent once more, and handled like any record. Do it?`,
+  },
   "log-level": { label: "Set log level", question: (body) => `Log at level ${body.level} from now on?` },
 };
 
 const NOT_OFFERED = "this instance does not offer it over HTTP";
+const NO_ORDERS = "this instance takes no orders, because it runs without http_token_file";
 let offered = null;
 let why = "asking what the instance offers";
 const buttons = new Set();
 
 /** Ask what the instance offers. Buttons that it has nothing for stay greyed, and say why. */
-export async function discover() {
+export async function discover({ settings }) {
   try {
     const answer = await fetch("/api/v1/openapi.json", { headers: auth.headers });
     if (!answer.ok) return;
     const { paths } = await answer.json();
-    offered = new Set(Object.keys(VERBS).filter((name) => paths[PREFIX + name]?.post));
-    why = NOT_OFFERED;
+    const takes = settings.find((each) => each.name === "http_token_file")?.value != null;
+    offered = new Set(Object.keys(VERBS).filter((name) => takes && paths[PREFIX + name]?.post));
+    why = takes ? NOT_OFFERED : NO_ORDERS;
   } catch {
     return; // it is asked again with the next connection
   }
@@ -43,11 +57,10 @@ export async function discover() {
 }
 
 /**
- * A button for a verb. `body()` is what is sent; `what` says what it is about, for the toast, and
- * `after(result)` is called with what was done. Of a verb that has a trial what would be done is
- * asked first, and is the question.
+ * A button for a verb. `body()` is what is sent, and throws where a field is wrong; `what` says what it is about, for the toast, and
+ * `after(said)` is called with what was done, or refused. `quiet`: what was done is seen elsewhere.
  */
-export function button(verb, body, { what = "", after = () => {}, label = VERBS[verb].label } = {}) {
+export function button(verb, body, { what = "", after = () => {}, label = VERBS[verb].label, quiet = false } = {}) {
   const { hard = false, question, trial } = VERBS[verb];
   const made = h("button", { type: "button", class: hard ? "hard" : null }, label);
   const refresh = () => {
@@ -61,7 +74,7 @@ export function button(verb, body, { what = "", after = () => {}, label = VERBS[
   const order = async (sent) => {
     const tried = trial ? await send(verb, { ...sent, ...trial.asks }) : {};
     if (tried.refused) return tried;
-    if (!(await confirm(label, question(sent, tried), hard))) return null;
+    if (question && !(await confirm(label, question(sent, tried), hard))) return null;
     return send(verb, { ...sent, ...trial?.does });
   };
   made.addEventListener("click", async () => {
@@ -69,12 +82,19 @@ export function button(verb, body, { what = "", after = () => {}, label = VERBS[
       toast("info", `${label}: ${why}`);
       return;
     }
+    let sent;
+    try {
+      sent = body();
+    } catch (wrong) {
+      toast("fail", `${about}: ${wrong.message}`);
+      return;
+    }
     mark(made, "aria-busy", "true");
-    const said = await order(body());
+    const said = await order(sent);
     mark(made, "aria-busy", null);
     if (said === null) return;
     if (said.refused) toast("fail", `${about}: ${said.refused}`);
-    else toast("ok", `${about}: ${said.done}`);
+    else if (!quiet) toast("ok", `${about}: ${said.done}`);
     after(said);
   });
   return made;

@@ -1,9 +1,50 @@
-// Dead letters: where they go, how many were written, and how to read and replay them.
+// Dead letters: where they go, what waits to be written, the newest of them, and their replay.
 
-import { h, panel, say, table } from "../dom.js";
-import { count, many, place, seconds } from "../format.js";
+import { badge, h, panel, say, table } from "../dom.js";
+import { count, key, many, place, seconds, textOf } from "../format.js";
+import { button, note } from "../verbs.js";
 
-const WORDS = { ok: "written", error: "refused" };
+const WORDS = { acknowledged: "written", failed: "refused" };
+
+/** The newest letters of a dead-letter topic: read when asked for, as they are in Kafka. */
+function newest(chosen, shown) {
+  let listed = "";
+  const lines = table({
+    caption: "Newest letters",
+    columns: [
+      { title: "Letter", text: (each) => each.at },
+      { title: "Of record", text: (each) => each.source ?? "–" },
+      { title: "Key", text: (each) => key(textOf(each.key), each.source, shown()) },
+      { title: "Failed with", text: (each) => each.error },
+      { title: "Attempts", number: true, text: (each) => count(each.attempts) },
+      { title: "Written", text: (each) => each.written?.replace("T", " ").replace(/\..*/, "") ?? "–", hint: "UTC" },
+      { title: "State", node: () => {
+        const state = badge("brief");
+        return { node: state.node, update: (each) => (each.replayed ? state.update("ok", "replayed") : state.update("warn", "outstanding")) };
+      } },
+      { title: "", node: (each) => {
+        const one = button("replay", () => ({ dlq: listed, at: each.at }), { what: each.at, after: again });
+        return { node: one, update: (now) => (one.hidden = now.replayed) };
+      } },
+    ],
+    keyOf: (each) => `${listed}/${each.at}/${each.written}`,
+    empty: (text) => text,
+  });
+  const take = (said) => {
+    if (said.refused) return lines.update([], said.refused);
+    listed = said.result.dlq;
+    all.hidden = said.result.newest.every((each) => each.replayed);
+    return lines.update(said.result.newest, `${listed} has no letter of this group.`);
+  };
+  const list = button("letters", () => ({ dlq: chosen() }), { after: take, quiet: true });
+  const again = (said) => {
+    if (!said.refused) list.click();
+  };
+  const all = button("replay", () => ({ dlq: listed }), { label: "Replay all", after: again });
+  all.hidden = true;
+  lines.update([], "The letters are in Kafka, not in this process: they are read when you ask for them, and that needs the token.");
+  return { list, all, node: lines.node };
+}
 
 export function screen(root) {
   const topics = table({
@@ -29,24 +70,36 @@ export function screen(root) {
     empty: "No letter waits to be written.",
   });
   const commands = h("pre", { tabindex: "0", "aria-label": "Commands" });
+  const which = h("select", { id: "letters-of" });
+  let keysShown = false;
+  const letters = newest(() => which.value, () => keysShown);
+  const chosen = h("span", { class: "bar-part" }, h("label", { for: "letters-of" }, "Of"), " ", which);
   const first = panel("Where they go", topics.node);
   const second = panel("On their way", waiting.node);
-  root.append(first.node, second.node, panel("Read and replay them", h("p", { class: "note" }, "Letters are in Kafka, not in this process: the command line reads and replays them, in the order of their keys. Replay says what it would do, and does it with --execute."), commands).node);
+  const third = panel("In Kafka",
+    h("div", { class: "bar" }, chosen, letters.list, letters.all),
+    letters.node, note("letters", "replay"));
+  root.append(first.node, second.node, third.node, panel("On the command line", h("p", { class: "note" }, "There they can be chosen by key, error and time, shown with their payloads, and exported. Replay says what it would do, and does it with --execute."), commands).node);
   return {
     update(snapshot) {
       const { dlq } = snapshot;
+      keysShown = snapshot.keys_shown;
       const names = Object.entries(dlq.topics);
       topics.update(names.map(([topic, letters]) => ({
         topic,
         letters,
-        answers: Object.entries(dlq.answers[letters] ?? dlq.answers[topic] ?? {}).map(([answer, number]) => `${count(number)} ${WORDS[answer] ?? answer}`).join(", ") || "none yet",
+        answers: Object.entries(dlq.answers[letters] ?? dlq.answers[topic] ?? {}).filter(([, number]) => number > 0).map(([answer, number]) => `${count(number)} ${WORDS[answer] ?? answer}`).join(", ") || "none yet",
       })));
       waiting.update(snapshot.stuck.filter((each) => ["dead_lettering", "archiving", "diverting"].includes(each.state)));
       say(first.beside, many(snapshot.totals.dead_letters, "record"));
       say(second.beside, dlq.refused ? `${many(dlq.refused, "letter")} refused before` : "");
+      const own = [...new Set(names.map(([, letters]) => letters))];
+      third.node.hidden = own.length === 0;
+      chosen.hidden = own.length < 2;
+      if (which.options.length !== own.length) which.replaceChildren(...own.map((each) => h("option", { value: each }, each)));
       const at = snapshot.settings.find((each) => each.name === "bootstrap")?.value ?? "BROKER:9092";
-      const lines = names.flatMap(([, letters]) => ["ls", "replay"].map((verb) => `keyshared dlq ${verb} -b ${at} --dlq ${letters}`));
-      say(commands, lines.length ? [...new Set(lines)].join("\n") : "# set dlq, and letters can be listed and replayed");
+      const lines = own.flatMap((letters) => ["ls", "replay"].map((verb) => `keyshared dlq ${verb} -b ${at} --dlq ${letters}`));
+      say(commands, lines.length ? lines.join("\n") : "# set dlq, and letters can be listed and replayed");
     },
   };
 }

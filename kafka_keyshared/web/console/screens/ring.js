@@ -4,14 +4,17 @@ import { css, workerColor } from "../colors.js";
 import { SYMBOLS, h, keyed, mark, panel, say } from "../dom.js";
 import { ownerOf, parse } from "../finding.js";
 import { count, many, percent, slot as slotText } from "../format.js";
-import { button, note } from "../verbs.js";
+import { handing, sizing } from "./slots.js";
 
 const SLOTS = 65536;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const angle = (slot) => (slot / SLOTS) * 2 * Math.PI - Math.PI / 2;
 
-/** Draw the ring. `look` is {sub, picked (a worker's name), asked (a slot), beat (0 to 1)}. */
-function draw(canvas, { sub, picked, asked, beat }) {
+/**
+ * Draw the ring. `look` is {sub, picked (a worker's name), asked (a slot), beat (0 to 1), then (what
+ * another number of workers would come to)}.
+ */
+function draw(canvas, { sub, picked, asked, beat, then }) {
   const size = canvas.clientWidth;
   const sharp = devicePixelRatio || 1;
   if (canvas.width !== Math.round(size * sharp)) canvas.width = canvas.height = Math.round(size * sharp);
@@ -41,6 +44,15 @@ function draw(canvas, { sub, picked, asked, beat }) {
     paint.globalAlpha = other ? 0.16 : 1;
     paint.strokeStyle = at < 0 ? css("line") : workerColor(at);
     arc(outer - wide / 2, angle(first), angle(last + 1) + 0.0006);
+  }
+  paint.globalAlpha = 1;
+
+  // A band outside: whose the slots would be.
+  paint.lineWidth = 5;
+  for (const [first, last, at] of then?.slots ?? []) {
+    paint.globalAlpha = picked !== null && then.workers[at] !== picked ? 0.16 : 1;
+    paint.strokeStyle = workerColor(at);
+    arc(outer + 6, angle(first), angle(last + 1) + 0.0006);
   }
   paint.globalAlpha = 1;
 
@@ -113,17 +125,18 @@ export function screen(root) {
   const list = h("ul", { class: "owners" });
   const none = h("p", { class: "empty", hidden: true });
   const drained = h("p", { class: "note" });
-  const size = h("input", { type: "number", min: "1", max: "1000", id: "scale", value: "" });
   let picked = null;
   let pinned = null;
   let now = null;
   let frame = 0;
 
+  const size = sizing(() => sub(), () => repaint());
+  const byHand = handing(() => sub());
   const sub = () => now?.status.subscriptions[Math.max(0, which.selectedIndex)] ?? null;
   const repaint = (beat = 0.5) => {
     const found = sub();
     if (found === null || !canvas.isConnected) return;
-    draw(canvas, { sub: found, picked, asked: slotAsked(), beat });
+    draw(canvas, { sub: found, picked, asked: slotAsked(), beat, then: size.then() });
   };
   const animate = (time) => {
     frame = 0;
@@ -198,8 +211,7 @@ export function screen(root) {
   root.append(
     h("div", { class: "bar" }, which, h("label", { for: "ring-key" }, "Key or slot"), field, answer),
     h("div", { class: "two" }, drawn.node, h("div", {}, owners.node,
-      panel("Size", h("div", { class: "buttons" }, h("label", { for: "scale" }, "Workers"), size,
-        button("scale", () => ({ workers: Number(size.value), subscription: sub().name }))), note("scale"), drained).node)),
+      panel("Size", size.node, drained).node, byHand.node)),
   );
 
   const screenOf = {
@@ -209,7 +221,8 @@ export function screen(root) {
       if (which.options.length !== subscriptions.length) which.replaceChildren(...subscriptions.map((each) => h("option", {}, each.name)));
       which.hidden = subscriptions.length < 2;
       const found = sub();
-      if (!size.value) size.value = String(found.workers.length);
+      size.update(found);
+      byHand.update(found);
       const most = Math.max(...found.workers.map((each) => each.share), 1e-9);
       fill(found.workers.map((each, at) => ({ ...each, at, scale: 1 / most })));
       const there = Boolean(found.slots?.length);
