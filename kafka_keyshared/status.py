@@ -15,8 +15,6 @@ from kafka_keyshared.model import TopicPartition
 
 VERSION = 1
 
-KEY_CHARS = 80
-
 Phase: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
 
 ShownState: TypeAlias = Literal["idle", "running", "stuck", "gone"]
@@ -386,21 +384,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 0.0
     rebalanced: tuple[RebalanceStatus, ...] = ()
     lately: Lately | None = None
-
-
-def key_text(key: bytes | None) -> str | None:
-    """Return a key as it is shown, cut: its text, or ``hex:…``, as the command line takes it."""
-    if key is None:
-        return None
-    start = key[: 4 * KEY_CHARS]
-    try:
-        text = start.decode()
-    except UnicodeDecodeError as error:
-        # A character that the cut goes through is no fault of the key's.
-        if len(key) == len(start) or error.start < len(start) - 3:
-            return f"hex:{start.hex()}"[:KEY_CHARS]
-        text = start[: error.start].decode()
-    return text[:KEY_CHARS]
 
 
 class Health(NamedTuple):

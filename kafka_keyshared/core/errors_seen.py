@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.failure_lines import KINDS_MAX, Kind, kind_of, one_line
+from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.model import TopicPartition
-from kafka_keyshared.status import ErrorGroup, key_text
+from kafka_keyshared.status import ErrorGroup
 
 KEYS_MAX = 10
 """Keys that are counted apart for one kind."""

@@ -11,6 +11,7 @@ from kafka_keyshared.core.commands import Command, LaneAnswer, Level, Notice
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import LaneAction, LaneOrder
 from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lanes import (
     DIVERTS,
     LANE_TABLE,
@@ -26,7 +27,7 @@ from kafka_keyshared.core.poison import letter_of
 from kafka_keyshared.core.subscription import Subscription
 from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.model import About, counted, named_key
-from kafka_keyshared.status import LaneStatus, key_text
+from kafka_keyshared.status import LaneStatus
 
 EVENTS = {
     LaneAction.RELEASE: LaneEvent.RELEASED,

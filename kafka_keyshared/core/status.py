@@ -19,6 +19,7 @@ from kafka_keyshared.core.closer_look import (
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.events import CommitResult
 from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.meters import Histogram, Rebalance
@@ -43,7 +44,6 @@ from kafka_keyshared.status import (
     Status,
     SubscriptionStatus,
     WorkerStatus,
-    key_text,
 )
 
 NEARLY_FULL = 10

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_keyshared.core.commands import Notice
+from kafka_keyshared.core.key_text import KEY_CHARS
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import About
 from kafka_keyshared.pools.port import Pool
 
 log = log_of("kafka_keyshared.loop")
-
-KEY_CHARS = 80
 
 
 def log_notice(notice: Notice, pool: Pool) -> None:

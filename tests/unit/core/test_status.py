@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from kafka_keyshared.core import events as ev
+from kafka_keyshared.core.key_text import KEY_CHARS, key_text
 from kafka_keyshared.core.lanes import LaneState
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import slot_of
 from kafka_keyshared.sim.stepped import PoolKind
-from kafka_keyshared.status import KEY_CHARS, Status, SubscriptionStatus, key_text
+from kafka_keyshared.status import Status, SubscriptionStatus
 from kafka_keyshared.web.families import FAMILIES
 from tests.support.harness import Harness
 from tests.support.observed import WALL, status_of
