@@ -32,6 +32,7 @@ def awaitable(handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def place_of(awaited: Any) -> str:
     """Return where in the user's program a coroutine stands, through what it awaits."""
     place = ""
+    # GIL: the loop stands still while a frame is read, here and in calls_of().
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
         if is_users(frame.f_code.co_filename):
             place = f"at {shown(frame.f_code.co_filename)}:{frame.f_lineno}"

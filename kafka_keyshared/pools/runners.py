@@ -69,8 +69,9 @@ class Runner:
         self.task: asyncio.Task[None] | None = None
 
     def has(self, id_: int, index: int) -> bool:
-        """Say whether this is the record that it is in."""
-        return self.current is not None and self.current.slice.id == id_ and self.index == index
+        """Say whether this is the record that it is in; from any thread."""
+        current = self.current  # asked once: the loop's thread leaves it meanwhile
+        return current is not None and current.slice.id == id_ and self.index == index
 
 
 class TaskWorker(LoopWorker[Handed]):
@@ -391,5 +392,5 @@ class TaskWorker(LoopWorker[Handed]):
     def coroutine_of(self, id_: int, index: int) -> object:
         """Return the coroutine that runs the record, None where none does; from any thread."""
         # A copy in one C call: the loop adds and removes them meanwhile.
-        runner = next((each for each in self._runners.copy() if each.has(id_, index)), None)
-        return None if runner is None or runner.task is None else runner.task.get_coro()
+        found = (each.task for each in self._runners.copy() if each.has(id_, index))
+        return None if (task := next(found, None)) is None else task.get_coro()

@@ -186,15 +186,16 @@ class TaskPool:
     def beat(self) -> None:
         """Tell of a handler that keeps the loop from turning, and of its end."""
         now = self._clock.monotonic()
-        if self._asked_at is None:
+        asked = self._asked_at  # read once: the loop answers meanwhile
+        if asked is None:
             self._asked_at = now
             self._host.tell(self._turned)
-        elif not self._blocked and now - self._asked_at >= BLOCKED_AFTER:
+        elif not self._blocked and now - asked >= BLOCKED_AFTER:
             self._blocked = True
             log.warning(
                 "the event loop has not turned for %s, so no other record gets on; its thread "
                 "stands %s: await what takes time, or give it to asyncio.to_thread()\n%s",
-                in_words(now - self._asked_at),
+                in_words(now - asked),
                 self._host.standing() or "in no code of the program's",
                 self._host.stack().rstrip(),
             )
@@ -275,10 +276,12 @@ class TaskPool:
             self._host.tell(self._take_in)
 
     def _take_in(self) -> None:
-        self._told = False  # first: who appends behind the last look has it come again
+        # First: who appends behind the last look has it come again.
+        # GIL: of two threads that each write one thing and then read the other's, one sees it.
+        self._told = False
         while self._inbox:
             self._inbox.popleft()()
-        for worker in self.workers.values():
+        for worker in list(self.workers.values()):  # the owner adds and removes some meanwhile
             worker.wake()
 
 

@@ -107,13 +107,15 @@ class WorkerCell(ThreadCell):
 
     def is_in(self, id_: int) -> bool:
         """Say whether the thread is in that slice."""
-        return self.current is not None and self.current.slice.id == id_
+        current = self.current  # asked once: its own thread leaves the slice meanwhile
+        return current is not None and current.slice.id == id_
 
     def runs(self, id_: int, index: int) -> bool:
         """Say whether the thread is in that record of the slice; where it cannot end."""
-        if self.current is None or not self.is_in(id_) or id_ not in self.given:
+        current = self.current
+        if current is None or current.slice.id != id_ or id_ not in self.given:
             return False
-        return self.current.progress().started == index + 1
+        return current.progress().started == index + 1
 
     def unreported(self) -> int | None:
         """Return which record of its slice the thread has started last, and not reported."""

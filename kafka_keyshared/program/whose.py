@@ -44,6 +44,7 @@ def standing(thread: int) -> str:
 
     As ``at app.py:14, in read (ssl.py:1167)``. Nothing when it is in no code of the user's.
     """
+    # GIL: its thread stands still while a frame is read, here and in stack_of().
     frame = innermost = sys._current_frames().get(thread)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
