@@ -199,7 +199,7 @@ class DerivedKeys(OwnKeys):
         self._undecodable_is_null = undecodable_is_null
         self._kept = KeptKeys(window_records)
         # What is kept of a record whose key is null.
-        self._null = NULL_KEY if nulls == "one-lane" else None
+        self._kept_null = NULL_KEY if nulls == "one-lane" else None
         self.key, self.lane = self._known_key, self._lane
 
     def _known_key(self, record: Record) -> bytes | None:
@@ -231,9 +231,9 @@ class DerivedKeys(OwnKeys):
                 return events
 
     def _as_kept(self, found: list[bytes | None]) -> list[bytes | None]:
-        if self._null is None or None not in found:
+        if self._kept_null is None or None not in found:
             return found
-        return [self._null if key is None else key for key in found]
+        return [self._kept_null if key is None else key for key in found]
 
     def _route_each(self, chunk: Chunk, rows: Rows, alone: list[Record]) -> list[Record]:
         records = chunk.records
@@ -241,7 +241,7 @@ class DerivedKeys(OwnKeys):
         events: list[Record] = []
         known: list[Record] = []
         keys: list[bytes | None] = []
-        null = self._null
+        null = self._kept_null
         undecodable = null if self._undecodable_is_null else None
         stream = iter(self._not_behind_unread(records) if self.unread else records)
         while True:
