@@ -30,6 +30,16 @@ def check_remote(path: str, text: str) -> list[Finding]:
     return [Finding(path, f"fetches {each}") for each in (*found, *_STYLE.findall(text))]
 
 
+PICTURE_BYTES = 150_000
+
+
+def test_no_picture_is_large() -> None:
+    pictures = [*(ROOT / "docs").rglob("*.png"), *(ROOT / "docs").rglob("*.svg")]
+    assert pictures
+    large = {each.name: size for each in pictures if (size := each.stat().st_size) > PICTURE_BYTES}
+    assert large == {}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("site")

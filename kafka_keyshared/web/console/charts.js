@@ -17,7 +17,8 @@ export function chart({ title, unit, lines, format }) {
     return value;
   });
   const canvas = h("div", { class: "plot", role: "img" });
-  const node = h("figure", { class: "chart" }, h("figcaption", {}, title, h("span", { class: "unit" }, unit)), canvas, legend);
+  const none = h("p", { class: "empty" }, "A line needs two snapshots: one a second.");
+  const node = h("figure", { class: "chart" }, h("figcaption", {}, title, h("span", { class: "unit" }, unit)), none, canvas, legend);
   let plot = null;
   let drawn = "";
 
@@ -57,9 +58,12 @@ export function chart({ title, unit, lines, format }) {
     node,
     update(history) {
       if (!window.uPlot || !canvas.isConnected) return;
+      canvas.hidden = history.samples.length < 2;
+      none.hidden = !canvas.hidden;
       const data = [history.samples.map((each) => each.at), ...lines.map((line) => line.read(history))];
       const look = `${css("bg")} ${canvas.clientWidth}`;
-      if (look !== drawn) {
+      if (canvas.hidden) drawn = "";
+      else if (look !== drawn) {
         drawn = look;
         make(data);
       } else plot.setData(data);

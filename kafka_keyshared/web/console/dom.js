@@ -1,6 +1,8 @@
 // Elements. Whatever comes from the instance (keys, errors, names) enters the page here and in no
 // other way, as text: there is no innerHTML in this console.
 
+import { UNKNOWN } from "./format.js";
+
 /** Make an element. Children are nodes or text; null and false are left out. */
 export function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -98,6 +100,7 @@ export function table({ caption, columns, keyOf, empty }) {
         for (const { column, own, cell } of cells) {
           if (own) own.update(row);
           else say(cell, column.text(row));
+          mark(cell, "data-none", cell.textContent.trim() === UNKNOWN);
         }
       },
     };

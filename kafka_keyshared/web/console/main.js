@@ -87,7 +87,11 @@ function go() {
   const [name, ...rest] = decodeURIComponent(location.hash.replace(/^#\/?/, "")).split("/");
   const wanted = SCREENS.find((each) => each.name === name) ?? SCREENS[0];
   const argument = rest.join("/");
-  for (const each of links) mark(each.link, "aria-current", each.name === wanted.name ? "page" : null);
+  for (const each of links) {
+    mark(each.link, "aria-current", each.name === wanted.name ? "page" : null);
+    // On a narrow page the names are in a row that scrolls.
+    if (each.name === wanted.name) $("nav").scrollLeft = each.link.offsetLeft - ($("nav").clientWidth - each.link.offsetWidth) / 2;
+  }
   if (current?.name !== wanted.name) {
     current?.screen.leave?.();
     const root = h("div", { class: `screen ${wanted.name}` });

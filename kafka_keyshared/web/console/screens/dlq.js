@@ -1,7 +1,7 @@
 // Dead letters: where they go, what waits to be written, the newest of them, and their replay.
 
 import { badge, h, panel, say, table } from "../dom.js";
-import { count, key, many, place, seconds, textOf } from "../format.js";
+import { count, key, many, moment, place, seconds, textOf } from "../format.js";
 import { button, note } from "../verbs.js";
 
 const WORDS = { acknowledged: "written", failed: "refused" };
@@ -17,7 +17,7 @@ function newest(chosen, shown) {
       { title: "Key", text: (each) => key(textOf(each.key), each.source, shown()) },
       { title: "Failed with", text: (each) => each.error },
       { title: "Attempts", number: true, text: (each) => count(each.attempts) },
-      { title: "Written", text: (each) => each.written?.replace("T", " ").replace(/\..*/, "") ?? "–", hint: "UTC" },
+      { title: "Written", text: (each) => (Date.parse(each.written) ? moment(Date.parse(each.written) / 1000) : each.written ?? "–") },
       { title: "State", node: () => {
         const state = badge("brief");
         return { node: state.node, update: (each) => (each.replayed ? state.update("ok", "replayed") : state.update("warn", "outstanding")) };

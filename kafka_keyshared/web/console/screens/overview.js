@@ -50,7 +50,7 @@ const FIGURES = [
   { title: "Received", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.fetched)), more: (s) => `${count(s.totals.fetched)} in all` },
   { title: "Settled", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.settled)), more: (s) => `${count(s.totals.ok)} done, ${count(s.totals.dropped)} dropped` },
   { title: "Lag", unit: "records", value: (s) => count(s.totals.lag), more: (s) => (s.totals.lag_seconds === null ? "committed position to log end" : `the oldest is ${seconds(s.totals.lag_seconds)} old`) },
-  { title: "Backlog", unit: "records", value: (s) => count(s.totals.backlog), more: () => "the lag without what is settled" },
+  { title: "Backlog", unit: "records", value: (s) => count(s.totals.backlog), more: () => "lag without the settled" },
   { title: "Workers busy", unit: (s) => `of ${s.totals.workers}`, value: (s) => count(s.totals.busy), more: (s) => `${many(s.totals.running, "record")} running` },
   { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `records held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
   { title: "Handler, median", unit: "last 10 s", value: (s, past) => seconds(past.handler(0.5)), more: (s, past) => `p99 ${seconds(past.handler(0.99))}` },

@@ -94,10 +94,10 @@ function strip() {
         ["settled up to", count(each.completed)],
         ["received end", count(each.fetched)],
         ["log end", count(each.log_end)],
-        ["gaps", `${count(each.incomplete)} unsettled`],
+        ["unsettled", count(each.incomplete)],
         ["lag", count(each.lag)],
         ["backlog", count(each.backlog)],
-        ["oldest", each.incomplete ? `held ${seconds(each.oldest_seconds)}` : "–"],
+        ["oldest", each.incomplete ? seconds(each.oldest_seconds) : "–"],
         ["behind", each.lag_seconds === null ? "–" : seconds(each.lag_seconds)],
       ]);
       const runs = each.settled?.length ?? 0;

@@ -39,7 +39,7 @@ export function sizing(sub, changed) {
       const found = await answer.json();
       const leases = found.leases ? ` ${many(found.leases, "lease")} of now would be waited for.` : "";
       const moved = `${count(found.moved)} of 65,536 slots (${percent(found.moved / (LAST + 1))})`;
-      return show(found, found.moved ? `${moved} would move.${leases}` : "Nothing would move.");
+      return show(found, found.moved ? `${moved} would move.${leases} The ring outside is of then.` : "Nothing would move.");
     } catch {
       return show(null, "No answer from the instance.");
     }
@@ -89,7 +89,7 @@ export function handing(sub) {
   });
   const move = button("move", () => ({ slot: typed(one, "Slot"), ...to() }));
   const elsewise = h("p", { class: "note" });
-  const fields = h("div", {},
+  const fields = h("div", { class: "fields" },
     h("div", { class: "bar" }, h("label", { for: "to-worker" }, "To"), worker),
     h("div", { class: "bar" }, h("label", { for: "first" }, "Slots"), first, h("label", { for: "last" }, "to"), last,
       h("span", {}, over, " ", h("label", { for: "take-over" }, "also what others have")), assign),
