@@ -39,7 +39,7 @@ export function sizing(sub, changed) {
       const found = await answer.json();
       const leases = found.leases ? ` ${many(found.leases, "lease")} of now would be waited for.` : "";
       const moved = `${count(found.moved)} of 65,536 slots (${percent(found.moved / (LAST + 1))})`;
-      return show(found, found.moved ? `${moved} would move.${leases} The ring outside is of then.` : "Nothing would move.");
+      return show(found, found.moved ? `${moved} would move.${leases} The outer ring shows them.` : "Nothing would move.");
     } catch {
       return show(null, "No answer from the instance.");
     }
