@@ -6,7 +6,7 @@ Nothing that anybody has written to the topic raises here: it is shown as what i
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kafka_keyshared.dlq import avro, envelope
@@ -48,7 +48,8 @@ class LetterPlace(NamedTuple):
 class Told:
     """What a letter says of its record's failure; None where it does not say.
 
-    Times are in milliseconds since 1970.
+    Times are in milliseconds since 1970. ``trace`` is the ``traceparent`` of the last attempt's
+    span, where it was one.
     """
 
     source: Source
@@ -61,6 +62,7 @@ class Told:
     first_failure: int | None = None
     last_failure: int | None = None
     replays: int = 0
+    trace: str = ""
 
     @property
     def error(self) -> str:
@@ -105,7 +107,7 @@ def read_letter(message: Any) -> Letter:
         return Letter(at, written, Kind.FOREIGN, key, value, list(headers), problem=problem)
     try:
         found = avro.decode(value)
-        told = _told_by_envelope(found)
+        told = replace(_told_by_envelope(found), trace=_trace(headers))
     except avro.UnreadableError as error:
         return Letter(at, written, Kind.UNREADABLE, key, value, list(headers), problem=str(error))
     own: Headers = [(each["name"], each["value"]) for each in found["headers"]]
@@ -136,7 +138,13 @@ def _told_by_headers(source: Source, headers: list[tuple[str, Any]]) -> Told:
         first_failure=_time(number(envelope.FIRST_FAILURE)),
         last_failure=_time(number(envelope.LAST_FAILURE)),
         replays=replays_of(headers),
+        trace=_trace(headers),
     )
+
+
+def _trace(headers: list[tuple[str, Any]]) -> str:
+    value = dict(headers).get(envelope.TRACEPARENT)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
 def _told_by_envelope(found: dict[str, Any]) -> Told:

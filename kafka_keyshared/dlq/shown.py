@@ -34,6 +34,8 @@ def whole(letter: Letter, decoder: Decoder) -> dict[str, Any]:
             "first_failure": when(told.first_failure),
             "last_failure": when(told.last_failure),
         }
+        if told.trace:
+            result["traceparent"] = told.trace
     result["key"] = decoder.plain(letter.key)
     result["value"] = decoder.value(letter.value)
     result["headers"] = [

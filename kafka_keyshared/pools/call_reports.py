@@ -67,6 +67,7 @@ class CallReports:
                 count,
                 type(error).__name__,
                 text_of(error),
+                extra={"worker": teller.spec.name},
             )
 
     def described(self, caller: Caller, outcomes: Iterable[Outcome]) -> list[Failure | None]:

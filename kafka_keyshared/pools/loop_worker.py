@@ -168,7 +168,9 @@ class LoopWorker(ABC, Generic[H]):
             if inspect.isawaitable(result := close()):
                 await result
         except BaseException:  # the worker is over, whatever it says
-            log.exception("%s: close() of the handler failed", self.name)
+            log.exception(
+                "%s: close() of the handler failed", self.name, extra={"worker": self.name}
+            )
         finally:
             self.closed.set()
 

@@ -136,7 +136,8 @@ class ProcessPool(ThreadPool):
             super().live(cell)
         except (ProcessEndedError, TimedOutError) as error:
             # Only its words: who keeps a line would keep all that was there when it was raised.
-            log.warning("%s: %s; another one is started", cell.name, str(error))
+            text, worker = "%s: %s; another one is started", {"worker": cell.name}
+            log.warning(text, cell.name, str(error), extra=worker)
 
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes

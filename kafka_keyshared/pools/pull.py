@@ -151,6 +151,7 @@ class PullPool:
                 cell.name,
                 thread,
                 some(names_of(slice_.records[0] for slice_ in cell.held())),
+                extra={"worker": cell.name},
             )
         self._orphaned[cell] = thread
 

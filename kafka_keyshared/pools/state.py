@@ -35,6 +35,7 @@ def hand_over(
             name,
             what,
             counted(len(item.slots), "slot"),
+            extra={"worker": name},
         )
         error = f"{type(raised).__name__}: {raised}"
     if isinstance(item, Adopt):

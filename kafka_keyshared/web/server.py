@@ -18,10 +18,9 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.status import Health, Status
 from kafka_keyshared.web.acting import MOST_BYTES, NAME_HEADER, Acting, Asker, ordered
 from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.waiting import ASKED_WITHIN, Waiting
 
 log = log_of("kafka_keyshared.web")
-
-REQUEST_TIMEOUT = 10.0
 
 
 class Probes(NamedTuple):
@@ -89,7 +88,12 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], exposition: Exposition, probes: Probes) -> None:
         self.exposition = exposition
         self.probes = probes
+        self.waiting = Waiting()
         super().__init__(address, _Handler)
+
+    def service_actions(self) -> None:
+        """End who asks too slowly; the server calls it twice a second."""
+        self.waiting.end_late()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("%s: request of %s ended early", request, client_address, exc_info=True)
@@ -97,10 +101,19 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = REQUEST_TIMEOUT
+    timeout = ASKED_WITHIN  # also for whoever does not take the answer
     server: _Server
 
+    def handle_one_request(self) -> None:
+        self.server.waiting.begin(self.connection)
+        super().handle_one_request()
+
+    def finish(self) -> None:
+        self.server.waiting.over(self.connection)
+        super().finish()
+
     def do_GET(self) -> None:
+        self.server.waiting.over(self.connection)
         path, _, query = self.path.partition("?")
         if path == "/metrics":
             text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
@@ -124,6 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, b"an order has a Content-Length, and is not that long\n")
             return
         body = self.rfile.read(int(length))
+        self.server.waiting.over(self.connection)
         shown, name = self.headers.get("Authorization", ""), self.headers.get(NAME_HEADER, "")
         asker = Asker(self.client_address[0], name)
         said = ordered(self.server.probes.acting, path, shown, body, asker)

@@ -61,6 +61,7 @@ DRAINED = series("keyshared_draining_hashes_cleared_total")
 HOTTEST = series("keyshared_hottest_hash_queued_records")
 WINDOW = series("keyshared_buffered_records")
 REVOKED = series("keyshared_rebalances_total", event="revoked")
+FAILURES = series("keyshared_diagnosis_failures")
 
 HEALTHY = {
     STARTED: "1000x90",
@@ -87,6 +88,7 @@ HEALTHY = {
     HOTTEST: "4x90",
     WINDOW: "200x90",
     REVOKED: "1x90",
+    FAILURES: "0x90",
 }
 PARTITION = {"topic": "orders", "partition": "0"}
 HELD = {"KeysharedPositionHeld": [PARTITION]}
@@ -197,6 +199,11 @@ SCENES: Mapping[str, tuple[Mapping[str, str], Expected]] = {
         {"KeysharedRebalanceStorm": ALONE},
     ),
     "a new version is rolled out": ({REVOKED: "1x50 4x40"}, {}),
+    "the diagnosis has a cause that somebody has to see to": (
+        {FAILURES: "0x30 1x60"},
+        {"KeysharedWaitsForSomebody": ONE},
+    ),
+    "the diagnosis had one for a moment": ({FAILURES: "0x52 2x5 0x33"}, {}),
     "the only instance is gone": (
         dict.fromkeys(HEALTHY, "1x40 _x50") | {STARTED: "1000x40 _x50"},
         {"KeysharedGone": ALONE},

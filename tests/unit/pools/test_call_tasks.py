@@ -257,7 +257,10 @@ def test_a_call_that_fails_is_an_attempt_of_none_and_each_of_its_records_runs_al
     spoilt.set_value(b"spoilt")
     assert pool.answer(0, ValueError("no")) == []
     assert spoilt.value() != b"spoilt", "it is what it was"
-    assert "a call with 4 records failed (ValueError: no), so each is handled alone" in caplog.text
+    (line,) = caplog.records
+    said = "a call with 4 records failed (ValueError: no), so each is handled alone"
+    assert line.getMessage() == f"worker-0: {said}"
+    assert vars(line)["worker"] == "worker-0"
     pool.submit(record(4, "c"), record(5, "d"))
     assert pool.calls[1:] == [[0], [5]], "c is the first call's until it is over"
     assert pool.running() == [0, 5]

@@ -205,6 +205,7 @@ def test_a_process_that_dies_fails_the_record_that_it_was_in_and_no_other(
     assert failed.failure.message == ended
     bench.gone()
     assert f"worker-0: {ended}; another one is started" in caplog.text
+    assert "worker-0" in [vars(line).get("worker") for line in caplog.records]
     bench.pool.replace(*WORKER)
     assert [each.slice for each in bench.until(Ended, 2)] == [id_, later]
     assert bench.told.lines() == ["0", "1", "2", "3", "4"]

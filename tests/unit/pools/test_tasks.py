@@ -474,6 +474,18 @@ def test_a_handler_class_is_made_on_the_loop_hands_over_behind_what_it_has_and_i
     assert one.closed and two.closed
 
 
+def test_a_close_that_fails_is_logged_with_its_worker(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Keeper):
+        async def close(self) -> None:
+            raise OSError("disk gone")
+
+    pool = Bench(Failing)
+    pool.pool.start()
+    assert pool.pool.stop(WAIT) == []
+    (line,) = [each for each in caplog.records if "close() of the handler" in each.getMessage()]
+    assert vars(line)["worker"] == "worker-0"
+
+
 def test_a_handler_that_cannot_be_made_is_told_at_the_start() -> None:
     class Broken:
         def __init__(self) -> None:
