@@ -73,10 +73,7 @@ def demo_verb(
     ``log`` is the folder that the processed log goes to. With ``console`` it is said where that is,
     and it stays open at the end until somebody ends it.
     """
-    if console and (missing := [each for each in CONSOLE_NEEDS if find_spec(each) is None]):
-        raise ConfigError(
-            f"--console: {missing[0]} is not installed; pip install 'kafka-keyshared[console]'"
-        )
+    _check_console(console)
     if log is not None and log.startswith(TOPIC_PLACE):
         raise ConfigError(f"--audit-log {log}: give a folder; the demo's Kafka ends with it")
     watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
@@ -95,6 +92,23 @@ def demo_verb(
         shown = {name: value for name, value in result.items() if name not in NOT_SHOWN}
         write_result(shown, output, "")
     return 0 if result["ok"] else 1
+
+
+def story_verb(output: Output, *, console: bool, others: tuple[object, ...]) -> int:
+    """Tell of four things that go wrong; ``others`` are options that say nothing of that."""
+    from kafka_keyshared.cli.story import tell_story
+
+    if any(each is not None for each in others):
+        raise ConfigError("--story: it has records of its own; leave out --audit-log")
+    _check_console(console)
+    return tell_story(output, console=console)
+
+
+def _check_console(console: bool) -> None:
+    if console and (missing := [each for each in CONSOLE_NEEDS if find_spec(each) is None]):
+        raise ConfigError(
+            f"--console: {missing[0]} is not installed; pip install 'kafka-keyshared[console]'"
+        )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import sys
 import msgspec
 
 from kafka_keyshared.cli.instances import status_of
-from kafka_keyshared.cli.output import Output, write_result
+from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.diagnosis.judge import diagnose
 
 UNHEALTHY = 3
@@ -17,9 +17,9 @@ def status_verb(url: str, output: Output, *, keys: bool = False) -> int:
     """Print the diagnosis; return 3 where something stands still until somebody sees to it."""
     found = diagnose(status_of(url), keys=keys)
     if output is Output.TABLE:
-        sys.stdout.write(f"{found.text}\n")
+        sys.stdout.write(f"{found.text}\n")  # one line, for whoever puts it into another one
         if found.first is not None:
-            sys.stdout.write(f"to do: {found.first.cure} (docs/{found.first.page})\n")
+            write_note(f"to do: {found.first.cure} (docs/{found.first.page})")
     else:
         findings = msgspec.to_builtins(found.findings)
         told = {"text": found.text, "healthy": found.healthy, "number": found.number}

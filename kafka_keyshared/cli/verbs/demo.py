@@ -26,6 +26,10 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
     console: Annotated[
         bool, typer.Option("--console", help="Serve the console, and stay at the end.")
     ] = False,
+    story: Annotated[
+        bool,
+        typer.Option("--story", help="Instead: four things that go wrong, and how that looks."),
+    ] = False,
 ) -> int:
     """Send a year of flights through an embedded cluster and judge what happened.
 
@@ -35,9 +39,12 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
     """
     if context.invoked_subcommand is not None:
         return 0
-    from kafka_keyshared.cli.demo import demo_verb
+    from kafka_keyshared.cli.demo import demo_verb, story_verb
 
-    return demo_verb(Output.JSON if json else output, sabotage, records, audit_log, console=console)
+    shown = Output.JSON if json else output
+    if story:
+        return story_verb(shown, console=console, others=(sabotage, records, audit_log))
+    return demo_verb(shown, sabotage, records, audit_log, console=console)
 
 
 @verbs.command("load")

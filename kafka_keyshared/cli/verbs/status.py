@@ -12,7 +12,13 @@ from kafka_keyshared.cli.output import Output
 
 def status(
     url: Annotated[
-        str, typer.Argument(metavar="[URL]", help="Where the instance's --http-port is.")
+        str,
+        typer.Argument(
+            metavar="[URL]",
+            envvar="KEYSHARED_URL",
+            show_envvar=False,
+            help="Where the instance's --http-port is; or $KEYSHARED_URL.",
+        ),
     ] = "http://127.0.0.1:8787",
     show_keys: Annotated[bool, typer.Option("--show-keys", help="Name keys of records.")] = False,
     json: JsonFlag = False,

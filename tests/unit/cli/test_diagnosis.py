@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from kafka_keyshared.cli import diagnosis
 from tests.support.cli import in_process
@@ -37,8 +38,9 @@ def test_what_stands_still_is_named_with_what_to_do_and_3(
     ended = in_process(capsys, "status", "8787")
     assert ended.status == 3
     assert ended.out.startswith("a key of slot 0x3f2a is blocked by orders-1@7 for 12 min: Key")
-    assert "to do: mend the handler and restart" in ended.out
-    assert "docs/reference/diagnosis.md#key-blocked" in ended.out
+    assert ended.out.count("\n") == 1, "a line, whatever it has to say"
+    assert "to do: mend the handler and restart" in ended.err
+    assert "docs/reference/diagnosis.md#key-blocked" in ended.err
     assert "key 'customer-7'" in in_process(capsys, "status", "--show-keys").out
 
 
@@ -55,6 +57,16 @@ def test_a_script_gets_every_finding(
     told: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     told |= BLOCKED
-    found = json.loads(in_process(capsys, "status", "--json").out)
-    assert (found["healthy"], found["number"]) == (False, 12)
+    ended = in_process(capsys, "status", "--json")
+    found = json.loads(ended.out)
+    assert (ended.status, found["healthy"], found["number"]) == (3, False, 12)
     assert found["findings"][0]["code"] == "key-blocked"
+    assert yaml.safe_load(in_process(capsys, "status", "-o", "yaml").out) == found
+
+
+@pytest.mark.parametrize("verb", ["status", "lag", "pause", "resume", "drain", "scale"])
+def test_each_verb_on_an_instance_prints_a_table_json_or_yaml(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = " ".join(in_process(capsys, verb, "--help").out.split())
+    assert "table" in shown and "json" in shown and "yaml" in shown

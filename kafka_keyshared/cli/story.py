@@ -1,0 +1,36 @@
+"""``keyshared demo --story``: tells it on the terminal."""
+
+from __future__ import annotations
+
+import logging
+
+from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
+from kafka_keyshared.demo.story import Story, Told
+
+
+def tell_story(output: Output, *, console: bool) -> int:
+    """Tell the story; the chapters are the result."""
+    write_note(
+        "An instance handles orders, on a Kafka inside this process. Four things go wrong with\n"
+        "it. Its diagnosis names each, and is healthy again once that is mended."
+    )
+    logger = logging.getLogger("kafka_keyshared")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)  # what goes wrong is told here
+    try:
+        told = Story(write_note, console=console).run()
+    finally:
+        logger.setLevel(before)
+    if output is Output.TABLE:
+        write_table(
+            "what went wrong",
+            {"": "left", "cause": "left", "named after": "right", "gone after": "right"},
+            [_row(each) for each in told],
+        )
+    else:
+        write_result({"chapters": [each._asdict() for each in told]}, output, "")
+    return 0
+
+
+def _row(told: Told) -> tuple[str, ...]:
+    return told.chapter, told.code, f"{told.named_s:.1f} s", f"{told.cleared_s:.1f} s"

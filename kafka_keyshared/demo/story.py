@@ -1,0 +1,285 @@
+"""``keyshared demo --story``: what goes wrong in production, one after the other, as it looks.
+
+An instance on the embedded cluster handles a trickle of records. Each chapter makes one thing go
+wrong, waits until the instance's own diagnosis names it, mends it, and waits until it does not any
+more. So a chapter lasts as long as the instance takes to see it, and no clock decides.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.config import RetryOptions
+from kafka_keyshared.core.routing.ring import VnodeRing
+from kafka_keyshared.core.settings import worker_names
+from kafka_keyshared.diagnosis.findings import Finding
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.local.embedded import EmbeddedCluster
+
+TOPIC = "orders"
+PARTITIONS = 4
+WORKERS, MORE_WORKERS = 4, 8
+
+KEYS = [f"customer-{number}" for number in range(40)]
+BROKEN, SLOW = "customer-13", "customer-7"
+
+SESSION_MS = 8_000
+"""A rebalance of the embedded cluster lasts a second less, which is long enough to be named."""
+
+PACE = 4.0
+"""Seconds for which what is named is left as it is, so that one can look at it."""
+
+NAMED_WITHIN = 60.0
+
+
+class Told(NamedTuple):
+    """A chapter that is over: what was named, and after how many seconds; when it was mended."""
+
+    chapter: str
+    code: str
+    sentence: str
+    named_s: float
+    cleared_s: float
+
+
+def moving() -> str:
+    """Return a key that changes workers when there are more of them."""
+    before, after = (VnodeRing(worker_names(each)) for each in (WORKERS, MORE_WORKERS))
+    slots = ((key, slot_of(key.encode())) for key in KEYS if key not in {BROKEN, SLOW})
+    return next(key for key, slot in slots if before.owner(slot) != after.owner(slot))
+
+
+class Shop:
+    """The handler: it works, but for keys of which it was said that they fail or take long."""
+
+    def __init__(self) -> None:
+        self.failing: frozenset[str] = frozenset()
+        self._gates: dict[str, threading.Event] = {}
+        self._entered: dict[str, threading.Event] = {}
+        self._work = threading.Event()
+
+    def __call__(self, record: Any) -> None:
+        """Handle an order."""
+        key = record.key().decode()
+        if key in self.failing:
+            raise LookupError(f"{key} has no address")
+        gate = self._gates.get(key)
+        if gate is not None:
+            self._entered[key].set()
+            gate.wait()
+        self._work.wait(0.005)
+
+    @contextmanager
+    def slow(self, key: str) -> Iterator[threading.Event]:
+        """Let records of a key take as long as this does; give what says that one has begun."""
+        self._entered[key] = threading.Event()
+        self._gates[key] = threading.Event()
+        try:
+            yield self._entered[key]
+        finally:
+            self._gates.pop(key).set()
+
+
+class Story:
+    """One telling. ``tell`` is given each line of it.
+
+    With ``console`` that is served, and it stays open at the end until somebody ends it. ``pace``
+    and ``session_ms`` are for tests, which have nobody who looks.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        *,
+        console: bool = False,
+        pace: float = PACE,
+        session_ms: int = SESSION_MS,
+    ) -> None:
+        self._tell = tell
+        self._console = console
+        self._pace = pace
+        self._session_ms = session_ms
+        self._shop = Shop()
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._told: list[Told] = []
+        self._ended = False
+        self._other: KeyShared | None = None
+
+    def run(self) -> list[Told]:
+        """Tell it to its end, on the main thread.
+
+        Raises :class:`KeySharedError` when something is not named in a minute, or somebody ends it.
+        """
+        with EmbeddedCluster() as cluster:
+            cluster.create_topic(TOPIC, PARTITIONS)
+            self._bootstrap = cluster.bootstrap
+            self._app = self._member(console_port=0 if self._console else None)
+            threads = [
+                threading.Thread(target=self._guarded, args=(work,), name=f"story-{name}")
+                for name, work in (("orders", self._write), ("chapters", self._chapters))
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                self._app.run()
+            finally:
+                self._over.set()
+                if self._other is not None:
+                    self._other.stop()
+                    threads.append(self._others_thread)
+                for thread in threads:
+                    thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if not self._ended:
+            raise KeySharedError(f"stopped after {len(self._told)} of {len(CHAPTERS)} chapters")
+        return self._told
+
+    def _member(self, **options: Any) -> KeyShared:
+        app = KeyShared(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "log_level": 2,
+                "group.id": "story",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": self._session_ms,
+                "heartbeat.interval.ms": 200,
+            },
+            [TOPIC],
+            workers=WORKERS,
+            retry=RetryOptions(attempts=2, backoff=0.1),
+            poison="block",
+            lend_after=0,  # or the slot of a record that stands does not move at all
+            show_keys=True,
+            **options,
+        )
+        app.handler(self._shop)
+        return app
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except _Ended:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again by run()
+            self._failure = self._failure or error
+            self._app.stop()
+
+    def _write(self) -> None:
+        """Write a record of each customer in turn, a hundred a second."""
+        producer = Producer({"bootstrap.servers": self._bootstrap, "log_level": 2})
+        number = 0
+        while not self._over.wait(0.01):
+            producer.produce(TOPIC, b"an order", KEYS[number % len(KEYS)].encode())
+            producer.poll(0)
+            number += 1
+        producer.purge()
+
+    # --- the chapters: each makes something go wrong, sees it named, and mends it ---
+
+    def _chapters(self) -> None:
+        self._until(self._joined, "the group has given out its partitions")
+        if self._app.admin is not None:
+            self._tell(f"Console: {self._app.admin.url}/")
+        for title, code, chapter in CHAPTERS:
+            self._tell(f"\n{len(self._told) + 1}. {title}")
+            seen, named = chapter(self, code)
+            began = time.monotonic()
+            self._until(lambda code=code: self._finding(code) is None, f"{code} is named no more")
+            cleared = time.monotonic() - began
+            self._tell(f"   named after {named:.1f} s, gone {cleared:.1f} s after it was mended")
+            self._told.append(Told(title, code, seen.sentence, named, cleared))
+        self._ended = True
+        if self._console:
+            self._tell("\nThe end. The console stays open; Ctrl-C ends it.")
+            self._over.wait()
+        else:
+            self._app.stop()
+
+    def _joined(self) -> bool:
+        status = self._app.status()
+        return status is not None and bool(status.partitions)
+
+    def _blocked_key(self, code: str) -> tuple[Finding, float]:
+        self._tell(f"The handler cannot cope with {BROKEN}, and gives up. Look at: Overview.")
+        self._shop.failing = frozenset({BROKEN})
+        seen = self._see(code)
+        self._tell("   The handler is mended, and the key released.")
+        self._shop.failing = frozenset()
+        self._app.release(key=BROKEN)
+        return seen
+
+    def _slow_key(self, code: str) -> tuple[Finding, float]:
+        self._tell(
+            f"A call for {SLOW} does not return; other workers go on. Look at: Slow and stuck."
+        )
+        with self._shop.slow(SLOW) as entered:
+            self._until(entered.is_set, f"a record of {SLOW} runs")
+            return self._see(code)
+
+    def _resize(self, code: str) -> tuple[Finding, float]:
+        key = moving()
+        self._tell(
+            f"From {WORKERS} to {MORE_WORKERS} workers while a record of {key} runs, which moves:\n"
+            "its new worker waits for the old one. Look at: Ring, Draining."
+        )
+        with self._shop.slow(key) as entered:
+            self._until(entered.is_set, f"a record of {key} runs")
+            with suppress(TimeoutError):  # it goes on by itself
+                self._app.scale(MORE_WORKERS, 0.2)
+            return self._see(code)
+
+    def _rebalance(self, code: str) -> tuple[Finding, float]:
+        self._tell("A second member joins the group. Look at: Overview, then Rebalances.")
+        self._other = self._member()
+        self._others_thread = threading.Thread(target=self._other.run, name="story-other")
+        self._others_thread.start()
+        return self._see(code)
+
+    # --- what they wait for ---
+
+    def _see(self, code: str) -> tuple[Finding, float]:
+        """Wait until a cause is named, and leave it for a while; return it, and after how long."""
+        began = time.monotonic()
+        found: Finding = self._until(lambda: self._finding(code), f"{code} is named")
+        took = time.monotonic() - began
+        self._tell(f"   -> {found.sentence} [{code}]")
+        self._over.wait(self._pace)
+        return found, took
+
+    def _finding(self, code: str) -> Finding | None:
+        diagnosis = self._app.diagnosis()
+        every = () if diagnosis is None else diagnosis.findings
+        return next((each for each in every if each.code == code), None)
+
+    def _until(self, condition: Callable[[], Any], what: str) -> Any:
+        deadline = time.monotonic() + NAMED_WITHIN
+        while not (found := condition()):
+            if self._over.wait(0.1):
+                raise _Ended
+            if time.monotonic() >= deadline:
+                raise KeySharedError(
+                    f"not so within {NAMED_WITHIN:g} s: {what}; this is a defect, please report it"
+                )
+        return found
+
+
+class _Ended(Exception):  # noqa: N818 - nothing is wrong
+    """Somebody has ended the story."""
+
+
+CHAPTERS: tuple[tuple[str, str, Callable[[Story, str], tuple[Finding, float]]], ...] = (
+    ("A blocked key", "key-blocked", Story._blocked_key),
+    ("A slow key", "handler-slow", Story._slow_key),
+    ("A resize", "slot-draining", Story._resize),
+    ("A rebalance", "rebalance-in-progress", Story._rebalance),
+)
