@@ -42,6 +42,7 @@ from tests.benchmarks import (
     exposition,
     failing,
     held_up,
+    loris,
     reading,
     scaling,
     scrapes,
@@ -74,12 +75,20 @@ class ScrapePlan:
     noop: NoopPlan
 
 
+@dataclass(frozen=True, slots=True)
+class LorisPlan:
+    """The empty handler with and without scrapers and clients that never ask."""
+
+    noop: NoopPlan
+
+
 Plan = (
     NoopPlan
     | LatencyPlan
     | MemoryPlan
     | IdlePlan
     | ScrapePlan
+    | LorisPlan
     | WatchedPlan
     | StartPlan
     | AdvisePlan
@@ -272,6 +281,12 @@ CASES = (
         ScrapePlan(NoopPlan(records=4_000_000, repeat=7)),
     ),
     Case(
+        "loris",
+        "a hundred scrapes a second and 240 clients that ask byte by byte, share of the throughput",
+        (Floor("ratio", 0.9),),
+        LorisPlan(NoopPlan(records=4_000_000, repeat=5)),
+    ),
+    Case(
         "scrape",
         "a scrape of an instance with 1,000 partitions and 16 workers",
         (Floor("median_ms", 50, at_most=True),),
@@ -370,17 +385,19 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def run_plan(  # noqa: PLR0911 - one for each plan
+def run_plan(  # noqa: PLR0911, PLR0912 - one for each plan
     plan: Plan, cluster: Cluster, repeat: int | None, progress: Progress
 ) -> dict[str, Any]:
     """Run the bench that the plan is for; ``repeat`` counts where there are pairs."""
     if repeat and isinstance(plan, NoopPlan | LatencyPlan):
         plan = msgspec.structs.replace(plan, repeat=repeat)
-    if repeat and isinstance(plan, (ScrapePlan, WatchedPlan)):
+    if repeat and isinstance(plan, (ScrapePlan, LorisPlan, WatchedPlan)):
         plan = type(plan)(msgspec.structs.replace(plan.noop, repeat=repeat))
     match plan:
         case ScrapePlan():
             return scrapes.measure(plan.noop, cluster, progress)
+        case LorisPlan():
+            return loris.measure(plan.noop, cluster, progress)
         case WatchedPlan():
             return watched.measure(plan.noop, cluster, progress)
         case NoopPlan():

@@ -1,4 +1,4 @@
-"""``keyshared demo --story``: each of its chapters makes its cause, and mends it."""
+"""``keyshared demo --console`` and ``--story``: what they say, and what the console has then."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.demo import story
 from kafka_keyshared.demo.story import CHAPTERS, Story
 from kafka_keyshared.diagnosis import judge
+from tests.conftest import Eventually
+from tests.support.cli import Running
 
 FAST = 0.3
 """Seconds after which each of its causes is one."""
@@ -51,3 +53,17 @@ def test_each_chapter_is_named_by_the_diagnosis_and_over_when_that_is(
     for each, codes in zip(told, shown, strict=True):
         assert each.code in codes, "the console shows it meanwhile"
         assert f"   -> {each.sentence} [{each.code}]" in said
+
+
+def test_the_console_is_live_while_the_year_runs_and_stays_open_at_the_end(
+    eventually: Eventually,
+) -> None:
+    with Running("demo", "--console", "--json", "--records", 20_000) as demo:
+        console = AdminClient(demo.wait_for("Console: ").removeprefix("Console: "))
+        assert "The console stays open" not in demo.err
+        first = console.snapshot()
+        assert (first.status.phase, first.about.topics) == ("running", ("flights",))
+        demo.wait_for("The console stays open")
+        eventually(lambda: (sums := console.snapshot().totals).ok > 0 == sums.held, 60)
+        assert demo.process.poll() is None
+        assert demo.end(signal.SIGINT) == 0, "then the judge reads"
