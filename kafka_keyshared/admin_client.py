@@ -24,6 +24,7 @@ from kafka_keyshared.doctor.instance import PATH, ask_status, status_address
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
+from kafka_keyshared.web.group.view import GroupView
 from kafka_keyshared.web.orders import (
     VERBS,
     DeadLetterOrder,
@@ -112,6 +113,14 @@ class AdminClient:
         """Return what is wrong, what to mend first at the beginning; as :meth:`snapshot`."""
         path = "/api/v1/diagnosis"
         return self._read(path, self._ask("GET", path), Diagnosed)
+
+    def group(self) -> GroupView:
+        """Return the instances of its group, as it sees them; as :meth:`snapshot`.
+
+        The first look takes up to 5 s: it waits for what the others say.
+        """
+        path = "/api/v1/group"
+        return self._read(path, self._ask("GET", path), GroupView)
 
     def status(self) -> Status:
         """Return the status, from either port."""

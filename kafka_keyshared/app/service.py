@@ -15,6 +15,7 @@ from kafka_keyshared.app.acted import acting_on
 from kafka_keyshared.app.awaiting import awaited_run, refuse_in_a_handlers_task
 from kafka_keyshared.app.banner import banner
 from kafka_keyshared.app.dead_letters import publisher, refuse_own, refuse_to_skip, seen_by
+from kafka_keyshared.app.group import refuse_own_topic
 from kafka_keyshared.app.handled import Handling
 from kafka_keyshared.app.members import PullMember
 from kafka_keyshared.app.pools import own_pool, pull_pool
@@ -143,6 +144,7 @@ class KeyShared(Handling, Looked):
         self._ending = Ending(self.options.stop_timeout, CLOCK)
         self._board = Board(CLOCK, keys=self.options.show_keys)
         check_served(self.options)
+        refuse_own_topic(self.options, self.topics)
         self._served = Served(self.options, self._board)
         self.layers: Layers | None = None
         self.instance: Instance | None = None
@@ -285,7 +287,8 @@ class KeyShared(Handling, Looked):
             self._wrapped.give_back()
             if self._pull is not None:
                 self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
-            self._served.close(wait=not ending.given_up)
+            clean = ending.report is not None and ending.report.clean
+            self._served.close(wait=not ending.given_up, clean=clean)
             self._ending = ending.next()  # which what stopped this run does not stop
 
     def _run_client(self, ending: Ending, host: Host | None) -> int:
@@ -328,7 +331,7 @@ class KeyShared(Handling, Looked):
         file, keys = self.options.http_token_file, self.options.show_keys
         acting = acting_on(self, file, keys=keys)
         made = of_program(self.options, self.conf, self.topics, "the program")
-        self._served.start(acting, self.layers or made)
+        self._served.start(acting, self.layers or made, self.conf)
         topics = topics_meant(self.topics, client.check_topics(START_TIMEOUT))
         letters = None
         if self.subscription.dlq:

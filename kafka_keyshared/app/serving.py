@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import libversion
 
+from kafka_keyshared.app.group import GroupLink
 from kafka_keyshared.config import Layers, Options
 from kafka_keyshared.config.served import LOOPBACK
 from kafka_keyshared.config.show import in_force
@@ -84,16 +85,20 @@ class Served:
         self._board = board
         self.http: HttpServer | None = None
         self.admin: AdminServer | None = None
+        self.group: GroupLink | None = None
 
-    def start(self, acting: Acting | None, layers: Layers) -> None:
+    def start(self, acting: Acting | None, layers: Layers, conf: Mapping[str, Any]) -> None:
         """Serve what is to be served, as far as its addresses can be had.
 
-        ``layers`` are the settings, for whoever wants to see them.
+        ``layers`` are the settings, for whoever wants to see them, ``conf`` the client's.
         """
         options, board = self._options, self._board
+        token = None if acting is None else acting.token
+        self.group = link = GroupLink(options, conf, board.glance, self._console, token)
+        link.start()
         # First: whoever sees that there are probes may take it for serving.
         if options.console_port is not None:
-            self._start_admin(options.console_port, layers, acting)
+            self._start_admin(options.console_port, layers, acting, link)
         if options.http_port is not None:
             exposition = Exposition(board.read, partitions=options.partition_metrics)
             probes = Probes(board.live, board.ready, board.read, acting)
@@ -101,7 +106,18 @@ class Served:
             if server.start():
                 self.http = server
 
-    def _start_admin(self, port: int, layers: Layers, acting: Acting | None) -> None:
+    def _console(self) -> str:
+        """Return where the console is, as somebody else would ask for it; empty without one."""
+        if self.admin is None:
+            return ""
+        url = self.admin.url
+        for anywhere in ("//0.0.0.0:", "//[::]:"):
+            url = url.replace(anywhere, f"//{socket.gethostname()}:")
+        return url
+
+    def _start_admin(
+        self, port: int, layers: Layers, acting: Acting | None, link: GroupLink
+    ) -> None:
         try:
             from kafka_keyshared.web.admin.feed import Feed
             from kafka_keyshared.web.admin.server import AdminServer
@@ -121,12 +137,18 @@ class Served:
             keys=options.show_keys,
             routing=options.subscription().routing,
         )
-        server = AdminServer(options.console_host, port, feed, acting)
+        server = AdminServer(options.console_host, port, feed, acting, link.group)
         if server.start():
             self.admin = server
 
-    def close(self, *, wait: bool) -> None:
-        """Stop serving; with ``wait`` until that is so."""
+    def close(self, *, wait: bool, clean: bool) -> None:
+        """Stop serving; with ``wait`` until that is so.
+
+        ``clean`` says whether the group is told that this instance has stopped.
+        """
+        link, self.group = self.group, None
+        if link is not None:
+            Aside(lambda: link.close(clean=clean), name="keyshared-group-end").wait(wait)
         servers = [each for each in (self.http, self.admin) if each is not None]
         self.http = self.admin = None
         for server in servers:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -21,12 +22,7 @@ def partitions_of(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartit
     Raises :class:`TopicMissingError` for a topic that is not there, and :class:`KeySharedError`
     when the cluster does not tell.
     """
-    try:
-        # All of them, to tell what a name that is not there may have been.
-        there = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
-    except KafkaException as error:
-        why = f"the cluster does not list its topics: {text_of(error)}"
-        raise KeySharedError(why) from error
+    there = _listed(consumer)
     found = []
     for topic in _meant(list(dict.fromkeys(topics)), there):
         if topic not in there:
@@ -37,6 +33,25 @@ def partitions_of(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartit
                 f"name, or allow DESCRIBE and READ on topic {topic}"
             )
         found += [TopicPartition(topic, number) for number in sorted(there[topic].partitions)]
+    return found
+
+
+def sizes_of(consumer: Consumer, topics: Iterable[str]) -> dict[str, int]:
+    """Return how many partitions these have, as far as there are such topics.
+
+    Raises :class:`KeySharedError` when the cluster does not tell.
+    """
+    there = _listed(consumer)
+    return {each: len(there[each].partitions) for each in topics if each in there}
+
+
+def _listed(consumer: Consumer) -> Mapping[str, Any]:
+    """Return all topics: to tell what a name that is not there may have been, and to make none."""
+    try:
+        found: Mapping[str, Any] = consumer.list_topics(timeout=ANSWER_TIMEOUT).topics
+    except KafkaException as error:
+        why = f"the cluster does not list its topics: {text_of(error)}"
+        raise KeySharedError(why) from error
     return found
 
 

@@ -60,7 +60,12 @@ class HandlingOptions(TypedDict, total=False):
     http_token_file: str | None
     console_port: int | None
     console_host: str
+    console_url: str | None
     show_keys: bool
+    group_view_topic: str | None
+    group_view_create: bool
+    group_view_addresses: list[str]
+    group_view_interval: float
     partition_metrics: bool
     check_invariants: bool
     reliable: bool

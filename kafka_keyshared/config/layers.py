@@ -20,6 +20,7 @@ from kafka_keyshared.config import environment
 from kafka_keyshared.config.client import conflicts, deadline_faults, setting_fault
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.fields import accepted, fields, flattened, from_text, nested, shown
+from kafka_keyshared.config.grouped import two_ways
 from kafka_keyshared.config.options import Options
 from kafka_keyshared.config.pooled import PULL, counted_workers, refuse_more, suited
 from kafka_keyshared.config.properties import ALIASES
@@ -236,7 +237,8 @@ def make_options(values: Mapping[str, Any]) -> Options:
     }
     refuse(faults)
     options = msgspec.convert(nested(fit), Options)
-    refuse([*_too_many(options), *_without_topic(options), *untraceable(options)])
+    faults += [*_too_many(options), *_without_topic(options)]
+    refuse([*faults, *untraceable(options), *two_ways(options)])
     return options
 
 

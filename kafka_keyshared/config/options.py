@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from kafka_keyshared.config import pooled, served
+from kafka_keyshared.config import grouped, pooled, served
 from kafka_keyshared.config.poison import (
     DLQ_MEANT,
     dlq_limit_of,
@@ -31,8 +31,6 @@ from kafka_keyshared.core.routing.modes import RoutingMode
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.hashing import SlotFunction
 
-# What a broker takes for a topic's name.
-_TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 _KEY = r"^(?:record|header:.+|json:(?:/.*)?|avro:.+)$"
 
 
@@ -48,7 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = pooled.THREADS
     dlq: Annotated[
-        bool | Annotated[str, Meta(pattern=_TOPIC)],
+        bool | Annotated[str, Meta(pattern=grouped.TOPIC)],
         Meta(
             description="Where dead letters go: true or 'auto' is the topic `<topic>.dlq`, a name "
             "is that topic, false nowhere.",
@@ -291,7 +289,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     http_token_file: served.TokenFile = None
     console_port: served.ConsolePort = None
     console_host: served.ConsoleHost = "127.0.0.1"
+    console_url: grouped.ConsoleUrl = None
     show_keys: served.ShowKeys = False
+    group_view_topic: grouped.ViewTopic = None
+    group_view_create: grouped.ViewCreate = False
+    group_view_addresses: grouped.ViewAddresses = []
+    group_view_interval: grouped.ViewInterval = 5.0
     partition_metrics: Annotated[
         bool, Meta(description="Whether metrics with one sample per partition are served.")
     ] = True

@@ -315,3 +315,18 @@ def _distribution(histogram: Histogram) -> Distribution:
     return Distribution(
         bounds=histogram.bounds, counts=tuple(histogram.counts), total=histogram.total
     )
+
+
+NOT_SETTLED = frozenset({"failed", "undecodable"})
+"""Of how records are counted, what says nothing of their end."""
+
+
+def settled_in(status: Status) -> int:
+    """Return how many records have settled since the start, however they ended."""
+    return sum(
+        count
+        for sub in status.subscriptions
+        for outcomes in sub.processed.values()
+        for outcome, count in outcomes.items()
+        if outcome not in NOT_SETTLED
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from kafka_keyshared.core.status import settled_in
 from kafka_keyshared.status import Lately, Status
 
 MINUTE = 60.0
@@ -47,13 +48,7 @@ class Minute:
             return
         workers = [each for sub in status.subscriptions for each in sub.workers]
         busy = sum(each.runs > 0 for each in workers) / max(1, len(workers))
-        settled = sum(
-            count
-            for sub in status.subscriptions
-            for outcomes in sub.processed.values()
-            for outcome, count in outcomes.items()
-            if outcome not in NOT_SETTLED
-        )
+        settled = settled_in(status)
         full = any(sub.full_seconds > 0 for sub in status.subscriptions)
         fetched = sum(status.fetched.values())
         looks.append(_Look(now, sum(backlogs.values()), busy, full, fetched, settled))
@@ -75,7 +70,3 @@ class Minute:
             fetched=last.fetched - first.fetched,
             settled=last.settled - first.settled,
         )
-
-
-NOT_SETTLED = frozenset({"failed", "undecodable"})
-"""Of how records are counted, what says nothing of their end."""

@@ -89,6 +89,15 @@ class Board:
                 self._changed.wait_for(lambda: self._made_at >= asked, wait)
             return self._status if self._status is None else self._as_of_now(self._status)
 
+    def glance(self, wait: float = WAIT_FOR_FRESH) -> Status | None:
+        """Return the latest status to who looks seldom; one is made for that, and no more."""
+        with self._changed:
+            asked = self._clock()
+            if asked - self._made_at > FRESH and self.phase == "running":
+                self._once = True
+                self._changed.wait_for(lambda: self._made_at >= asked, wait)
+            return self._status if self._status is None else self._as_of_now(self._status)
+
     def _is_full(self) -> bool:
         status = self._status
         return status is not None and all(sub.slots is not None for sub in status.subscriptions)

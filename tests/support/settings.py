@@ -21,6 +21,7 @@ _CANDIDATES: tuple[Any, ...] = (
     *(2, 3, 0.25, 0.5),
     *("thread:3", "pull", "header:a", "header:b", "here.a", "here.b"),
     *(["a"], ["b", "c"]),
+    *("http://a", "http://b", ["a:1"], ["b:1", "c:1"]),
 )
 _BAD: tuple[Any, ...] = (-1, "☃ ", "", [[1]], 0.5, 70_000.5, True)
 

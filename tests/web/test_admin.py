@@ -21,7 +21,7 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin import app as admin_app
-from kafka_keyshared.web.admin.feed import PARTS
+from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS
 from kafka_keyshared.web.admin.guard import MOST_BYTES, Guard, is_loopback
 from kafka_keyshared.web.orders import VERBS
 from kafka_keyshared.web.snapshot import Snapshot
@@ -150,7 +150,7 @@ def test_each_part_can_be_asked_for(app: KeyShared, part: str) -> None:
 def test_the_document_describes_every_path(app: KeyShared) -> None:
     document = ask(app, "/api/v1/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    looks = {f"/api/v1/{part}" for part in (*PARTS, "stream", "what-if")}
+    looks = {f"/api/v1/{part}" for part in (*PARTS, *OF_GROUP, "stream", "what-if")}
     orders = {f"/api/v1/actions/{verb}" for verb in VERBS}
     paths = document["paths"]
     assert {path for path, how in paths.items() if "get" in how} == looks

@@ -16,8 +16,11 @@ import pytest
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.acting import ACTIONS, FILTERS, RANGES, Acting
 from kafka_keyshared.web.admin.app import application
-from kafka_keyshared.web.admin.feed import PARTS, Feed
+from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS, Feed
 from kafka_keyshared.web.admin.guard import Guard
+from kafka_keyshared.web.group.beat import Who, beat_of
+from kafka_keyshared.web.group.listening import Group
+from kafka_keyshared.web.group.view import Looker
 from kafka_keyshared.web.orders import VERBS
 from kafka_keyshared.web.snapshot import About
 from tests.support.looked_at import instance
@@ -27,7 +30,7 @@ REQUESTS = 100_000
 
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", "X")
 PATHS = (
-    *(f"/api/v1/{part}" for part in (*PARTS, "what-if", "openapi.json", "nothing", "")),
+    *(f"/api/v1/{part}" for part in (*PARTS, *OF_GROUP, "what-if", "openapi.json", "nothing", "")),
     *(ACTIONS + verb for verb in (*VERBS, "", "stop", "../ranges", "pause/", "\x00", "é")),
     *(RANGES, FILTERS, "/", "//", "/api", "/api/v1/actions", "/../etc/passwd", "*"),
 )
@@ -68,7 +71,10 @@ def app(asked: Asked) -> Any:
         host="h", pid=1, version="0", python="3", librdkafka="2", topics=("orders",), dlq={}
     )
     feed = Feed(lambda: status, about, (), keys=False)
-    return application(feed, Guard("127.0.0.1", TOKEN), Acting(TOKEN, asked), threading.Event())
+    guard, acting = Guard("127.0.0.1", TOKEN), Acting(TOKEN, asked)
+    who = Who("h-1-0", "h", "h", 1, "", "0")
+    group = Group(lambda: beat_of(status, who, 5.0), None, Looker("billing", "h-1-0", "h"))
+    return application(feed, guard, acting, group, threading.Event())
 
 
 async def answered(app: Any, method: str, path: str, headers: Any, body: bytes) -> int:

@@ -33,9 +33,10 @@ from kafka_keyshared.web.acting import (
 )
 from kafka_keyshared.web.acting import MOST_BYTES as ORDER_BYTES
 from kafka_keyshared.web.admin.document import PREFIX, WHAT_IF, document
-from kafka_keyshared.web.admin.feed import PARTS, Feed, Part
+from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS, Feed, Look, Part
 from kafka_keyshared.web.admin.guard import Guard
 from kafka_keyshared.web.foretold import foretell
+from kafka_keyshared.web.group.listening import Group
 from kafka_keyshared.web.snapshot import REFRESH
 
 ASSETS = Path(__file__).parents[1] / "console"
@@ -170,7 +171,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def application(
-    feed: Feed, guard: Guard, acting: Acting | None, closing: threading.Event
+    feed: Feed, guard: Guard, acting: Acting | None, group: Group, closing: threading.Event
 ) -> ASGIApp:
     """Return the application; what is open ends when ``closing`` is set."""
     orders = Orders(acting).answer
@@ -183,6 +184,10 @@ def application(
     routes: list[BaseRoute] = [
         *(Route(f"{PREFIX}/{name}", _answer(feed, part)) for name, (_, part) in PARTS.items()),
         Route(f"{PREFIX}/{WHAT_IF}", _what_if(feed)),
+        *(
+            Route(f"{PREFIX}/{name}", _answer_of_group(group, look))
+            for name, (_, look) in OF_GROUP.items()
+        ),
         Route(f"{PREFIX}/stream", Streams(feed, closing).answer),
         Route(f"{PREFIX}/openapi.json", openapi),
         *(Route(path, orders, methods=["POST"]) for path in (ACTIONS + "{verb}", RANGES, FILTERS)),
@@ -192,15 +197,23 @@ def application(
     return Guarded(Starlette(routes=routes), guard)
 
 
+def _answer_of_group(group: Group, look: Look) -> Any:
+    """Return what answers with a look at the group; it runs on a thread of its own."""
+
+    def answer(request: Request) -> Response:
+        del request
+        return _json(look(group))
+
+    return answer
+
+
 def _answer(feed: Feed, part: Part) -> Any:
     """Return what answers with a part of the snapshot; it runs on a thread of its own."""
 
     def answer(request: Request) -> Response:
         del request
         found = feed.latest()
-        if found is None:
-            return PlainTextResponse(TOO_SOON, 503)
-        return Response(msgspec.json.encode(part(found)), media_type="application/json")
+        return _json(None if found is None else part(found))
 
     return answer
 
@@ -221,3 +234,10 @@ def _what_if(feed: Feed) -> Any:
         return Response(msgspec.json.encode(told), media_type="application/json")
 
     return answer
+
+
+def _json(found: Any) -> Response:
+    """Return the answer of what there is to see; None before there is anything."""
+    if found is None:
+        return PlainTextResponse(TOO_SOON, 503)
+    return Response(msgspec.json.encode(found), media_type="application/json")

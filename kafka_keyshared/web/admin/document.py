@@ -9,8 +9,10 @@ import msgspec
 from kafka_keyshared.diagnosis.findings import Finding
 from kafka_keyshared.status import ErrorGroup, PartitionStatus, RebalanceStatus
 from kafka_keyshared.web.acting import ACTIONS, NAME_HEADER
-from kafka_keyshared.web.admin.feed import PARTS
+from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS
 from kafka_keyshared.web.foretold import Foretold
+from kafka_keyshared.web.group.beat import Beat
+from kafka_keyshared.web.group.view import GroupView
 from kafka_keyshared.web.orders import VERBS, Done, Refused
 from kafka_keyshared.web.snapshot import (
     DeadLetters,
@@ -35,6 +37,8 @@ _ANSWERS: dict[str, Any] = {
     "dlq": DeadLetters,
     "settings": tuple[Setting, ...],
     WHAT_IF: Foretold,
+    "group": GroupView,
+    "beat": Beat,
 }
 """What is answered under which name, where that is a type of its own."""
 
@@ -47,9 +51,10 @@ def document(version: str) -> dict[str, Any]:
         types, ref_template="#/components/schemas/{name}"
     )
     by_name = dict(zip(_ANSWERS, schemas, strict=False))
+    looks = {name: text for name, (text, _) in (*PARTS.items(), *OF_GROUP.items())}
     paths = {
         f"{PREFIX}/{name}": {"get": _get(text, by_name.get(name, {"type": ["object", "array"]}))}
-        for name, (text, _) in PARTS.items()
+        for name, text in looks.items()
     }
     what_if = _get("What so many workers would move.", by_name[WHAT_IF])
     what_if["responses"]["400"] = {"description": "It cannot be told; why is in a line of text."}

@@ -10,6 +10,7 @@ import msgspec
 
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.status import Status
+from kafka_keyshared.web.group.listening import Group
 from kafka_keyshared.web.snapshot import About, Setting, Snapshot, snapshot
 
 Part = Callable[[Snapshot], Any]
@@ -136,3 +137,14 @@ PARTS: dict[str, tuple[str, Part]] = {
     ),
 }
 """What can be asked for: the name, what it is, and how it is had of a snapshot."""
+
+Look = Callable[[Group], Any]
+
+OF_GROUP: dict[str, tuple[str, Look]] = {
+    "group": (
+        "The instances of the group, by what they say of themselves.",
+        lambda group: group.view(),
+    ),
+    "beat": ("What this instance says of itself to its group.", lambda group: group.beat()),
+}
+"""What can be asked for of the group."""

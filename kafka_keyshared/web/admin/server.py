@@ -14,6 +14,7 @@ from kafka_keyshared.web.admin.app import application
 from kafka_keyshared.web.admin.feed import Feed
 from kafka_keyshared.web.admin.guard import Guard
 from kafka_keyshared.web.admin.impatient import Impatient
+from kafka_keyshared.web.group.listening import Group
 
 log = log_of("kafka_keyshared.web")
 
@@ -31,11 +32,14 @@ class AdminServer:
     then.
     """
 
-    def __init__(self, host: str, port: int, feed: Feed, acting: Acting | None) -> None:
+    def __init__(
+        self, host: str, port: int, feed: Feed, acting: Acting | None, group: Group
+    ) -> None:
         self._host = host
         self.port = port
         self._feed = feed
         self._acting = acting
+        self._group = group
         self._guard = Guard(host, None if acting is None else acting.token)
         self._closing = threading.Event()
         self._server: uvicorn.Server | None = None
@@ -65,7 +69,7 @@ class AdminServer:
             return False
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            application(self._feed, self._guard, self._acting, self._closing),
+            application(self._feed, self._guard, self._acting, self._group, self._closing),
             loop="asyncio",
             http=Impatient,
             ws="none",

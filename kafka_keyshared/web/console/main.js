@@ -9,6 +9,7 @@ import * as dlq from "./screens/dlq.js";
 import * as doctor from "./screens/doctor.js";
 import * as draining from "./screens/draining.js";
 import * as errors from "./screens/errors.js";
+import * as group from "./screens/group.js";
 import * as overview from "./screens/overview.js";
 import * as partitions from "./screens/partitions.js";
 import * as rebalances from "./screens/rebalances.js";
@@ -29,6 +30,7 @@ const SCREENS = [
   { name: "errors", title: "Errors", key: "e", module: errors, beside: (s) => s.status.subscriptions.reduce((sum, sub) => sum + sub.errors.length, 0) },
   { name: "dlq", title: "Dead letters", key: "l", module: dlq, beside: (s) => s.totals.dead_letters },
   { name: "rebalances", title: "Rebalances", key: "b", module: rebalances, beside: (s) => s.status.rebalanced.length },
+  { name: "group", title: "Group", key: "m", module: group },
   { name: "doctor", title: "Doctor and settings", key: "c", module: doctor },
 ];
 

@@ -1,0 +1,266 @@
+"""How an app learns of the other instances of its group, and tells them how it is.
+
+All of it happens beside the work: on threads of its own, with clients of its own. Whatever fails
+there is one line of the log, and a line of the group view.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.client.beat_writer import BeatWriter
+from kafka_keyshared.client.bounds import Bound, Moment
+from kafka_keyshared.client.groupless import outsider
+from kafka_keyshared.client.log_reader import LogReader
+from kafka_keyshared.client.patterns import topics_meant
+from kafka_keyshared.client.topics import sizes_of
+from kafka_keyshared.config import Options, connection_conf
+from kafka_keyshared.dlq.topics import make_topic
+from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.model import partition_of
+from kafka_keyshared.status import Status
+from kafka_keyshared.web.group.asked import AddressesEar
+from kafka_keyshared.web.group.beat import (
+    Beat,
+    UnreadableBeatError,
+    Who,
+    beat_of,
+    key_of,
+    packed,
+    unpacked,
+)
+from kafka_keyshared.web.group.listening import Group, News, Place
+from kafka_keyshared.web.group.view import FORGOTTEN, Looker
+
+log = log_of("kafka_keyshared.group")
+
+LAST_WORD_WITHIN = 3.0
+"""Seconds that a stop waits for the last word; without it the instance is silent to others."""
+
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": "3600000",
+    "segment.ms": "600000",
+}
+"""What the topic is made with: nobody reads what is older than FORGOTTEN."""
+
+
+def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
+    """Refuse to consume what is told to the group."""
+    topic = options.group_view_topic
+    if topic is not None and topic in topics_meant(topics, [topic]):
+        raise ConfigError(
+            f"group_view_topic={topic!r} is consumed here too, so every word of an instance would "
+            "be handled as a record; name another topic"
+        )
+
+
+class Telling:
+    """Tells the group how this instance is, every so many seconds, on a thread of its own.
+
+    ``trouble`` says why others do not hear it, empty while they do.
+    """
+
+    def __init__(
+        self, beat: Callable[[], Beat | None], writer: BeatWriter, key: bytes, every: float
+    ) -> None:
+        self._beat = beat
+        self._writer = writer
+        self._key = key
+        self._every = every
+        self._ended = threading.Event()
+        self._stopped_cleanly = False
+        self.trouble = ""
+        self._thread = threading.Thread(target=self._run, name="keyshared-group", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self, *, clean: bool) -> None:
+        """Tell nothing more; after a clean stop the last word is that it is there no more."""
+        self._stopped_cleanly = clean
+        self._ended.set()
+        self._thread.join(LAST_WORD_WITHIN)
+
+    def _run(self) -> None:
+        told = False
+        while not self._ended.is_set():
+            beat = self._beat()
+            if beat is not None:
+                self._tell(packed(beat))
+                told = True
+            self._ended.wait(self._every if told else min(1.0, self._every))
+        if told and self._stopped_cleanly:
+            self._tell(None)
+
+    def _tell(self, word: bytes | None) -> None:
+        try:
+            self._writer.write(self._key, word)
+        except Exception as error:  # noqa: BLE001 - the thread has to go on
+            # Nothing may come of it: an instance that consumes is worth more than its view.
+            reason = str(error) if isinstance(error, KeySharedError) else repr(error)
+            if not self.trouble:
+                log.warning(
+                    "the group does not hear how this instance is: %s; records are consumed all "
+                    "the same, and it is tried again every %g s. See group_view_topic",
+                    reason,
+                    self._every,
+                )
+            self.trouble = f"the others do not hear this instance: {reason}"
+            return
+        if self.trouble:
+            log.info("the group hears again how this instance is")
+            self.trouble = ""
+
+
+class TopicEar:
+    """Hears what was told in a topic lately, and what is told from now on."""
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
+        self._group = f"{group}/".encode()
+        since = Moment(int((time.time() - FORGOTTEN) * 1000))
+        bounds = (Bound("group_view", since), None)
+        self._log = LogReader(connection_conf(conf), [topic], bounds, log.debug, time.monotonic)
+        try:
+            self._behind = set(self._log.open())
+        except BaseException:
+            self._log.close()
+            raise
+        self.troubles: tuple[str, ...] = ()
+
+    @property
+    def caught_up(self) -> bool:
+        """Say whether the end of the log was reached."""
+        return not self._behind
+
+    def hear(self, timeout: float) -> Iterable[News]:
+        """Return what was told."""
+        found, events = [], []
+        for record in self._log.take(timeout):
+            error = record.error()
+            if error is None:
+                news = self._news(record)
+                if news is not None:
+                    found.append(news)
+                continue
+            events.append(record)
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._behind.discard(partition_of(record))
+        self._log.heard(events)
+        return found
+
+    def _news(self, record: Any) -> News | None:
+        key, value = record.key(), record.value()
+        if not isinstance(key, bytes) or not key.startswith(self._group):
+            return None  # of another group
+        if value is None:
+            return News(key, None)
+        try:
+            beat = unpacked(value)
+        except UnreadableBeatError as error:
+            self.troubles = (f"{key.decode('utf-8', 'replace')[:200]} is not understood: {error}",)
+            return None
+        if key_of(beat.group, beat.instance) != key:
+            return None  # somebody speaks for another
+        _, milliseconds = record.timestamp()
+        ago = 0.0 if self.caught_up else max(0.0, time.time() - milliseconds / 1000)
+        return News(key, beat, ago)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._log.close()
+
+
+class GroupLink:
+    """What one run of an app has of its group: :attr:`group` to look at, and what it tells.
+
+    ``glance`` gives the status, ``url`` where the console is; ``token`` is shown to addresses.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        conf: Mapping[str, Any],
+        glance: Callable[[], Status | None],
+        url: Callable[[], str],
+        token: str | None,
+    ) -> None:
+        self._options = options
+        self._conf = conf
+        self._glance = glance
+        self._url = url
+        self._host = host = socket.gethostname()
+        self._instance = f"{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        name = str(conf["group.id"])
+        self.telling: Telling | None = None
+        place: Place | None = None
+        topic = options.group_view_topic
+        if topic is not None:
+            writer = BeatWriter(conf, topic, self._make)
+            key, every = key_of(name, self._instance), options.group_view_interval
+            self.telling = Telling(self.beat, writer, key, every)
+            place = Place("topic", topic, lambda: TopicEar(conf, topic, name))
+        elif addresses := options.group_view_addresses:
+            place = Place(
+                "addresses", ", ".join(addresses), lambda: AddressesEar(addresses, name, token)
+            )
+        self.group = Group(
+            self.beat,
+            place,
+            Looker(name, self._instance, host),
+            sizes=self._sizes,
+            trouble=lambda: "" if self.telling is None else self.telling.trouble,
+        )
+
+    def start(self) -> None:
+        """Begin to tell, where that is asked for."""
+        if self.telling is not None:
+            self.telling.start()
+
+    def close(self, *, clean: bool) -> None:
+        """End; ``clean`` says whether others are told that the instance has stopped."""
+        self.group.close()
+        if self.telling is not None:
+            self.telling.close(clean=clean)
+
+    def beat(self) -> Beat | None:
+        """Return what this instance says of itself; None before there is a status."""
+        status = self._glance()
+        if status is None:
+            return None
+        who = Who(
+            instance=self._instance,
+            name=str(self._conf.get("group.instance.id") or self._host),
+            host=self._host,
+            pid=os.getpid(),
+            url=self._options.console_url or self._url(),
+            software=version("kafka-keyshared"),
+        )
+        return beat_of(status, who, self._options.group_view_interval)
+
+    def _make(self) -> None:
+        topic = str(self._options.group_view_topic)
+        if not self._options.group_view_create:
+            raise TopicMissingError(
+                f"topic {topic!r} does not exist: create it, with cleanup.policy=compact, or set "
+                "group_view_create"
+            )
+        make_topic(self._conf, topic, TOPIC_CONFIG)
+
+    def _sizes(self, topics: Sequence[str]) -> Mapping[str, int]:
+        consumer = outsider(connection_conf(self._conf), [])
+        try:
+            return sizes_of(consumer, topics)
+        finally:
+            consumer.close()

@@ -1,0 +1,77 @@
+"""Writes the last word of an instance to a topic, again and again, from a thread beside the work.
+
+Nothing waits for it and nothing depends upon it: a word that cannot be written is given up within
+seconds, and the next one is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafka_keyshared.client.groupless import text_of
+from kafka_keyshared.config import connection_conf
+from kafka_keyshared.errors import KeySharedError
+
+WITHIN = 5.0
+"""Seconds in which the broker has to answer."""
+
+_SETTINGS: Mapping[str, Any] = {
+    "acks": 1,
+    "linger.ms": 0,
+    "message.timeout.ms": int(WITHIN * 900),
+    "queue.buffering.max.messages": 16,
+    # Why it fails is told by whoever writes; the client would say it with every attempt.
+    "log_level": 2,
+    "enable.metrics.push": False,
+}
+
+
+class BeatWriter:
+    """Writes to a topic; for one thread. ``missing`` is called where there is none: it makes it.
+
+    It may raise :class:`KeySharedError` instead, and is called again with the next word.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, missing: Callable[[], None]) -> None:
+        self._conf = {**connection_conf(conf), **_SETTINGS}
+        self._topic = topic
+        self._missing = missing
+        self._producer: Producer | None = None
+        self._seen = False
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        """Write a word, None to delete the last one, and wait for the broker's answer.
+
+        Raises :class:`KeySharedError` with the reason where it was not written within
+        :data:`WITHIN` seconds.
+        """
+        errors: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+
+        try:
+            producer = self._open()
+            producer.produce(self._topic, value, key, on_delivery=delivered)
+            left = producer.flush(WITHIN)
+        except (BufferError, KafkaException, TypeError, ValueError) as error:
+            self._seen = False
+            raise KeySharedError(f"{self._topic}: {text_of(error)}") from error
+        if errors or left:
+            self._seen = False
+            why = errors[0].str() if errors else f"no answer within {WITHIN:g} s"
+            raise KeySharedError(f"{self._topic}: {why}")
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(self._conf)
+        if not self._seen:
+            # All topics: one that is asked for by its name might be made, with a broker's defaults.
+            if self._topic not in self._producer.list_topics(timeout=WITHIN).topics:
+                self._missing()
+            self._seen = True
+        return self._producer

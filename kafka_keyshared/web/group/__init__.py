@@ -1,0 +1,1 @@
+"""The group view: what the instances of a group say of themselves, put together."""

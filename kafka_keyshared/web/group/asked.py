@@ -1,0 +1,147 @@
+"""Beats that are asked for: at the admin APIs of a list of addresses, over HTTP.
+
+Only what the settings name is ever asked, with this instance's own token; no address that somebody
+has written to a topic is. A name that stands for many addresses, as that of a headless service
+does, means all of them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import NamedTuple
+
+import msgspec
+
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.model import some
+from kafka_keyshared.web.group.beat import MOST_BYTES, Beat, key_of, unpacked
+from kafka_keyshared.web.group.listening import News
+
+PATH = "/api/v1/beat"
+
+WITHIN = 2.0
+"""Seconds that an answer may take."""
+EVERY = 2.0
+"""Seconds between two rounds."""
+AT_ONCE = 8
+"""Addresses that are asked at a time."""
+MOST = 200
+"""Addresses that are asked in all."""
+
+_PART = 1 << 16
+
+
+class Address(NamedTuple):
+    """Where an admin API is."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address_of(text: str) -> Address:
+    """Return the address that a setting names, ``host:port``."""
+    host, _, port = text.removeprefix("http://").rpartition(":")
+    return Address(host.strip("[]"), int(port))
+
+
+class AddressesEar:
+    """Asks every address in turn, a few at once, again and again."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        group: str,
+        token: str | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._named = [address_of(each) for each in addresses]
+        self._group = group
+        self._token = token
+        self._clock = clock
+        self._asking = ThreadPoolExecutor(AT_ONCE, "keyshared-group-asks")
+        self._next_at = clock()
+        self.caught_up = False
+        self.troubles: tuple[str, ...] = ()
+
+    def hear(self, timeout: float) -> Iterable[News]:
+        """Return what they answer, once it is time to ask again."""
+        if (wait := self._next_at - self._clock()) > 0:
+            time.sleep(min(wait, timeout))
+            return []
+        self._next_at = self._clock() + EVERY
+        troubles: list[str] = []
+        found = []
+        for answer in self._asking.map(self._ask, self._resolved(troubles)):
+            if isinstance(answer, Beat):
+                found.append(News(key_of(answer.group, answer.instance), answer))
+            else:
+                troubles.append(answer)
+        self.troubles = tuple(troubles)
+        self.caught_up = True
+        return found
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._asking.shutdown(wait=False, cancel_futures=True)
+
+    def _resolved(self, troubles: list[str]) -> list[Address]:
+        found: dict[Address, None] = {}
+        for host, port in self._named:
+            try:
+                told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except OSError as error:
+                troubles.append(f"{host}: the name is not known: {error.strerror or error}")
+                continue
+            found |= {Address(str(each[4][0]), port): None for each in told}
+        if len(found) > MOST:
+            left = some(list(found)[MOST:], 3)
+            troubles.append(f"{len(found)} addresses, of which {MOST} are asked; not {left}")
+        return list(found)[:MOST]
+
+    def _ask(self, address: Address) -> Beat | str:
+        """Return the beat that is answered there, or what is wrong instead."""
+        try:
+            status, body = self._answer(address)
+            if status != http.HTTPStatus.OK:
+                return f"{address}: {status}: {_said(body)}"
+            beat = unpacked(body)
+        except (KeySharedError, OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            return f"{address}: no beat: {reason}"
+        if beat.group != self._group:
+            return f"{address}: it is of the group {beat.group!r}"
+        return beat
+
+    def _answer(self, address: Address) -> tuple[int, bytes]:
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        until = self._clock() + WITHIN
+        with closing(http.client.HTTPConnection(*address, timeout=WITHIN)) as connection:
+            connection.request("GET", PATH, headers=headers)
+            answer = connection.getresponse()
+            body = bytearray()
+            while part := answer.read1(_PART):
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise KeySharedError(f"it answers more than {MOST_BYTES:,} bytes")
+                if self._clock() > until:
+                    raise KeySharedError(f"it has not answered to the end within {WITHIN:g} s")
+            return answer.status, bytes(body)
+
+
+class _Refused(msgspec.Struct):
+    refused: str
+
+
+def _said(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Refused).refused[:200]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return " ".join(body[:200].decode("utf-8", "replace").split())

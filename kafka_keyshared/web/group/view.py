@@ -1,0 +1,358 @@
+"""The group as its beats show it: one pure function, and the rules that it judges by.
+
+Beats are of different moments. So what is said of several instances together (who has a partition
+twice, who is slow) is said only while the group is at rest: nothing has moved for two beats.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kafka_keyshared.config.served import LOOPBACK
+from kafka_keyshared.diagnosis.causes import REBALANCE, Level
+from kafka_keyshared.diagnosis.findings import HEALTHY
+from kafka_keyshared.model import counted, in_words, some
+from kafka_keyshared.web.group.beat import Beat
+
+VERSION = 1
+
+SILENT_BEATS = 3
+"""An instance is silent when so many of its beats are missing."""
+FORGOTTEN = 600.0
+"""Seconds after which one that is silent is not shown any more."""
+REST_BEATS = 2
+"""So many beats after partitions have moved every instance has said what it has now."""
+SLOW_SHARE = 1 / 3
+"""Less than this part of what the others do with a partition is slow."""
+SLOW_BEHIND = 10.0
+"""Seconds that its backlog would take it: one that has hardly any has nothing to be fast with."""
+
+NAMED = 3
+
+State: TypeAlias = Literal["starting", "running", "rebalancing", "stopping", "silent"]
+
+Source: TypeAlias = Literal["topic", "addresses", "none"]
+
+NOT_CONFIGURED = (
+    "no group view configured: set group_view_topic, a topic that the instances tell one another "
+    "in, or group_view_addresses, where their consoles are"
+)
+
+
+class Heard(NamedTuple):
+    """The last beat of an instance, how many seconds ago it was heard, and what it does."""
+
+    beat: Beat
+    seconds: float
+    per_second: float | None = None
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance of the group. ``beat`` is the last one, heard ``heard_seconds`` ago.
+
+    ``label`` names it so that no other one here has the name; ``here`` says that it is the one that
+    was asked. It settles ``per_second`` records, None while that is not known; ``slow`` says in
+    words that this is less than others do, empty where it is not.
+    """
+
+    label: str
+    here: bool
+    state: State
+    heard_seconds: float
+    held_partitions: int
+    per_second: float | None
+    slow: str
+    beat: Beat
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of the group that is to be seen to, or passes by itself, in a sentence.
+
+    ``code`` says which rule has found it: ``silent``, ``overlap``, ``unheld``, ``diagnosis``,
+    ``slow``, ``rebalancing`` or ``releases``. ``labels`` are the instances that it is about.
+    """
+
+    code: str
+    level: Level
+    sentence: str
+    labels: tuple[str, ...] = ()
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """The instances of a group, by what they say of themselves. ``version`` is of this layout.
+
+    ``source`` is where that is from and ``place`` its name. ``remarks`` are what to see to, first
+    at the beginning, and ``text`` is that in a line. ``troubles`` say what keeps beats from being
+    written or heard. ``partitions`` are held in all; ``unheld`` of those that there are have no
+    instance, None while that is not known.
+    """
+
+    version: int
+    group: str
+    source: Source
+    place: str
+    taken_at: float
+    text: str
+    healthy: bool
+    instances: tuple[Seen, ...]
+    remarks: tuple[Remark, ...]
+    troubles: tuple[str, ...]
+    partitions: int
+    unheld: int | None
+    per_second: float | None
+    backlog: int | None
+
+
+class Looker(NamedTuple):
+    """Who looks at the group, from where and when; ``here`` is the instance that does."""
+
+    group: str
+    here: str
+    host: str
+    source: Source = "none"
+    place: str = ""
+    taken_at: float = 0.0
+    troubles: tuple[str, ...] = ()
+
+
+def group_view(heard: Sequence[Heard], sizes: Mapping[str, int], looker: Looker) -> GroupView:
+    """Return the group; ``sizes`` are how many partitions topics have, as far as is known."""
+    shown = [each for each in heard if each.beat.group == looker.group and not _over(each)]
+    shown.sort(key=lambda each: (each.beat.name, each.beat.started_at, each.beat.instance))
+    labels = _labels([each.beat for each in shown])
+    live = [each for each in shown if _state(each) != "silent"]
+    rest = at_rest(live)
+    slow = slow_ones(live) if rest else {}
+    seen = tuple(
+        Seen(
+            label=labels[each.beat.instance],
+            here=each.beat.instance == looker.here,
+            state=_state(each),
+            heard_seconds=each.seconds,
+            held_partitions=each.beat.held_partitions,
+            per_second=None if _state(each) == "silent" else each.per_second,
+            slow=slow.get(each.beat.instance, ""),
+            beat=_linked(each.beat, looker.host),
+        )
+        for each in shown
+    )
+    missing = unheld([each.beat for each in live], sizes) if rest and sizes else None
+    remarks = tuple(_remarks(seen, missing or [], rest=rest))
+    rates = [each.per_second for each in live if each.per_second is not None]
+    backlogs = [each.beat.backlog for each in live if each.beat.backlog is not None]
+    return GroupView(
+        version=VERSION,
+        group=looker.group,
+        source=looker.source,
+        place=looker.place,
+        taken_at=looker.taken_at,
+        text=_text(looker, seen, remarks),
+        healthy=all(each.level != "fail" for each in remarks),
+        instances=seen,
+        remarks=remarks,
+        troubles=looker.troubles,
+        partitions=len(_holders(live)),
+        unheld=None if missing is None else len(missing),
+        per_second=sum(rates) if rates else None,
+        backlog=sum(backlogs) if len(backlogs) == len(live) else None,
+    )
+
+
+# --- one instance ---
+
+
+def _state(each: Heard) -> State:
+    beat = each.beat
+    if each.seconds > SILENT_BEATS * beat.every:
+        return "silent"
+    if beat.phase in {"stopping", "stopped"}:
+        return "stopping"
+    if beat.rebalance_seconds is not None:
+        return "rebalancing"
+    return "running" if beat.phase == "running" and beat.joined else "starting"
+
+
+def _over(each: Heard) -> bool:
+    """Say whether it is shown no more: it was on its way out, or has been silent for long."""
+    if _state(each) != "silent":
+        return False
+    return each.seconds > FORGOTTEN or each.beat.phase in {"stopping", "stopped"}
+
+
+def _labels(beats: Sequence[Beat]) -> dict[str, str]:
+    names = Counter(each.name for each in beats)
+    exact = Counter((each.name, each.pid) for each in beats)
+    labels = {}
+    for each in beats:
+        label = each.name
+        if names[each.name] > 1:
+            label += f" ({each.pid})"
+        if exact[each.name, each.pid] > 1:
+            label = f"{each.name} ({each.instance.rpartition('-')[2]})"
+        labels[each.instance] = label
+    return labels
+
+
+def _linked(beat: Beat, host: str) -> Beat:
+    """Return a beat whose address can be a link on a page that is served at ``host``, or is empty.
+
+    Whoever may write to the topic says what it is; and another machine's 127.0.0.1 is not this one.
+    """
+    try:
+        parts = urlsplit(beat.url)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        fits = fits and (beat.host == host or parts.hostname not in LOOPBACK)
+    except ValueError:
+        fits = False
+    return beat if fits else msgspec.structs.replace(beat, url="")
+
+
+# --- several together ---
+
+
+def at_rest(live: Sequence[Heard]) -> bool:
+    """Say whether nothing moves, nor has so lately that somebody may not have said it yet."""
+    return all(_state(each) == "running" and _rested(each.beat) for each in live)
+
+
+def _rested(beat: Beat) -> bool:
+    moved = beat.rebalanced_at
+    return moved is None or beat.at - moved > REST_BEATS * beat.every
+
+
+def slow_ones(live: Sequence[Heard]) -> dict[str, str]:
+    """Return what is slow, and how: by the partition it does a third of what the others do.
+
+    Only what has a backlog is judged: with none, it does what comes.
+    """
+    rates = {
+        each.beat.instance: each.per_second / each.beat.held_partitions
+        for each in live
+        if each.per_second is not None and each.beat.held_partitions
+    }
+    found = {}
+    for each in live:
+        own = rates.get(each.beat.instance)
+        others = [rate for name, rate in rates.items() if name != each.beat.instance]
+        if own is None or each.per_second is None or not others:
+            continue
+        usual = median(others)
+        behind = (each.beat.backlog or 0) > SLOW_BEHIND * each.per_second
+        if behind and own < SLOW_SHARE * usual:
+            found[each.beat.instance] = (
+                f"settles {own:,.1f} records a second for each partition, others {usual:,.1f}"
+            )
+    return found
+
+
+def _holders(live: Sequence[Heard] | Sequence[Seen]) -> dict[tuple[str, int], list[str]]:
+    """Return who has each partition."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for each in live:
+        for topic, numbers in each.beat.partitions.items():
+            for number in numbers:
+                found.setdefault((topic, number), []).append(each.beat.instance)
+    return found
+
+
+def unheld(beats: Sequence[Beat], sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the partitions of what these read that none of them has."""
+    held = {
+        (topic, number)
+        for beat in beats
+        for topic, numbers in beat.partitions.items()
+        for number in numbers
+    }
+    read = sorted({topic for beat in beats for topic in beat.topics})
+    return [
+        (topic, number)
+        for topic in read
+        for number in range(sizes.get(topic, 0))
+        if (topic, number) not in held
+    ]
+
+
+# --- in words ---
+
+
+def _remarks(
+    seen: Sequence[Seen], missing: Sequence[tuple[str, int]], *, rest: bool
+) -> Iterator[Remark]:
+    """Yield what is to be said, what to see to first at the beginning."""
+    live = [each for each in seen if each.state != "silent"]
+    held = _holders(live)
+    yield from _silent([each for each in seen if each.state == "silent"], held)
+    if rest:
+        yield from _twice(live, held)
+        if missing:
+            names = some((f"{topic}-{number}" for topic, number in missing), NAMED)
+            text = f"nobody has {names}: no instance that is heard says that it holds them"
+            yield Remark(code="unheld", level="fail", sentence=text)
+    # That it is in a rebalance is said below, sooner than a diagnosis would.
+    wrong = [each for each in live if each.beat.level and each.beat.code != REBALANCE.code]
+    for each in sorted(wrong, key=lambda one: one.beat.healthy):
+        level: Level = "warn" if each.beat.healthy else "fail"
+        text = f"{each.label}: {each.beat.text}"
+        yield Remark(code="diagnosis", level=level, sentence=text, labels=(each.label,))
+    for each in live:
+        if each.slow:
+            text = f"{each.label} {each.slow}"
+            yield Remark(code="slow", level="warn", sentence=text, labels=(each.label,))
+    for each in live:
+        seconds = each.beat.rebalance_seconds
+        if seconds is not None:
+            text = f"{each.label} has been in a rebalance for {in_words(seconds)}"
+            yield Remark(code="rebalancing", level="warn", sentence=text, labels=(each.label,))
+    yield from _releases(live)
+
+
+def _silent(silent: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -> Iterator[Remark]:
+    for each in silent:
+        own = [
+            (topic, number) for topic, numbers in each.beat.partitions.items() for number in numbers
+        ]
+        kept = sum(partition not in held for partition in own)
+        text = f"{each.label} has not been heard for {in_words(each.heard_seconds)}"
+        if kept:
+            text += f"; it had {counted(kept, 'partition')} that nobody else has taken over"
+        yield Remark(
+            code="silent",
+            level="fail" if kept else "warn",
+            sentence=text,
+            labels=(each.label,),
+        )
+
+
+def _twice(live: Sequence[Seen], held: Mapping[tuple[str, int], list[str]]) -> Iterator[Remark]:
+    labels = {each.beat.instance: each.label for each in live}
+    twice = {partition: names for partition, names in held.items() if len(names) > 1}
+    if not twice:
+        return
+    names = some((f"{topic}-{number}" for topic, number in sorted(twice)), NAMED)
+    who = tuple(sorted({labels[name] for names in twice.values() for name in names}))
+    text = f"{' and '.join(who)} both say that they hold {names}"
+    yield Remark(code="overlap", level="fail", sentence=text, labels=who)
+
+
+def _releases(live: Sequence[Seen]) -> Iterator[Remark]:
+    releases = sorted({each.beat.software for each in live})
+    if len(releases) > 1:
+        text = f"they are of different releases: {', '.join(releases)}"
+        yield Remark(code="releases", level="warn", sentence=text)
+
+
+def _text(looker: Looker, seen: Sequence[Seen], remarks: Sequence[Remark]) -> str:
+    if looker.source == "none":
+        return NOT_CONFIGURED
+    if not seen:
+        return "no instance has been heard yet"
+    if not remarks:
+        return f"{HEALTHY}: {counted(len(seen), 'instance')}"
+    more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
+    return f"{remarks[0].sentence}{more}"

@@ -1,0 +1,43 @@
+"""Beats of made-up instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kafka_keyshared.web.group.beat import Beat, Who, beat_of
+from kafka_keyshared.web.group.view import GroupView, Heard, Looker, group_view
+from tests.support.looked_at import instance, partition
+
+EVERY = 5.0
+GROUP = "billing"
+
+
+def who(name: str, **more: Any) -> Who:
+    """Which instance it is: the name says it."""
+    return Who(f"{name}-1-0", name, name, 1, "", "1.0")._replace(**more)
+
+
+def beat(name: str, /, *numbers: int, **more: Any) -> Beat:
+    """A beat of an instance that holds these partitions of ``orders``, and is well."""
+    own = {"fetched": {"orders": 0}, "partitions": [partition(number) for number in numbers]}
+    said = beat_of(instance(**own), who(name), EVERY)
+    return msgspec.structs.replace(said, **more)
+
+
+def heard(name: str, /, *numbers: int, ago: float = 0.0, does: float = 0.0, **more: Any) -> Heard:
+    """An instance that was heard so long ago, and settles so many records a second."""
+    return Heard(beat(name, *numbers, **more), ago, does)
+
+
+def seen(*those: Heard, size: int = 0) -> GroupView:
+    """The group of these, as the first of them sees it; its topic has so many partitions."""
+    sizes = {"orders": size} if size else {}
+    looker = Looker(GROUP, those[0].beat.instance if those else "", "a", "topic", "beats")
+    return group_view(those, sizes, looker)
+
+
+def codes(view: GroupView) -> list[str]:
+    """What the rules have found."""
+    return [each.code for each in view.remarks]
