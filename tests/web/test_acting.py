@@ -188,6 +188,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "drop": {"key": "a"},
     "dead-letter": {"at": "orders-3@17"},
     "lift-dlq-limit": {},
+    "letters": {"most": 20},
+    "replay": {"at": "0:17", "execute": True},
     "log-level": {"level": "debug"},
 }
 
