@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,10 @@ class Totals(NamedTuple):
     weather: int
     keyless: int
     cancelled: int
+
+
+WHOLE = Totals(data.RECORDS, data.FLIGHTS, data.WEATHER, data.KEYLESS, data.CANCELLED)
+"""What :func:`count` says of the whole year."""
 
 
 def count(year: Sequence[data.SourceRecord]) -> Totals:
@@ -125,9 +129,14 @@ class Demo:
         self._sabotage = sabotage
         self._records = records
         self._console = console
-        # Read before the clock starts: what is timed is the way through Kafka, not through a file.
-        self._year = list(itertools.islice(data.records(), records))
-        self.totals = count(self._year)
+        self._year: Iterable[data.SourceRecord]
+        if console and records == data.RECORDS:
+            # Whoever opens a console waits for it: the year is read while it is written.
+            self._year, self.totals = data.records(), WHOLE
+        else:
+            # Before the clock starts: what is timed is the way through Kafka, not through a file.
+            self._year = year = list(itertools.islice(data.records(), records))
+            self.totals = count(year)
         self.progress = Progress()
         self._calls = Calls()
         self._written = MemoryLedger("producer")

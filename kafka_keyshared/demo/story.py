@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
@@ -194,7 +195,7 @@ class Story:
             self._tell(f"\n{len(self._told) + 1}. {title}")
             seen, named = chapter(self, code)
             began = time.monotonic()
-            self._until(lambda code=code: self._finding(code) is None, f"{code} is named no more")
+            self._until(partial(self._gone, code), f"{code} is named no more")
             cleared = time.monotonic() - began
             self._tell(f"   named after {named:.1f} s, gone {cleared:.1f} s after it was mended")
             self._told.append(Told(title, code, seen.sentence, named, cleared))
@@ -255,6 +256,9 @@ class Story:
         self._tell(f"   -> {found.sentence} [{code}]")
         self._over.wait(self._pace)
         return found, took
+
+    def _gone(self, code: str) -> bool:
+        return self._finding(code) is None
 
     def _finding(self, code: str) -> Finding | None:
         diagnosis = self._app.diagnosis()

@@ -178,7 +178,7 @@ def test_a_demo_that_is_interrupted_judges_nothing() -> None:
 
 def test_the_input_is_counted_from_the_records() -> None:
     demo = Demo(lambda _: None, records=PART)
-    assert demo.totals == count(demo._year)
+    assert demo.totals == count(list(demo._year))
     assert demo.totals.records == PART
     assert demo.totals.keyless >= demo.totals.weather > 0
     with pytest.raises(ConfigError, match=f"from 1 to {RECORDS}"):
