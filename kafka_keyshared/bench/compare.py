@@ -7,7 +7,6 @@ the others go on.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from kafka_keyshared.bench.common import (
     run_child,
     topic_of_our_own,
 )
+from kafka_keyshared.bench.compare_rows import circumstances, load, per_s, rows_of
 from kafka_keyshared.bench.compare_run import Measured, PeerError, Running, run_system
 from kafka_keyshared.bench.figures import percentile
 from kafka_keyshared.bench.jars import compiled
@@ -58,17 +58,15 @@ OF_EACH_KEY = 20
 
 KNOCK_TIMEOUT = 60.0
 LOOK = 0.02
-LOADED = 1.0
-"""A load per core from which figures are doubtful: others are at work."""
 
 
 class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
     """What to compare. Empty ``systems``, ``traffic`` and ``work`` mean all of them.
 
-    ``records`` are those of a run with the empty handler. A run ends ``limit`` seconds after its
-    first record at the latest, and counts what it did until then. ``rate`` is that of the latency
-    runs in records per second, which last ``seconds`` (0: none); ``check`` the records of the runs
-    that look at order (0: none).
+    ``records`` are those of a run with the empty handler (0: no throughput). A run ends ``limit``
+    seconds after its first record at the latest, and counts what it did until then. ``rate`` is
+    that of the latency runs in records per second, which last ``seconds`` (0: none); ``check`` the
+    records of the runs that look at order (0: none).
     """
 
     systems: tuple[str, ...] = ()
@@ -86,7 +84,7 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
 
     def check_plan(self) -> None:
         """Raise :class:`ConfigError` for what makes no sense."""
-        require_positive(self, "records", "runs", "partitions", "keys", "rate")
+        require_positive(self, "runs", "partitions", "keys", "rate")
         for name in self.systems:
             system_of(name)
         for option, given, known in (
@@ -95,8 +93,10 @@ class ComparePlan(msgspec.Struct, kw_only=True, frozen=True):
         ):
             if unknown := [each for each in given if each not in known]:
                 raise ConfigError(f"{option} {unknown[0]}: there are {', '.join(known)}")
-        if not self.limit > 0 or self.seconds < 0 or self.check < 0:
-            raise ConfigError("--limit must be above 0, --seconds and --check not negative")
+        if not self.limit > 0 or min(self.records, self.seconds, self.check) < 0:
+            raise ConfigError(
+                "--limit must be above 0, --records, --seconds and --check not negative"
+            )
         if self.value_bytes < STAMP.size:
             raise ConfigError(f"--value-bytes {self.value_bytes}: give at least {STAMP.size}")
 
@@ -118,13 +118,13 @@ def measure(plan: ComparePlan, cluster: Cluster, progress: Progress) -> dict[str
     plan.check_plan()
     with ExitStack() as stack:
         comparison = _Comparison(plan, cluster, progress, stack)
-        load = [_load()]
+        before = load()
         for traffic in plan.all_traffic():
             comparison.check_order(traffic)
-            for work in plan.all_work():
+            for work in plan.all_work() if plan.records else ():
                 comparison.throughput(traffic, work)
         comparison.latency()
-        return comparison.result([*load, _load()])
+        return comparison.result(before)
 
 
 def measure_at(plan: ComparePlan, bootstrap: str | None, progress: Progress) -> dict[str, Any]:
@@ -199,9 +199,9 @@ class _Comparison:
                     runs[system.name].append(found)
                     self._progress(
                         f"{scenario}, run {number + 1} of {self._plan.runs}: {system.name} "
-                        f"{_per_s(found):,.0f}/s"
+                        f"{per_s(found):,.0f}/s"
                     )
-        self._rows += _rows(traffic, work, records, runs)
+        self._rows += rows_of(scenario, records, runs)
 
     def _job(self, system: System, topic: str, records: int, work: str) -> Job:
         return Job(
@@ -329,54 +329,19 @@ class _Comparison:
             "producer_late_p99_ms": round(paced.late_p99_ms, 3),
         }
 
-    def result(self, load: list[float]) -> dict[str, Any]:
-        """Return everything, with what makes it doubtful."""
-        cores = os.cpu_count() or 1
-        suspect = []
-        if max(load) > LOADED * cores:
-            suspect.append(
-                f"a load of {load[0]:.1f} at the start and {load[1]:.1f} at the end on {cores} "
-                "cores: compare within this run only, and measure again when the machine is idle"
-            )
+    def result(self, before: float) -> dict[str, Any]:
+        """Return everything; ``before`` is the load of the machine when it began."""
         return {
             "kafka": self._cluster.kind,
-            "cores": cores,
-            "load": load,
+            **circumstances(before),
             "runs": self._plan.runs,
+            "limit": self._plan.limit,
             "rows": self._rows,
             "latency": self._latency,
             "checked": self._checked,
             "systems": [system.about() for system in self._systems],
             "left_out": self._left_out,
             "failed": self._failed,
-            "suspect": suspect,
-        }
-
-
-def _per_s(found: Measured) -> float:
-    return found.ran.records / found.ran.seconds
-
-
-def _rows(
-    traffic: Traffic, work: str, records: int, runs: dict[str, list[Measured]]
-) -> Iterator[dict[str, Any]]:
-    """Give a row for each system that ran: the best of its runs, beside the best of bare."""
-    best = {name: max(found, key=_per_s) for name, found in runs.items() if found}
-    bare = best.get("bare")
-    for name, found in best.items():
-        family = system_of(name).family
-        yield {
-            "system": name,
-            "scenario": f"{traffic}/{work}",
-            "per_s": round(_per_s(found)),
-            "per_s_runs": [round(_per_s(each)) for each in runs[name]],
-            "ratio": None if bare is None else round(_per_s(found) / _per_s(bare), 3),
-            "peak_mib": found.peak_mib,
-            "records": found.ran.records,
-            "complete": found.ran.records >= records,
-            "key_order": family.key_order,
-            "at_least_once": family.at_least_once,
-            "bounded_memory": family.bounded_memory,
         }
 
 
@@ -388,7 +353,3 @@ def _await_file(notebook: Path, running: Running) -> None:
         if time.monotonic() > until:
             raise PeerError(f"no record came within {KNOCK_TIMEOUT:g} s")
         time.sleep(LOOK)
-
-
-def _load() -> float:
-    return round(os.getloadavg()[0], 2)

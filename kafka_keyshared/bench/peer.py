@@ -23,10 +23,10 @@ def runner_of(family: str) -> Callable[[Job], Ran]:
         from kafka_keyshared.bench.peers import aio
 
         return aio.RUNNERS[family]
-    if family == "pyrallel-consumer":
-        from kafka_keyshared.bench.peers.pyrallel import run_pyrallel
+    if family.startswith("pyrallel-"):
+        from kafka_keyshared.bench.peers import pyrallel
 
-        return run_pyrallel
+        return pyrallel.RUNNERS[family]
     from kafka_keyshared.bench.peers import plain
 
     return plain.RUNNERS[family]

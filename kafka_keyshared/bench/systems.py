@@ -34,6 +34,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     java: bool = False
 
 
+GET_PYRALLEL = "python -m pip install pyrallel-consumer"
 GET_PEERS = "python -m pip install 'kafka-keyshared[peers]'"
 
 FAMILIES: tuple[Family, ...] = (
@@ -59,8 +60,9 @@ FAMILIES: tuple[Family, ...] = (
         sizes=("8", "100"),
         key_order=False,
         at_least_once=False,
-        bounded_memory=False,
-        settings="ThreadPoolExecutor(n).submit() for each record, a commit of what was received",
+        bounded_memory=True,
+        settings="ThreadPoolExecutor(n).submit() for each record, up to 10,000 of them ahead, "
+        "a commit of what was received",
         source="concurrent.futures, in Python's documentation",
     ),
     Family(
@@ -113,17 +115,32 @@ FAMILIES: tuple[Family, ...] = (
         settings="ExecutionMode.ASYNC, OrderingMode.KEY_HASH, max_in_flight=n",
         source="pyrallel-consumer's own benchmark, benchmarks/pyrallel_consumer_test.py",
         package="pyrallel-consumer",
-        get="python -m pip install pyrallel-consumer",
+        get=GET_PYRALLEL,
+        oldest_python=(3, 12),
+    ),
+    Family(
+        name="pyrallel-processes",
+        sizes=("2",),
+        key_order=True,
+        at_least_once=True,
+        bounded_memory=True,
+        settings="ExecutionMode.PROCESS, OrderingMode.KEY_HASH, process_count=n, "
+        "max_in_flight=2000",
+        source='pyrallel-consumer\'s README, process mode tuning: "use ...process_count", and its '
+        "own benchmark",
+        package="pyrallel-consumer",
+        get=GET_PYRALLEL,
         oldest_python=(3, 12),
     ),
     Family(
         name="parallel-consumer",
-        sizes=("16", "100"),
+        sizes=("16", "100", "1000"),
         key_order=True,
         at_least_once=True,
         bounded_memory=True,
         settings="ordering KEY, maxConcurrency n (16 is its default), commits as by default",
-        source="parallel-consumer's README and its CoreApp example: .ordering(KEY)",
+        source='parallel-consumer\'s README and its CoreApp example: ".ordering(KEY)", '
+        '".maxConcurrency(1000)"',
         java=True,
     ),
 )

@@ -14,7 +14,7 @@ import importlib
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +30,8 @@ from kafka_keyshared.local.embedded import EmbeddedCluster
 from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.loop_host import new_loop
 
+Loop = Literal["asyncio", "uvloop"]
+
 TOPIC = "coroutines"
 FETCH = 500
 """Records that the bare loop takes at once."""
@@ -39,7 +41,7 @@ FETCH = 500
 class CoroutinePlan:
     """What each side does so often; ``sleep`` is in seconds, ``loop`` whose event loop it is."""
 
-    loop: Literal["asyncio", "uvloop"] = "asyncio"
+    loop: Loop = "asyncio"
     records: int = 300_000
     partitions: int = 8
     keys: int = 10_000
@@ -102,6 +104,22 @@ async def bare(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
 
 def ours(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
     """Have the package run them; return the seconds that all took."""
+
+    def use(app: KeyShared) -> None:
+        @app.handler
+        async def handle(_record: Any) -> None:
+            await asyncio.sleep(plan.sleep)
+
+    return run_ours(conf, plan.workers, plan.records, use)
+
+
+def run_ours(
+    conf: dict[str, Any], workers: str, records: int, use: Callable[[KeyShared], None]
+) -> float:
+    """Run the package over so many records with the handler that ``use`` gives it.
+
+    Returns the seconds from the first record to the acknowledged last commit.
+    """
     answered = 0.0
     patience = Patience()
 
@@ -113,21 +131,17 @@ def ours(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
     def stepped(view: InstanceView) -> None:
         done = settled(view)
         patience.check(done, "settled")
-        if done >= plan.records:
+        if done >= records:
             app.stop()
 
     app = KeyShared(
         {**conf, "on_commit": on_commit},
         [TOPIC],
-        workers=plan.workers,
+        workers=workers,
         commit_interval=COMMIT_INTERVAL,
         hooks=Hooks(stepped=stepped),
     )
-
-    @app.handler
-    async def handle(_record: Any) -> None:
-        await asyncio.sleep(plan.sleep)
-
+    use(app)
     status = app.run()
     instance = app.instance
     if status or instance is None or instance.loop.stats.first_record_at is None:
@@ -136,9 +150,9 @@ def ours(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
 
 
 @contextmanager
-def loops_of(plan: CoroutinePlan) -> Iterator[None]:
+def loops_of(kind: Loop) -> Iterator[None]:
     """Have both sides make event loops of that kind: the package takes uvloop where it is."""
-    if plan.loop == "uvloop":
+    if kind == "uvloop":
         importlib.import_module("uvloop")  # or it would be asyncio's without a word
         yield
     else:
@@ -146,22 +160,22 @@ def loops_of(plan: CoroutinePlan) -> Iterator[None]:
             yield
 
 
-def run_bare(plan: CoroutinePlan, conf: dict[str, Any]) -> float:
-    """Run :func:`bare` on a loop as the package's."""
+def run_bare(seconds: Coroutine[Any, Any, float]) -> float:
+    """Run a side without the package on a loop as the package's."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(bare(plan, conf))
+        return runner.run(seconds)
 
 
 def measure(plan: CoroutinePlan = CoroutinePlan()) -> dict[str, Any]:
     """Return how many times as fast as the bare loop the package is, pair by pair."""
-    with EmbeddedCluster() as cluster, loops_of(plan):
+    with EmbeddedCluster() as cluster, loops_of(plan.loop):
         cluster.create_topic(TOPIC, plan.partitions)
         keys = (key_of(number % plan.keys) for number in range(plan.records))
         produce_all(cluster.bootstrap, TOPIC, keys, plan.partitions, 20)
         took: list[tuple[float, float]] = []
         for pair in range(plan.pairs):
             gc.collect()
-            seconds = run_bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}"))
+            seconds = run_bare(bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}")))
             gc.collect()
             took.append((seconds, ours(plan, conf_of(cluster.bootstrap, f"ours-{pair}"))))
     ratios = [without / within for without, within in took]

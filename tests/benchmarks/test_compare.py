@@ -28,11 +28,11 @@ BUILT_IN = ("bare", "keyshared:thread:4", "thread-pool:4", "asyncio-tasks")
 def test_every_system_has_a_tiny_run_below() -> None:
     measured = {name.partition(":")[0] for name in (*BUILT_IN, *OTHERS)}
     left = {family.name for family in FAMILIES} - measured
-    # This one runs on Python 3.12 and newer only, and is named on others.
-    assert left == {"pyrallel-consumer"}
+    # These run on Python 3.12 and newer only, and are named on others.
+    assert left == {"pyrallel-consumer", "pyrallel-processes"}
     if sys.version_info < (3, 12):
-        (system,) = [each for each in every_system() if each.family.name in left]
-        assert "needs Python 3.12" in str(system.missing())
+        for system in [each for each in every_system() if each.family.name in left]:
+            assert "needs Python 3.12" in str(system.missing())
 
 
 def test_what_python_has_is_compared_on_an_embedded_cluster(embedded_cluster: Cluster) -> None:

@@ -36,6 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks import (
     advising,
+    batching,
+    beside,
     computing,
     coroutines,
     draining,
@@ -52,6 +54,8 @@ from tests.benchmarks import (
     watched,
 )
 from tests.benchmarks.advising import AdvisePlan
+from tests.benchmarks.batching import BatchingPlan
+from tests.benchmarks.beside import BesidePlan
 from tests.benchmarks.computing import ComputePlan
 from tests.benchmarks.coroutines import CoroutinePlan
 from tests.benchmarks.draining import DrainingPlan
@@ -94,6 +98,7 @@ Plan = (
     | AdvisePlan
     | ReadPlan
     | ScalingPlan
+    | BesidePlan
 )
 
 
@@ -162,6 +167,12 @@ def measure_coroutines(loop: Literal["asyncio", "uvloop"], repeat: int | None) -
     """Have coroutines sleep, and a task for each record on a bare loop."""
     plan = CoroutinePlan(loop)
     return coroutines.measure(replace(plan, pairs=repeat or plan.pairs))
+
+
+def measure_batching(repeat: int | None) -> dict[str, Any]:
+    """Have coroutines take batches, single records, and a bare loop its fetches."""
+    plan = BatchingPlan()
+    return batching.measure(replace(plan, rounds=repeat or plan.rounds))
 
 
 def measure_draining(repeat: int | None) -> dict[str, Any]:
@@ -249,6 +260,25 @@ CASES = (
         "the same, both on uvloop",
         (Floor("ratio", 1.2),),
         run=partial(measure_coroutines, "uvloop"),
+    ),
+    Case(
+        "coroutine-batches",
+        "asyncio:16, 100 records a call of 2 ms: to single records, to a bare loop of such calls",
+        # Single records share their slices, and those of a batch do not.
+        (Floor("to_bare", 1.2), Floor("to_single", 0.6)),
+        run=measure_batching,
+    ),
+    Case(
+        "beside-java",
+        "empty handler, 8 threads, to parallel-consumer by key with its 16",
+        (Floor("ratio", 12),),
+        BesidePlan("keyshared:thread:8", "parallel-consumer:16", "empty", 4_000_000, limit=15),
+    ),
+    Case(
+        "beside-java-sleeping",
+        "a handler that sleeps 2 ms, 100 threads, to parallel-consumer by key with 100",
+        (Floor("ratio", 1.2),),
+        BesidePlan("keyshared:thread:100", "parallel-consumer:100", "sleep-2ms", 3_000_000, 12),
     ),
     Case(
         "computing",
@@ -412,6 +442,8 @@ def run_plan(  # noqa: PLR0911, PLR0912 - one for each plan
             return advising.measure(plan, cluster, progress)
         case ReadPlan():
             return reading.measure(replace(plan, pairs=repeat or plan.pairs), cluster, progress)
+        case BesidePlan():
+            return beside.measure(replace(plan, pairs=repeat or plan.pairs), cluster, progress)
         case ScalingPlan():
             return scaling.measure(replace(plan, repeat=repeat or plan.repeat), cluster, progress)
         case StartPlan():

@@ -171,7 +171,8 @@ def bench_compare(  # noqa: PLR0917 - each is an option of the command line
         typer.Option(metavar="NAMES", help="Of empty,sleep-1ms,sleep-2ms,sleep-5ms,cpu-200us."),
     ] = None,
     records: Annotated[
-        int, typer.Option(metavar="INT", help="Records of a run; a tenth if handlers do something.")
+        int,
+        typer.Option(metavar="INT", help="Records of a run, a tenth if handlers work; 0 for none."),
     ] = 1_000_000,
     runs: Annotated[int, typer.Option(metavar="INT", help="Runs of each; the best counts.")] = 3,
     partitions: Partitions = 8,

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from kafka_keyshared.bench import systems
-from kafka_keyshared.bench.compare import ComparePlan, _rows
+from kafka_keyshared.bench.compare import ComparePlan
+from kafka_keyshared.bench.compare_rows import circumstances, rows_of
 from kafka_keyshared.bench.compare_run import Measured, PeerError, run_system
 from kafka_keyshared.bench.jars import arguments
 from kafka_keyshared.bench.paced import STAMP
@@ -33,6 +34,8 @@ from kafka_keyshared.bench.workloads import (
 )
 from kafka_keyshared.errors import ConfigError
 from tests.setup import compare_page
+
+KEPT_PLOTS = compare_page.PAGE.parent
 
 
 def a_job(**more: Any) -> Job:
@@ -154,7 +157,7 @@ def test_a_system_that_is_none_is_refused(name: str) -> None:
         (ComparePlan(systems=("other",)), "--systems"),
         (ComparePlan(traffic=("other",)), "--traffic"),
         (ComparePlan(work=("other",)), "--work"),
-        (ComparePlan(records=0), "--records"),
+        (ComparePlan(records=-1), "--records"),
         (ComparePlan(runs=0), "--runs"),
         (ComparePlan(limit=0), "--limit"),
         (ComparePlan(check=-1), "--check"),
@@ -196,14 +199,33 @@ def test_the_best_run_counts_beside_the_best_of_bare() -> None:
         each = [Ran(seconds=2.0, records=2 * rate) for rate in per_s]
         return [Measured(ran=ran, peak_mib=float(ran.records)) for ran in each]
 
-    found = {"bare": runs(100, 200), "thread-pool:8": runs(50, 40), "aiokafka": []}
-    bare, pool = _rows("uniform", "empty", 400, found)
+    found = {"bare": runs(100, 200, 100), "thread-pool:8": runs(50, 40, 80), "aiokafka": []}
+    bare, pool = rows_of("uniform/empty", 400, found)
     assert (bare["per_s"], bare["ratio"], bare["complete"]) == (200, 1.0, True)
-    assert (pool["per_s"], pool["ratio"], pool["complete"]) == (50, 0.25, False)
-    assert (pool["per_s_runs"], pool["peak_mib"]) == ([50, 40], 100.0)
+    assert (pool["per_s"], pool["ratio"], pool["complete"]) == (80, 0.4, False)
+    assert (pool["per_s_runs"], pool["peak_mib"]) == ([50, 40, 80], 160.0)
     assert (pool["key_order"], bare["key_order"]) == (False, True)
-    (alone,) = _rows("uniform", "empty", 400, {"thread-pool:8": runs(50)})
-    assert alone["ratio"] is None
+    # The median of what they were in each round, 0.5, 0.2 and 0.8, and not of their best.
+    assert pool["beside"] == {"bare": 0.5}
+    assert bare["beside"] == {"thread-pool:8": 2.0}
+    (alone,) = rows_of("uniform/empty", 400, {"thread-pool:8": runs(50)})
+    assert (alone["ratio"], alone["beside"]) == (None, {})
+
+
+def test_one_that_failed_in_a_later_round_is_compared_by_the_rounds_it_had() -> None:
+    runs = {name: [Measured(ran=Ran(seconds=1.0, records=10), peak_mib=None)] for name in "ab"}
+    found = {"bare": runs["a"] * 3, "thread-pool:8": runs["b"]}
+    _, pool = rows_of("uniform/empty", 10, found)
+    assert pool["beside"] == {"bare": 1.0}
+
+
+def test_only_the_load_of_others_makes_figures_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    # What it is by the end comes from the systems that were measured.
+    monkeypatch.setattr("os.getloadavg", lambda: (90.0, 0.0, 0.0))
+    assert circumstances(before=1.9)["suspect"] == []
+    (doubt,) = circumstances(before=2.1)["suspect"]
+    assert "a load of 2.1 at the start on 2 cores" in doubt
 
 
 def test_a_system_that_fails_is_told_in_one_line() -> None:
@@ -219,31 +241,78 @@ def test_the_page_has_tables_and_plots_of_what_was_found(tmp_path: Path) -> None
         "at_least_once": True,
         "bounded_memory": False,
     }
-    found = {
+    about = {
         "cores": 2,
+        "taken": "2026-01-02",
+        "python": "3.11.1",
+        "kafka": "real",
+        "load": 0.5,
+        "runs": 3,
+        "limit": 4.0,
+        "latency": [],
+        "checked": [],
+        "left_out": [],
+    }
+    whole = {
+        **about,
         "rows": [
             {**row, "system": "bare", "scenario": "uniform/empty", "per_s": 2_000},
             {**row, "system": "<b>", "scenario": "uniform/empty", "per_s": 1_000},
-            {**row, "system": "bare", "scenario": "zipf/sleep-1ms", "per_s": 3},
         ],
-        "latency": [
-            {"system": "bare", "rate": 1_000, "p50_ms": 1, "p99_ms": 2, "added_p50_ms": None}
-        ],
-        "checked": [],
         "systems": [system_of("bare").about()],
         "left_out": [{"system": "aiokafka", "why": "not there"}],
     }
+    more = {
+        **about,
+        "rows": [{**row, "system": "bare", "scenario": "zipf/sleep-1ms", "per_s": 3}],
+        "latency": [
+            {"system": "bare", "rate": 1_000, "p50_ms": 1, "p99_ms": 2, "added_p50_ms": None}
+        ],
+        "systems": [system_of("bare").about()],
+    }
+    ran = {"scenario": "uniform/sleep-2ms", "per_s": 9, "key_order": True}
+    pair = {
+        **about,
+        "rows": [
+            {**ran, "system": "keyshared:thread:8", "per_s_runs": [6, 9, 4]},
+            {**ran, "system": "bare", "per_s_runs": [3, 3, 4]},
+        ],
+        "systems": [system_of(name).about() for name in ("keyshared:thread:8", "bare")],
+    }
+    found = [pair, whole, more]
     page = tmp_path / "page.md"
+    readme = tmp_path / "README.md"
+    readme.write_text(f"first\n{compare_page.BEGIN}\n{compare_page.END}\nlast\n")
     page.write_text(f"before\n{compare_page.BEGIN}\nold\n{compare_page.END}\nafter\n")
-    compare_page.write(found, page, tmp_path)
+    compare_page.write(found, page, readme)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| <b> | 1,000 (0.50) | yes | yes | **no** | 40 |" in text
+    assert "| zipf keys | sleep-1ms |" in text
+    assert (
+        "| uniform/sleep-2ms | keyshared:thread:8 | bare | 3 | 6 | 3 | **2.00** | 1.00 to 3.00 |"
+    ) in text
+    taken = (
+        "| 2026-01-02 | zipf/sleep-1ms, latency | 1 | 3 of at most 4 s | 2 cores, CPython 3.11.1"
+    )
+    assert taken in text
+    assert "\n| <b> | 1,000 | – | – | yes | yes |\n" in readme.read_text()
     assert "| aiokafka | – | left out: not there | – |" in text
     drawn = Xml.parse(tmp_path / "compare-empty.svg").getroot()
     assert "<b>" in [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert [path.name for path in tmp_path.glob("*.svg")] == ["compare-empty.svg"]
-    compare_page.write(found, page, tmp_path)
+    compare_page.write(found, page, readme)
     assert page.read_text() == text
+
+
+def test_the_page_and_the_plots_are_those_of_the_results_that_are_kept() -> None:
+    found = compare_page.read_kept()
+    page = compare_page.PAGE.read_text(encoding="utf-8")
+    assert compare_page.written(compare_page.tables(found), page) == page
+    readme = compare_page.README.read_text(encoding="utf-8")
+    assert compare_page.written(compare_page.in_short(found), readme) == readme
+    drawn = dict(compare_page.plots(found))
+    kept = {path.name: path.read_text("utf-8") for path in KEPT_PLOTS.glob("compare-*.svg")}
+    assert drawn == kept

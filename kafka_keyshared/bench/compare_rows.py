@@ -1,0 +1,86 @@
+"""What ``bench compare`` says of its runs: a row for each system and scenario, and its doubts."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kafka_keyshared.bench.compare_run import Measured
+from kafka_keyshared.bench.systems import system_of
+
+LOADED = 1.0
+"""A load per core from which figures are doubtful: others are at work."""
+
+
+def per_s(found: Measured) -> float:
+    """Return the records per second of a run."""
+    return found.ran.records / found.ran.seconds
+
+
+def rows_of(
+    scenario: str, records: int, runs: Mapping[str, Sequence[Measured]]
+) -> Iterator[dict[str, Any]]:
+    """Give a row for each system that ran, in a scenario of so many records.
+
+    ``per_s`` is the best of its runs, and ``ratio`` that beside the best of ``bare``. ``beside``
+    says how many times as fast as each other one it is: the median over the rounds, in each of
+    which both had their turn.
+    """
+    rates = {name: [per_s(each) for each in found] for name, found in runs.items() if found}
+    bare = max(rates.get("bare", [0.0]))
+    for name, own in rates.items():
+        best = max(runs[name], key=per_s)
+        family = system_of(name).family
+        yield {
+            "system": name,
+            "scenario": scenario,
+            "per_s": round(per_s(best)),
+            "per_s_runs": list(map(round, own)),
+            "ratio": round(per_s(best) / bare, 3) if bare else None,
+            "beside": {
+                other: round(_median_ratio(own, theirs), 3)
+                for other, theirs in rates.items()
+                if other != name
+            },
+            "peak_mib": best.peak_mib,
+            "records": best.ran.records,
+            "complete": best.ran.records >= records,
+            "key_order": family.key_order,
+            "at_least_once": family.at_least_once,
+            "bounded_memory": family.bounded_memory,
+        }
+
+
+def _median_ratio(own: Sequence[float], theirs: Sequence[float]) -> float:
+    # One that failed has had no later rounds.
+    return statistics.median(ours / other for ours, other in zip(own, theirs, strict=False))
+
+
+def load() -> float:
+    """Return how many processes have wanted a core in the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def circumstances(before: float) -> dict[str, Any]:
+    """Return when and on what it was taken, and what makes it doubtful.
+
+    ``before`` is the load when it began. That of the end is its own, and says nothing of others.
+    """
+    cores = os.cpu_count() or 1
+    suspect = []
+    if before > LOADED * cores:
+        suspect.append(
+            f"a load of {before:.1f} at the start on {cores} cores: compare within this run only, "
+            "and measure again when the machine is idle"
+        )
+    return {
+        "taken": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cores": cores,
+        "python": platform.python_version(),
+        "load": before,
+        "suspect": suspect,
+    }
