@@ -60,14 +60,14 @@ SAYS = {
 
 AXE = gzip.decompress((Path(__file__).parent / "axe" / "axe.min.js.gz").read_bytes()).decode()
 
-_SERIOUS = """async () => {
+SERIOUS = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
   return found.violations
     .filter((each) => ["serious", "critical"].includes(each.impact))
     .map((each) => `${each.id}: ${each.nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }"""
 
-_TOO_WIDE = """() => {
+TOO_WIDE = """() => {
   const root = document.documentElement;
   const wide = [...document.querySelectorAll("main *")]
     .filter((each) => each.getBoundingClientRect().right > root.clientWidth + 1);
@@ -191,7 +191,7 @@ def test_every_screen_shows_what_there_is(
     for screen in SCREENS:
         show(page, screen)
         page.screenshot(path=tmp_path / f"{screen}-{scheme}-{width}.png", full_page=True)
-        found = [*page.evaluate(_TOO_WIDE), *page.evaluate(_SERIOUS)]
+        found = [*page.evaluate(TOO_WIDE), *page.evaluate(SERIOUS)]
         if found:
             wrong[screen] = found
     assert wrong == {}
@@ -211,7 +211,7 @@ def test_what_cannot_be_read_is_found(planted: str, id: str, opened: Opened) -> 
     page = opened()
     page.evaluate(AXE)
     page.evaluate("planted => document.getElementById('screen').innerHTML = planted", planted)
-    assert [each.split(":")[0] for each in page.evaluate(_SERIOUS)] == [id]
+    assert [each.split(":")[0] for each in page.evaluate(SERIOUS)] == [id]
 
 
 def order(page: Page, button: str, within: str = "#screen") -> str:

@@ -1,0 +1,139 @@
+"""The screen of the group in a real browser, over two live instances."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from kafka_keyshared.local.cluster import Cluster
+from tests.setup.parts import find_chromium
+from tests.support.grouped import PARTITIONS, Instances, shared, told_in
+from tests.web.test_console_in_a_browser import AXE, MILLISECONDS, SERIOUS, TOO_WIDE, until
+
+pytestmark = pytest.mark.timeout(300)
+
+Eventually = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    found = find_chromium()
+    if found is None:
+        pytest.skip("Chromium is missing: install the package chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, timeout=MILLISECONDS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def instances(embedded_cluster: Cluster, topic: str, eventually: Eventually) -> Iterator[Instances]:
+    made = Instances(embedded_cluster, topic, eventually)
+    yield made
+    for each in made.all:
+        each.end()
+
+
+def page_of(chromium: Browser, url: str, faults: list[str], scheme: Any, width: int) -> Page:
+    context = chromium.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
+    )
+    context.set_default_timeout(MILLISECONDS)
+    page = context.new_page()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "console",
+        lambda said: faults.append(said.text) if said.type in {"error", "warning"} else None,
+    )
+    page.goto(f"{url}/#/group")
+    page.wait_for_selector("#link[data-state=live]")
+    return page
+
+
+def answering(status: int, body: str) -> Callable[[Any], None]:
+    def answer(route: Any) -> None:
+        route.fulfill(status=status, body=body)
+
+    return answer
+
+
+def shows(page: Page, said: str) -> Callable[[], bool]:
+    return lambda: said in page.inner_text("#screen")
+
+
+def test_the_group_is_shown_live_by_day_and_by_night_wide_and_narrow(
+    instances: Instances, chromium: Browser, tmp_path: Path
+) -> None:
+    instances.cluster.create_topic(f"{instances.topic}.status", 1)
+    a, b = instances.start("a", "b", **told_in(instances.topic))
+    instances.until(a, lambda view: shared(view, "a", "b"))
+    assert a.member.app.admin is not None
+    assert b.member.app.admin is not None
+    faults: list[str] = []
+    for scheme, width in (("light", 1280), ("dark", 360)):
+        page = page_of(chromium, a.member.app.admin.url, faults, scheme, width)
+        page.wait_for_selector("#screen tbody tr:nth-child(2)")
+        said = page.inner_text("#screen")
+        assert "healthy: 2 instances" in said
+        assert f"{PARTITIONS} of {PARTITIONS}" in said
+        rows = page.locator("#screen tbody tr")
+        assert ["running" in each for each in rows.all_inner_texts()] == [True, True]
+        link = page.locator("#screen tbody a:visible")
+        assert link.get_attribute("href") == b.member.app.admin.url, "and none to itself"
+        page.evaluate(AXE)
+        page.screenshot(path=tmp_path / f"group-{scheme}-{width}.png", full_page=True)
+        assert [*page.evaluate(TOO_WIDE), *page.evaluate(SERIOUS)] == []
+
+    b.member.abandon()
+    until(page, lambda: "silent for" in page.inner_text("#screen"), "b is silent")
+    assert "b has not been heard for" in page.inner_text("#screen")
+    page.screenshot(path=tmp_path / "group-silent.png", full_page=True)
+    assert page.evaluate(SERIOUS) == []
+    assert faults == []
+
+
+def test_without_a_setting_and_without_an_answer_the_screen_says_so(
+    instances: Instances, chromium: Browser
+) -> None:
+    (a,) = instances.start("a")
+    assert a.member.app.admin is not None
+    faults: list[str] = []
+    page = page_of(chromium, a.member.app.admin.url, faults, "light", 1280)
+    until(page, lambda: "set group_view_topic" in page.inner_text("#screen"), "what to set")
+    assert page.locator("#screen table:visible").count() == 0
+    assert faults == []
+    hostile = "<img src=x onerror=\"document.title='broken into'\">"
+    for status, body, said in (
+        (404, "", "it is of an older release"),
+        (503, hostile, hostile),
+        (200, '{"version": 2}', "it speaks layout 2 of the group"),
+    ):
+        page.route("**/api/v1/group", answering(status, body))
+        until(page, shows(page, said), said)
+        page.unroute("**/api/v1/group")
+    assert page.locator("#screen img").count() == 0
+    until(page, lambda: "cannot be shown" not in page.inner_text("#screen"), "it is well again")
+
+
+def test_an_address_that_is_code_is_no_link(instances: Instances, chromium: Browser) -> None:
+    instances.cluster.create_topic(f"{instances.topic}.status", 1)
+    (a,) = instances.start("a", **told_in(instances.topic))
+    view = instances.until(a, lambda view: shared(view, "a"))
+    assert a.member.app.admin is not None
+    (found,) = view.instances
+    page = page_of(chromium, a.member.app.admin.url, [], "light", 1280)
+    name = f"<b>{uuid.uuid4().hex}</b>"
+    script = """([view, name]) => ({ ...view, instances: [{ ...view.instances[0], here: false,
+      label: name, beat: { ...view.instances[0].beat, url: "javascript:alert(1)" } }] })"""
+    shown = page.evaluate("async () => (await fetch('/api/v1/group')).json()")
+    assert shown["instances"][0]["label"] == found.label
+    changed = page.evaluate(script, [shown, name])
+    page.route("**/api/v1/group", lambda route: route.fulfill(json=changed))
+    until(page, lambda: name in page.inner_text("#screen"), "the name as text")
+    assert page.locator("#screen a[href^='javascript']").count() == 0
+    assert page.locator("#screen tbody a:visible").count() == 0
