@@ -62,8 +62,8 @@ const COLUMNS = [
   { title: "Diagnosis", node: () => {
     const made = badge();
     return { node: made.node, update(each) {
-      const kind = each.state === "silent" ? "idle" : (each.beat.level ?? "ok");
-      made.update(kind, each.slow ? `${each.beat.text}; ${each.slow}` : each.beat.text);
+      if (each.state === "silent") made.update("idle", `when last heard: ${each.beat.text}`);
+      else made.update(each.beat.level ?? "ok", each.slow ? `${each.beat.text}; ${each.slow}` : each.beat.text);
     } };
   } },
 ];
@@ -97,7 +97,7 @@ export function screen(root) {
     facts.append(h("div", {}, h("dt", {}, name), shown));
     return (view) => say(shown, value(view));
   });
-  const others = h("ul", { class: "followed" });
+  const others = h("ul", { class: "followed", hidden: true });
   const list = keyed(others, (each) => `${each.code}/${each.labels.join()}`, () => {
     const kind = badge();
     return { node: h("li", {}, kind.node), update: (each) => kind.update(each.level, each.sentence) };
@@ -115,6 +115,7 @@ export function screen(root) {
     level.update(kind, { info: "not set", fail: "to be mended", warn: "to be watched", ok: "well" }[kind]);
     say(sentence, there ? view.text : `${view.text}. Then one console shows every instance of ${view.group}.`);
     list(view.remarks.slice(1));
+    others.hidden = view.remarks.length < 2;
     for (const each of [facts, shown.node]) each.hidden = !there;
     for (const each of values) each(view);
     rows.update(view.instances);
