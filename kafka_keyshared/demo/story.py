@@ -168,9 +168,8 @@ class Story:
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            work()
-        except _Ended:
-            pass
+            with suppress(_Ended):
+                work()
         except BaseException as error:  # noqa: BLE001 - raised again by run()
             self._failure = self._failure or error
             self._app.stop()
