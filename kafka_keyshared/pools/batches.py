@@ -177,7 +177,7 @@ class BatchPool(Calls):
             cell.sent_home = cell.closing = True
             cell.bell.notify()
 
-    def dismiss(self, cell: BatchCell) -> None:
+    def send_off(self, cell: BatchCell) -> None:
         """Take back what has not started, and end the thread behind its call."""
         with cell.bell:
             cell.take_back()

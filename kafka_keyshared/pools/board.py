@@ -42,10 +42,12 @@ class Shared(NamedTuple):
 class Board:
     """The side of the process that sends batches; the other one has the numbers of it.
 
-    ``times``: of how many records of a batch the times are wanted.
+    ``times``: of how many records of a batch the times are wanted. ``until_seen``: how many seconds
+    it takes until the other side sees what is written.
     """
 
-    def __init__(self, times: int = 0) -> None:
+    def __init__(self, times: int = 0, *, until_seen: float = UNTIL_SEEN) -> None:
+        self._until_seen = until_seen
         noted = RawArray("d", 2 * times) if times else None
         self.shared = Shared(RawArray("q", 3), Segment(), noted)
         self._places = numbers_of(self.shared.places)
@@ -81,7 +83,7 @@ class Board:
     def freeze(self) -> int:
         """Let no record start any more; return how many have."""
         self._places[MOST] = 0
-        self._never.wait(UNTIL_SEEN)
+        self._never.wait(self._until_seen)
         return self.started()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from queue import SimpleQueue
@@ -50,7 +49,7 @@ class Crew(ABC, Generic[C]):
         """Do all that the worker is given; say whether its handler is to be closed then."""
 
     @abstractmethod
-    def dismiss(self, cell: C) -> None:
+    def send_off(self, cell: C) -> None:
         """Have the worker start nothing any more, and end."""
 
     @abstractmethod
@@ -115,13 +114,14 @@ class Crew(ABC, Generic[C]):
 
         Nothing that has not started is run any more.
         """
-        deadline = time.monotonic() + timeout
+        now = self._clock.monotonic
+        deadline = now() + timeout
         for cell in self.cells.values():
-            self.dismiss(cell)
+            self.send_off(cell)
         running = []
         for cell in [*self.cells.values(), *self.beside]:
             if cell.thread is not None and cell.lives():
-                cell.thread.join(max(0.0, deadline - time.monotonic()))
+                cell.thread.join(max(0.0, deadline - now()))
                 if cell.lives():
                     running.append(cell.name + (" (stuck)" if cell in self.beside else ""))
         return running

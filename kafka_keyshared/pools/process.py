@@ -78,22 +78,7 @@ class WorkerProcess:
         :class:`HandlerRaisedError` when the handler cannot be made.
         """
         self._killed = False
-        self._connection, theirs = SPAWN.Pipe()
-        self._aside, beside = SPAWN.Pipe()
-        lines, logged = SPAWN.Pipe(duplex=False)
-        ends = child.Ends(theirs, beside, logged)
-        with _starting:
-            process = SPAWN.Process(
-                target=child.main,
-                args=(ends, self.board.shared, self._recipe, levels()),
-                name=self._thread,
-                daemon=True,
-            )
-            process.start()
-        for each in ends:
-            each.close()
-        self._log = Homecoming(self._name, lines)
-        self._process = process
+        self._process, self._connection, self._aside = self._spawn()
         try:
             ready = self._answer()
         except ProcessEndedError as error:
@@ -117,7 +102,19 @@ class WorkerProcess:
 
         What it hands out on the way waits for an answer.
         """
-        ran = self._ask(batch)
+        self.send(batch)
+        return self.ran()
+
+    def send(self, batch: child.Batch | child.Taken) -> None:
+        """Have a batch run, or go on; raise :class:`ProcessEndedError` when the process has died.
+
+        Or :class:`TimedOutError` when it was killed: here and wherever it is heard.
+        """
+        self._send(batch)
+
+    def ran(self) -> child.Ran | child.HandedOut:
+        """Wait for what has become of the batch, and return it."""
+        ran = self._answer()
         if not isinstance(ran, child.Ran | child.HandedOut):
             raise ProcessEndedError(f"a batch was answered with {ran!r}")
         return ran
@@ -135,7 +132,7 @@ class WorkerProcess:
         try:
             self._value(self._ask(child.LAST))
         finally:
-            if not wait([self._process.sentinel], CLOSING):
+            if not self._over(CLOSING):
                 self._process.kill()
             self._ended()
 
@@ -167,12 +164,38 @@ class WorkerProcess:
 
     # --- inside ---
 
+    def _spawn(self) -> tuple[Any, Any, Any]:
+        """Start a process; return it, and the ends of the pipes to it: the main one, and beside."""
+        connection, theirs = SPAWN.Pipe()
+        aside, beside = SPAWN.Pipe()
+        lines, logged = SPAWN.Pipe(duplex=False)
+        ends = child.Ends(theirs, beside, logged)
+        with _starting:
+            process = SPAWN.Process(
+                target=child.main,
+                args=(ends, self.board.shared, self._recipe, levels()),
+                name=self._thread,
+                daemon=True,
+            )
+            process.start()
+        for each in ends:
+            each.close()
+        self._log = Homecoming(self._name, lines)
+        return process, connection, aside
+
+    def _over(self, seconds: float | None = None) -> bool:
+        """Wait for the process to end; say whether it has."""
+        return bool(wait([self._process.sentinel], seconds))
+
     def _ask(self, asked: object) -> Any:
+        self._send(asked)
+        return self._answer()
+
+    def _send(self, asked: object) -> None:
         try:
             self._connection.send(asked)
         except OSError:
             raise self._ended() from None
-        return self._answer()
 
     def _answer(self) -> Any:
         try:
@@ -187,7 +210,7 @@ class WorkerProcess:
 
     def _ended(self) -> KeySharedError:
         """See the process to its end; return what there is to say of it."""
-        wait([self._process.sentinel])
+        self._over()
         self._connection.close()
         self._aside.close()
         if self._log is not None:

@@ -10,10 +10,11 @@ no other. The worker's thread ends with it, and both are replaced as a dead thre
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, takewhile
-from typing import cast
+from typing import TypeAlias, cast
 
 from kafka_keyshared.core.commands import Lapse, TimeOut
 from kafka_keyshared.core.events import Failed, Recalled, SetAside
@@ -24,7 +25,7 @@ from kafka_keyshared.handling.failure import describe
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record
-from kafka_keyshared.pools.child import Batch, HandedOut, Share, Taken
+from kafka_keyshared.pools.child import Batch, HandedOut, Ran, Share, Taken
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.process import (
@@ -40,6 +41,9 @@ from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 
 log = log_of("kafka_keyshared.pool")
+
+Batches: TypeAlias = Generator[Batch | Taken, Ran | HandedOut, None]
+"""What is sent to a process, and is to be answered before there is more."""
 
 BATCH_BYTES = 1 << 20
 """Bytes of values after which no further record goes with them."""
@@ -142,7 +146,25 @@ class ProcessPool(ThreadPool):
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
-        of, sent = cast(ProcessCell, cell), cast(Sent, handover)
+        batches = self.batches(cast(ProcessCell, cell), cast(Sent, handover), failed)
+        asked = next(batches, None)
+        while asked is not None:
+            try:
+                ran = handle(asked)
+            except (ProcessEndedError, TimedOutError) as error:
+                batches.throw(error)
+                raise
+            try:
+                asked = batches.send(ran)
+            except StopIteration:
+                return
+
+    def batches(self, cell: ProcessCell, sent: Sent, failed: FailedLanes) -> Batches:
+        """Yield the batches of a slice, one after the other; each is to be sent what it came to.
+
+        And what is to be sent meanwhile, for what the handler hands out. What ends the process, or
+        the wait for it, is thrown in, and comes out again. So nothing is waited for in here.
+        """
         slice_ = sent.slice
         while (at := sent.next()) is not None:
             if failed.lanes and failed.holds(slice_.records[at]):
@@ -150,20 +172,20 @@ class ProcessPool(ThreadPool):
                 cell.reported = slice_.records[at]
                 sent.passed(1)
                 continue
-            batch = sent.send(self._many(of, slice_, at, failed))
+            batch = sent.send(self._many(cell, slice_, at, failed))
             if not batch:  # all of it was taken back meanwhile
                 continue
-            columns = columns_of(slice_.records[at : batch.stop], of.process.board.shared.values)
+            columns = columns_of(slice_.records[at : batch.stop], cell.process.board.shared.values)
             try:
-                ran = handle(Batch(columns, Share(slice_.id, slice_.epoch)))
+                ran = yield Batch(columns, Share(slice_.id, slice_.epoch))
                 while isinstance(ran, HandedOut):
-                    ran = handle(self._taken(of, slice_.records[at + ran.at], ran))
+                    ran = yield self._taken(cell, slice_.records[at + ran.at], ran)
             except (ProcessEndedError, TimedOutError) as error:
-                self._broken_off(of, sent, error)
+                self._broken_off(cell, sent, error)
                 raise
             index, outcome = at + ran.done, ran.outcome()
             ended = ran.done + (outcome != OK)
-            of.batch = BATCH if ended == len(batch) else min(BATCH, 2 * ended + 1)
+            cell.batch = BATCH if ended == len(batch) else min(BATCH, 2 * ended + 1)
             sent.tell(ran.done, outcome)
             if ran.dropped:
                 sent.dropped.append(index)

@@ -174,7 +174,7 @@ class ThreadPool(Crew[WorkerCell]):
             cell.sent_home = True
             cell.inbox.put(None)
 
-    def dismiss(self, cell: WorkerCell) -> None:
+    def send_off(self, cell: WorkerCell) -> None:
         """Take back what has not started, and end the thread behind what has."""
         for handover in cell.given.copy().values():
             handover.take_back()
@@ -195,29 +195,43 @@ class ThreadPool(Crew[WorkerCell]):
             self._run_slice(cell, cell.current, handle)
         goes_on = not self.in_child()
         while goes_on and (item := cell.inbox.get()) is not None:
-            if isinstance(item, Fence):
-                cell.failed.passed(item.lanes)
-                self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
-            elif isinstance(item, Release | Adopt):
-                answer = hand_over(cell.spec.name, made, item, self.in_child)
-                goes_on = not self.in_child()
-                if goes_on and answer is not None:
-                    self._mailbox.put(answer)
-            else:
+            if isinstance(item, Handover):
                 goes_on = self._run_slice(cell, item, handle)
+            else:
+                goes_on = self.see_to(cell, made, item)
         return goes_on
+
+    def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
+        """Do what is no slice; say whether this is still the worker, not its child."""
+        if isinstance(item, Fence):
+            cell.failed.passed(item.lanes)
+            self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
+            return True
+        answer = hand_over(cell.spec.name, made, item, self.in_child)
+        if self.in_child():
+            return False
+        if answer is not None:
+            self._mailbox.put(answer)
+        return True
 
     def _run_slice(self, cell: WorkerCell, handover: Handover, handle: Handle) -> bool:
         """Run a slice and report its end; say whether this is still the worker, not its child."""
-        cell.current = handover
-        now = self._clock.monotonic
-        started = now()
+        began = self.begin(cell, handover)
         self._run(cell, handover, handle, cell.failed)
         if self.in_child():
             return False
-        self._end(cell, handover, now() - started)
-        cell.current = cell.reported = None
+        self.through(cell, handover, began)
         return True
+
+    def begin(self, cell: WorkerCell, handover: Handover) -> float:
+        """Be in a slice; return when that began."""
+        cell.current = handover
+        return self._clock.monotonic()
+
+    def through(self, cell: WorkerCell, handover: Handover, began: float) -> None:
+        """Be through with it, and report its end."""
+        self._end(cell, handover, self._clock.monotonic() - began)
+        cell.current = cell.reported = None
 
     def _end(self, cell: WorkerCell, handover: Handover, seconds: float) -> None:
         with cell.changing:

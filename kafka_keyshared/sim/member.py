@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_keyshared.clock import Clock
@@ -31,10 +31,13 @@ from kafka_keyshared.sim.happenings import (
 )
 from kafka_keyshared.sim.mailbox import SimMailbox
 from kafka_keyshared.sim.pool import PoolHabits, SimPool, where_from
+from kafka_keyshared.sim.processes import SimProcesses
 from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
+from kafka_keyshared.sim.pulling import SimMembers
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.routings import may_be_withdrawn
 from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.sim.tasks import SimTasks
 from kafka_keyshared.sim.timeline import Killed, Process, Timeline
 
@@ -42,6 +45,12 @@ WALL = 1_700_000_000.0
 """What the wall clock shows when the timeline begins, in seconds since 1970."""
 
 NOWHERE = TopicPartition("", -1)
+
+OF_THE_PACKAGE: Mapping[PoolKind, type[SimProcesses] | type[SimMembers]] = {
+    "process": SimProcesses,
+    "lease": SimMembers,
+}
+"""The pools whose own code runs in a simulation, beside that of coroutines, by their kind."""
 
 
 class RaisedError(Exception):
@@ -161,9 +170,13 @@ class Member:
         )
         made = site, core, self.handlers, around.chance("pools"), plan.pool
         post = self.mailbox.put
-        self.pool: SimPool | SimTasks = (
-            SimTasks(*made, post=post, clock=clock) if plan.on_a_loop else SimPool(*made, post=post)
-        )
+        self.pool: SimPool | SimTasks | SimProcesses | SimMembers
+        if plan.on_a_loop:
+            self.pool = SimTasks(*made, post=post, clock=clock)
+        elif plan.pool.own and plan.pool.kind in OF_THE_PACKAGE:
+            self.pool = OF_THE_PACKAGE[plan.pool.kind](*made, post=post, clock=clock)
+        else:
+            self.pool = SimPool(*made, post=post)
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
         self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
         self.instance.rebalancer.observer = self._observed

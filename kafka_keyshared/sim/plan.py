@@ -22,7 +22,7 @@ from kafka_keyshared.sim.disturbances import DISTURBANCES, ON_REQUEST
 from kafka_keyshared.sim.emphases import emphasised
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import keyed
-from kafka_keyshared.sim.member import MemberPlan
+from kafka_keyshared.sim.member import OF_THE_PACKAGE, MemberPlan
 from kafka_keyshared.sim.pool import PoolHabits
 from kafka_keyshared.sim.publisher import LetterFaults
 from kafka_keyshared.sim.routings import routed
@@ -109,7 +109,26 @@ def plan_of(chance: Chance) -> Plan:
     plain = _plain(draw)
     found = emphasised(plain, draw)
     # What an emphasis is about takes workers that leave, are given up, or lend.
-    return _on_a_loop(found, draw) if found is plain else found
+    return _of_its_own(_on_a_loop(found, draw), draw) if found is plain else found
+
+
+def _of_its_own(plan: Plan, draw: Draw) -> Plan:
+    """Return the plan with the package's own processes or members, in most that have such."""
+    member, kind = plan.member, plan.member.pool.kind
+    reliable = all(each.reliable for each in member.subscriptions)
+    if kind not in OF_THE_PACKAGE or not reliable or not draw.happens("its own pool", 0.8):
+        return plan
+    subs = [replace(each, individually=False) for each in member.subscriptions]
+    if kind == "lease":  # there is one subscription where members pull, and nothing of its state
+        pulled = replace(subs[0], individually=True, max_leases_per_key=1)
+        subs = [replace(pulled, hands_over=False, lend_after=None)]
+    pool = replace(
+        member.pool,
+        own=True,
+        wakes=draw.one("its own wakes", (0.0001, 0.0001, 0.02)),
+        at_once=draw.one("its own at once", (1, 5, 50)),
+    )
+    return replace(plan, member=replace(member, subscriptions=tuple(subs), pool=pool))
 
 
 def _on_a_loop(plan: Plan, draw: Draw) -> Plan:

@@ -33,7 +33,9 @@ class PoolHabits:
     """``wakes`` is how long a worker takes to begin, in seconds; ``later`` the share of recalls
     that it answers itself, when it gets to it; ``kind`` what becomes of what runs for too long;
     ``release_fails`` the share of slots' states that cannot be released. With ``loop`` the workers
-    are the package's own coroutines (:mod:`.tasks`), ``at_once`` records at most in each."""
+    are the package's own coroutines (:mod:`.tasks`), ``at_once`` records at most in each; with
+    ``own`` they are its own processes or members, by their ``kind`` (:mod:`.processes`,
+    :mod:`.pulling`)."""
 
     wakes: float = 0.0001
     later: float = 0.2
@@ -41,6 +43,7 @@ class PoolHabits:
     release_fails: float = 0.0
     loop: bool = False
     at_once: int = 20
+    own: bool = False
 
 
 class Seen(NamedTuple):

@@ -7,7 +7,6 @@ it. Only the handlers are made up, and the loop that they run on.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.core.commands import Adopt, Recall, StartWorker, TimeOut
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Recalled, Report, SetAside
+from kafka_keyshared.core.events import Recalled, Report
 from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import DeadLetter, Drop, Record, Retry
@@ -27,19 +26,17 @@ from kafka_keyshared.pools.awaited import unmade
 from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.handlers import Ending, Handlers
 from kafka_keyshared.sim.happenings import ReleaseFailed, WorkerJoined
 from kafka_keyshared.sim.keys import key_by
-from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of, where_from
+from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
+from kafka_keyshared.sim.telling import Place, Telling
 from kafka_keyshared.sim.virtual_loop import SimHost
 
 HEEDS = 0.7
 """The share of cancelled handlers that end."""
-
-Place = tuple[str, int]
 
 
 class SimulatedError(Exception):
@@ -79,13 +76,8 @@ class SimTasks(TaskPool):
         self._handlers = handlers
         self._chance = chance
         self._habits = habits
-        self._mail = post
-        self._slices: dict[int, Slice] = {}
-        # By worker what runs there and what has not begun; and how many loops there have been.
-        self._runs: dict[Place, list[Record]] = {}
-        self._waits: defaultdict[Place, dict[int, Record]] = defaultdict(dict)
-        self._loops = 0
-        self._ended = False
+        self._telling = Telling(site, post)
+        self._loops = 0  # how many there have been
         self._gone: set[Place] = set()
         self.replaceable = True
         """Of no concern: a loop can always be had."""
@@ -120,23 +112,17 @@ class SimTasks(TaskPool):
 
     def submit(self, slice_: Slice) -> None:
         """Hand a slice to its worker."""
-        self._slices[slice_.id] = slice_
-        records = [where_from(record) for record in slice_.records]
-        waits = self._waits[slice_.subscription, slice_.worker]
-        waits.update((id(record), record) for record in slice_.records)
-        self._history.tell(
-            was.HandedOver(self._member, slice_.subscription, slice_.worker, records)
-        )
+        self._telling.handed_over(slice_)
         super().submit(slice_)
 
     def recall(self, recall: Recall) -> None:
         """Have the worker give back what has not started."""
-        self._history.tell(was.Recalling(self._member, recall.subscription, recall.worker))
+        self._telling.recalling((recall.subscription, recall.worker))
         super().recall(recall)
 
     def time_out(self, past: TimeOut) -> None:
         """Cancel these."""
-        self._history.tell(was.Recalling(self._member, past.subscription, past.worker))
+        self._telling.recalling((past.subscription, past.worker))
         super().time_out(past)
 
     def adopt(self, adopt: Adopt) -> None:
@@ -152,10 +138,9 @@ class SimTasks(TaskPool):
 
     def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
         """Give a worker up; with ``settle`` what it has not started counts as done."""
-        left = [*map(where_from, self._waits.pop((subscription, worker), {}).values())]
-        if settle and left:
-            told = was.TakenBack(self._member, subscription, worker, left, written_off=True)
-            self._history.tell(told)
+        if settle:
+            self._telling.written_off((subscription, worker))
+        self._telling.given_up((subscription, worker))
         super().abandon(subscription, worker, settle=settle)
         self._gone.add((subscription, worker))
         self._states.lost(subscription, worker, for_good=True)
@@ -172,7 +157,7 @@ class SimTasks(TaskPool):
         """Return what can be seen of the workers from outside."""
         found = {}
         for place in self.workers:
-            runs = self._runs.get(place)
+            runs = self._telling.runs.get(place)
             there = self._virtual.alive and place not in self._gone
             found[place] = Seen(there, runs[0] if runs else None, place in self._gone, False)
         return found
@@ -184,13 +169,12 @@ class SimTasks(TaskPool):
             return
         self._loops += 1
         self._virtual.die()
-        for place, runs in self._runs.items():
-            for record in runs:
-                self._tell_end(place, record, "died")
-            runs.clear()
+        for place, runs in self._telling.runs.items():
+            for record in list(runs):
+                self._telling.comes_out(place, record, "died")
         for place in self.workers:
             if place not in self._gone:
-                self._history.tell(was.WorkerDied(self._member, *place))
+                self._telling.died(place)
                 self._states.lost(*place, for_good=False)
 
     def dismiss(self, subscription: str, worker: int) -> None:
@@ -199,12 +183,12 @@ class SimTasks(TaskPool):
     @property
     def ended(self) -> bool:
         """Whether the process has gone, and nothing of it is told any more."""
-        return self._ended
+        return self._telling.ended
 
     @ended.setter
     def ended(self, ended: bool) -> None:
-        if ended and not self._ended:
-            self._ended = True
+        if ended and not self.ended:
+            self._telling.ended = True
             self._loops += 1
             for worker in self.workers.values():
                 worker.close()
@@ -215,9 +199,7 @@ class SimTasks(TaskPool):
     async def _handle(self, place: Place, record: Record) -> None:
         """Run for as long as the seed has it, and end as it has it."""
         loops, partition, offset = self._loops, record.partition(), record.offset()
-        self._history.tell(was.Began(self._member, place[0], place[1], *where_from(record)))
-        self._waits[place].pop(id(record), None)
-        self._runs.setdefault(place, []).append(record)
+        self._telling.began(place, record)
         call = self._handlers.call(partition, offset)
         if call.seconds:
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -250,8 +232,7 @@ class SimTasks(TaskPool):
         self._virtual.tell(end)
 
     def _comes_out(self, place: Place, record: Record, outcome: str) -> None:
-        self._runs[place].remove(record)
-        self._tell_end(place, record, outcome)
+        self._telling.comes_out(place, record, outcome)
         if outcome == "done":
             key = key_by(self._settings[place[0]], record.key())
             self._states.ran(*place, key)
@@ -263,40 +244,8 @@ class SimTasks(TaskPool):
             raise SimulatedError("on purpose")
         return self._states.release(*place, slots)
 
-    # --- what is told ---
-
     def _tell_owner(self, report: Report | Recalled) -> None:
-        if self._ended:
-            return
-        if isinstance(report, SetAside):
-            slice_ = self._slices[report.slice]
-            self._came_back(slice_.subscription, slice_.worker, [slice_.records[report.index]])
-        elif isinstance(report, Ended):
-            del self._slices[report.slice]
-        elif isinstance(report, Recalled):
-            self._answered(report)
-        self._mail(report)
-
-    def _answered(self, answer: Recalled) -> None:
-        place = answer.subscription, answer.worker
-        back = [self._slices[id_].records[at] for id_, those in answer.slices for at in those]
-        if back:
-            self._came_back(*place, back)
-        self._history.tell(was.Recalled(self._member, *place))
-        for each in answer.stuck:
-            record = self._slices[each.slice].records[each.index]
-            self._history.tell(was.WentOn(self._member, place[0], place[1], *where_from(record)))
-
-    def _came_back(self, subscription: str, worker: int, records: list[Record]) -> None:
-        for record in records:
-            self._waits[subscription, worker].pop(id(record), None)
-        told = [where_from(record) for record in records]
-        self._history.tell(was.TakenBack(self._member, subscription, worker, told))
-
-    def _tell_end(self, place: Place, record: Record, outcome: str) -> None:
-        self._history.tell(
-            was.Ended(self._member, place[0], place[1], *where_from(record), outcome)
-        )
+        self._telling.put(report)
 
 
 def raise_as(ending: Ending) -> NoReturn:

@@ -66,8 +66,10 @@ def gives_back_what_runs(pool: Any, report: Any) -> Any:
     if not isinstance(report, Recalled):
         return report
     place = report.subscription, report.worker
-    runs = list(pool._runs.get(place, ()))
-    mine = [(id_, range(1)) for id_, slice_ in pool._slices.items() if slice_.records[0] in runs]
+    runs = list(pool._telling.runs.get(place, ()))
+    mine = [
+        (id_, range(1)) for id_, slice_ in pool._telling.slices.items() if slice_.records[0] in runs
+    ]
     return replace(report, slices=[*mine, *report.slices])
 
 

@@ -1,0 +1,318 @@
+"""Processes in a simulation: the package's own parent of them, and made-up children.
+
+The threads of the parent, which wait for something to do or for an answer, are generators here that
+go on when the timeline says so. What they do in between is :class:`ProcessPool`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Adopt, Fence, Recall, Release, StartWorker, TimeOut
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.events import Recalled, Report
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.pools import child
+from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
+from kafka_keyshared.pools.port import Handover
+from kafka_keyshared.pools.process import ProcessEndedError, TimedOutError
+from kafka_keyshared.pools.processes import ProcessCell, ProcessPool
+from kafka_keyshared.pools.sent import Sent
+from kafka_keyshared.pools.worker_cells import WorkerCell, WorkerSpec
+from kafka_keyshared.sim.handlers import Handlers
+from kafka_keyshared.sim.happenings import WorkerJoined
+from kafka_keyshared.sim.pool import PoolHabits, Seen
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.states import States
+from kafka_keyshared.sim.telling import Place, Telling
+from kafka_keyshared.sim.virtual_process import ParentsEnd, SimThread, VirtualProcess, Within
+
+STARTS_WITHIN = 0.3
+"""Seconds that it takes at most to start a process in place of one that has died."""
+
+NOT_MADE = 0.2
+"""The share of those in which the handler cannot be made; never of three in a row."""
+
+Life: TypeAlias = Generator[None, None, None]
+"""What a worker's thread does; where this yields it waits."""
+
+
+def in_its_process() -> Made:
+    """Stand for the handler, which is made up in the other process."""
+    raise NotImplementedError
+
+
+class SimProcesses(ProcessPool):
+    """The workers of one process, and their processes."""
+
+    leaves = False
+    """Whether a worker may leave of its own accord."""
+
+    def __init__(
+        self,
+        site: Site,
+        core: Dispatcher,
+        handlers: Handlers,
+        chance: Random,
+        habits: PoolHabits,
+        *,
+        post: Callable[[Report | Recalled], None],
+        clock: Clock,
+    ) -> None:
+        self._member, self._process, self._history = site
+        self._chance = chance
+        self._habits = habits
+        self.replaceable = True
+        """Whether a process can be started in place of one that has ended."""
+        self._started = False
+        self._lives: dict[Place, Life] = {}
+        self._woken: set[Place] = set()
+        self._gone: set[Place] = set()
+        settings = [sub.settings for sub in core.subscriptions.values()]
+        self._states = States(site, settings)
+        self._telling = Telling(site, post)
+        by_name = {each.name: each for each in settings}
+        told = self._telling, self._states, by_name, chance, habits.release_fails
+        self._within = Within(site, handlers, *told, self._soon)
+        specs = [
+            WorkerSpec(name, worker.id, worker.name, in_its_process)
+            for name, sub in core.subscriptions.items()
+            for worker in sub.workers.values()
+        ]
+        mailbox: Any = SimpleNamespace(put=self._tell_owner)
+        super().__init__(specs, mailbox, clock)
+
+    # --- the port, beyond what the pool does ---
+
+    def start(self, lanes: Lanes = own_lanes) -> None:
+        """Start the workers, at once."""
+        super().start(lanes)
+        self._started = True
+
+    def submit(self, slice_: Slice) -> None:
+        """Hand a slice to its worker."""
+        self._telling.handed_over(slice_)
+        super().submit(slice_)
+        self._wake((slice_.subscription, slice_.worker))
+
+    def fence(self, fence: Fence) -> None:
+        """Put a fence behind everything the worker has."""
+        super().fence(fence)
+        self._wake((fence.subscription, fence.worker))
+
+    def recall(self, recall: Recall) -> Recalled:
+        """Take back what the worker has not started."""
+        answer = super().recall(recall)
+        self._telling.taken_back(answer)
+        return answer
+
+    def time_out(self, past: TimeOut) -> None:
+        """Kill the process that runs the record, and start another one."""
+        place = past.subscription, past.worker
+        self._telling.recalling(place)
+        super().time_out(past)
+        self._wake(place)
+
+    def release(self, release: Release) -> None:
+        """Have the worker give up the state of slots."""
+        super().release(release)
+        self._wake((release.subscription, release.worker))
+
+    def adopt(self, adopt: Adopt) -> None:
+        """Have the worker take over the state of slots."""
+        self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
+        super().adopt(adopt)
+        self._wake((adopt.subscription, adopt.worker))
+
+    def add(self, worker: StartWorker) -> None:
+        """Start one more worker."""
+        super().add(worker)
+        told = WorkerJoined(self._member, worker.subscription, worker.worker, worker.name)
+        self._history.tell(told)
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Give a worker up; with ``settle`` what it has not started counts as done."""
+        place = subscription, worker
+        if settle:
+            self._telling.written_off(place)
+        self._telling.given_up(place)
+        super().abandon(subscription, worker, settle=settle)
+        self._gone.add(place)
+        self._states.lost(*place, for_good=True)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """End a worker that has nothing left."""
+        super().end(subscription, worker)
+        self._gone.add((subscription, worker))
+        self._states.ended(subscription, worker)
+        self._wake((subscription, worker))
+
+    def send_off(self, cell: WorkerCell) -> None:
+        """Take back what has not started, and end the thread behind what has."""
+        super().send_off(cell)
+        self._wake(_place(cell))
+
+    def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
+        """Do what is no slice; state that a dead process is to give up or to take over is lost."""
+        goes_on = super().see_to(cell, made, item)
+        if not isinstance(item, Fence) and not _end(cell).lives():
+            self._states.lost(*_place(cell), for_good=False)
+        return goes_on
+
+    # --- what goes by the timeline ---
+
+    def dismiss(self, subscription: str, worker: int) -> None:
+        """No worker leaves of its own accord."""
+
+    @property
+    def workers(self) -> dict[Place, WorkerCell]:
+        """Return those that there are."""
+        return self.cells
+
+    def seen(self) -> dict[Place, Seen]:
+        """Return what can be seen of the workers from outside."""
+        found = {}
+        for place, cell in self.cells.items():
+            runs = self._telling.runs[place]
+            gone = place in self._gone
+            there = not gone and cell.lives() and _end(cell).lives()
+            found[place] = Seen(there, runs[0] if runs else None, gone, gone=False)
+        return found
+
+    def kill(self, subscription: str, worker: int) -> None:
+        """End the process of a worker, in the middle of whatever it does."""
+        there = _end(self.cells[subscription, worker]).there
+        if not self.ended and there is not None:
+            there.kill()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has gone, and nothing of it is told any more."""
+        return self._telling.ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self._telling.ended = ended
+        self._lives.clear()
+
+    # --- the threads ---
+
+    def make_cell(self, spec: WorkerSpec) -> WorkerCell:
+        """Return the cell of a worker whose process is made up."""
+        place = spec.subscription, spec.index
+        return ProcessCell(spec, process=ParentsEnd(spec, partial(self._spawn, place)))
+
+    def start_worker(self, cell: WorkerCell) -> None:
+        """Give a worker a thread, and with it a process."""
+        place = _place(cell)
+        cell.thread = thread = SimThread(self._process, cell.spec.thread)
+        self._lives[place] = self._live_as(cast(ProcessCell, cell), thread)
+        if self._started:
+            seconds = self._chance.random() * STARTS_WITHIN
+            self._process.timeline.after(seconds, partial(self._turn, place))
+        else:
+            self._turn(place)
+
+    def _spawn(self, place: Place, end: ParentsEnd) -> VirtualProcess:
+        """Start a process. In place of another it may be that none can be, or no handler made."""
+        said: child.Ready | child.Raised = child.Ready(("close", "release", "adopt"))
+        if end.there is not None:
+            if not self.replaceable:
+                raise OSError("as the seed has it")
+            if len(end.not_made) < 2 and self._chance.random() < NOT_MADE:
+                said = child.Raised("SimulatedError: as the seed has it", "")
+        return VirtualProcess(self._within, place, end.board, said, partial(self._wake, place))
+
+    def _wake(self, place: Place) -> None:
+        """Have its thread look, a little later, whether it can go on."""
+        if place not in self._woken:
+            self._woken.add(place)
+            self._soon(partial(self._turn, place))
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        self._process.timeline.after(self._chance.expovariate(1 / self._habits.wakes), action)
+
+    def _turn(self, place: Place) -> None:
+        self._woken.discard(place)
+        life = self._lives.get(place)
+        if life is not None and not self.ended and self._process.alive:
+            next(life, None)
+
+    def _live_as(self, cell: ProcessCell, thread: SimThread) -> Life:
+        """Be the thread of a worker: make the handler, work until told to end, and close it."""
+        try:
+            made = cell.make()
+        except (OSError, KeySharedError) as error:
+            cell.broken = error
+            self._over(cell, thread)
+            return
+        finally:
+            cell.made.set()
+        cell.revived = True
+        try:
+            yield from self._work(cell, made)
+        except (ProcessEndedError, TimedOutError):
+            self._over(cell, thread)
+            return
+        if made.close is not None:
+            with suppress(KeySharedError):
+                made.close()
+        thread.lives = False
+
+    def _over(self, cell: ProcessCell, thread: SimThread) -> None:
+        thread.lives = False
+        if self._started:
+            self._telling.died(_place(cell))
+
+    def _work(self, cell: ProcessCell, made: Made) -> Life:
+        if cell.current is not None:
+            yield from self._through(cell, cell.current)
+        while True:
+            while cell.inbox.empty():
+                yield
+            item = cell.inbox.get_nowait()
+            if item is None:
+                return
+            if isinstance(item, Handover):
+                yield from self._through(cell, item)
+            else:
+                self.see_to(cell, made, item)
+
+    def _through(self, cell: ProcessCell, handover: Handover) -> Life:
+        """Run a slice, and report its end."""
+        began, end = self.begin(cell, handover), _end(cell)
+        batches = self.batches(cell, cast(Sent, handover), cell.failed)
+        asked = next(batches, None)
+        while asked is not None:
+            try:
+                cell.process.send(asked)
+                while not end.readable():
+                    yield
+                ran = cell.process.ran()
+            except (ProcessEndedError, TimedOutError) as error:
+                batches.throw(error)
+                raise
+            try:
+                asked = batches.send(ran)
+            except StopIteration:
+                break
+        self.through(cell, handover, began)
+
+    def _tell_owner(self, report: Report | Recalled) -> None:
+        self._telling.put(report)
+
+
+def _place(cell: WorkerCell) -> Place:
+    return cell.spec.subscription, cell.spec.index
+
+
+def _end(cell: WorkerCell) -> ParentsEnd:
+    return cast(ParentsEnd, cast(ProcessCell, cell).process)

@@ -1,0 +1,207 @@
+"""Members that pull, in a simulation: the package's own pool and cells, and made-up code that asks.
+
+A member receives a few records, is at all of them at once, and settles each when its time has come:
+in any order, also when its lease is over by then. What is not settled when it leaves comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from kafka_keyshared.clock import Clock
+from kafka_keyshared.core.commands import Recall, StartWorker, TimeOut
+from kafka_keyshared.core.dispatcher import Dispatcher
+from kafka_keyshared.core.dispositions import Failure
+from kafka_keyshared.core.events import Ended, Failed, Recalled, Report, SetAside
+from kafka_keyshared.core.slices import Slice
+from kafka_keyshared.model import Record
+from kafka_keyshared.pools.pull import PullPool
+from kafka_keyshared.sim.handlers import Call, Handlers
+from kafka_keyshared.sim.happenings import WorkerJoined, WorkerLeft
+from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of
+from kafka_keyshared.sim.site import Site
+from kafka_keyshared.sim.states import States
+from kafka_keyshared.sim.telling import Place, Telling
+
+BROKEN = 0.5
+"""The share of members that leave on the way of an exception."""
+
+
+class SimMembers(PullPool):
+    """The members of one process, of its one subscription."""
+
+    leaves = True
+    """Whether a worker may leave of its own accord."""
+
+    def __init__(
+        self,
+        site: Site,
+        core: Dispatcher,
+        handlers: Handlers,
+        chance: Random,
+        habits: PoolHabits,
+        *,
+        post: Callable[[Report | Recalled], None],
+        clock: Clock,
+    ) -> None:
+        self._member, self._process, self._history = site
+        self._handlers = handlers
+        self._chance = chance
+        self._habits = habits
+        self.replaceable = True
+        """Of no concern: nobody takes the place of a member."""
+        (sub,) = core.subscriptions.values()
+        self._states = States(site, [sub.settings])
+        self._telling = Telling(site, post)
+        self._woken: set[Place] = set()
+        self._gone: set[Place] = set()
+        mailbox: Any = SimpleNamespace(put=self._tell_owner)
+        super().__init__(mailbox, clock, subscription=sub.name)
+        for worker in sub.workers.values():
+            self.join(worker.name)
+
+    # --- the port, beyond what the pool does ---
+
+    def submit(self, slice_: Slice) -> None:
+        """Let the record wait for its member."""
+        self._telling.handed_over(slice_)
+        super().submit(slice_)
+        self._wake((slice_.subscription, slice_.worker))
+
+    def recall(self, recall: Recall) -> Recalled:
+        """Take back what the member has not received."""
+        known = dict(self._telling.slices)  # what comes back has ended by then
+        answer = super().recall(recall)
+        records = [known[id_].records[at] for id_, those in answer.slices for at in those]
+        if records:
+            self._telling.came_back((recall.subscription, recall.worker), records)
+        return answer
+
+    def time_out(self, past: TimeOut) -> None:
+        """End these leases."""
+        self._telling.recalling((past.subscription, past.worker))
+        super().time_out(past)
+
+    def add(self, worker: StartWorker) -> None:
+        """Make room for one more member."""
+        super().add(worker)
+        told = WorkerJoined(self._member, worker.subscription, worker.worker, worker.name)
+        self._history.tell(told)
+
+    def abandon(self, subscription: str, worker: int, *, settle: bool = False) -> None:
+        """Give up a member that has left: it has handed back what it had."""
+        super().abandon(subscription, worker, settle=settle)
+        self._telling.given_up((subscription, worker))
+        self._gone.add((subscription, worker))
+        self._states.lost(subscription, worker, for_good=True)
+
+    def end(self, subscription: str, worker: int) -> None:
+        """Tell the member that nothing comes any more."""
+        super().end(subscription, worker)
+        self._gone.add((subscription, worker))
+        self._states.ended(subscription, worker)
+
+    # --- what goes by the timeline ---
+
+    @property
+    def workers(self) -> dict[Place, Any]:
+        """Return those that there are."""
+        return dict(self.cells)
+
+    def seen(self) -> dict[Place, Seen]:
+        """Return what can be seen of the members from outside."""
+        found = {}
+        for place, cell in self.cells.items():
+            runs, given_up = self._telling.runs[place], place in self._gone
+            there = not (given_up or cell.closed)
+            found[place] = Seen(there, runs[0] if runs else None, given_up, cell.left)
+        return found
+
+    def kill(self, subscription: str, worker: int) -> None:
+        """Let the member's code come out with an exception, unless it is the last one."""
+        there = [place for place, seen in self.seen().items() if seen.there]
+        if len(there) > 1 and (subscription, worker) in there:
+            self.dismiss(subscription, worker)
+
+    def dismiss(self, subscription: str, worker: int) -> None:
+        """Let a member leave, with or without an exception on its way."""
+        if self.ended:
+            return
+        place = subscription, worker
+        self._history.tell(WorkerLeft(self._member, *place))
+        self._states.left(*place)
+        self.cells[place].leave(broken=self._chance.random() < BROKEN)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has gone, and nothing of it is told any more."""
+        return self._telling.ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self._telling.ended = ended
+
+    # --- the members' code ---
+
+    def _wake(self, place: Place) -> None:
+        if place not in self._woken:
+            self._woken.add(place)
+            seconds = self._chance.expovariate(1 / self._habits.wakes)
+            self._process.timeline.after(seconds, partial(self._turn, place))
+
+    def _turn(self, place: Place) -> None:
+        """Receive as many as it likes at once, and be at them."""
+        self._woken.discard(place)
+        if self.ended or not self._process.alive:
+            return
+        cell = self.cells[place]
+        room = self._habits.at_once - len(cell.held())
+        for slice_ in cell.take(room, 0.0) if room > 0 else ():
+            record = slice_.records[0]
+            self._telling.began(place, record)
+            call = self._handlers.call(record.partition(), record.offset())
+            done = partial(self._settle, place, slice_, call)
+            self._process.timeline.after(call.seconds, done)
+
+    def _settle(self, place: Place, slice_: Slice, call: Call) -> None:
+        """Say what has become of a record, whether or not it is this member's still."""
+        if self.ended or not self._process.alive:
+            return
+        cell, record = self.cells[place], slice_.records[0]
+        ending = self._handlers.ending(record.partition(), record.offset(), hung=call.hangs)
+        if isinstance(ending, Failure):
+            cell.fail(slice_, ending)
+        else:  # a member has no word for a record that it drops
+            cell.settle([slice_])
+        self._wake(place)
+
+    # --- what is told ---
+
+    def _tell_owner(self, report: Report | Recalled) -> None:
+        if isinstance(report, Failed):
+            place, record = self._of(report)
+            self._telling.comes_out(place, record, outcome_of(report.failure))
+        elif isinstance(report, SetAside) and self._runs(*self._of(report)):
+            place, record = self._of(report)
+            self._telling.comes_out(place, record, "given_back")
+        elif isinstance(report, Ended):
+            self._ended(self._telling.slices.get(report.slice))
+        self._telling.put(report)
+
+    def _ended(self, slice_: Slice | None) -> None:
+        if slice_ is None:
+            return
+        place, record = (slice_.subscription, slice_.worker), slice_.records[0]
+        if self._runs(place, record):
+            self._telling.comes_out(place, record, "done")
+
+    def _of(self, report: Failed | SetAside) -> tuple[Place, Record]:
+        slice_ = self._telling.slices[report.slice]
+        return (slice_.subscription, slice_.worker), slice_.records[report.index]
+
+    def _runs(self, place: Place, record: Record) -> bool:
+        return any(each is record for each in self._telling.runs[place])
