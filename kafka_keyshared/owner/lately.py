@@ -9,8 +9,11 @@ from kafka_keyshared.core.status import settled_in
 from kafka_keyshared.status import Lately, Status
 
 MINUTE = 60.0
-GAP_MOST = 5.0
-"""Seconds between two statuses; after a longer time nothing is known of what was in between."""
+GAP_MOST = 10.0
+"""Seconds between two statuses; after a longer time nothing is known of what was in between.
+
+Where nobody looks but the group, they are five seconds apart.
+"""
 
 
 class _Look(NamedTuple):

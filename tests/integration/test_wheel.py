@@ -88,7 +88,9 @@ def test_everything_that_is_no_source_is_in_the_wheel(wheel: Path) -> None:
 def test_all_that_the_console_loads_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         home = zipfile.Path(archive, "kafka_keyshared/web/console/")
-        asked = {*re.findall(r'(?:src|href)="([\w.][\w./]*)"', (home / "index.html").read_text("utf-8"))}
+        asked = {
+            *re.findall(r'(?:src|href)="([\w.][\w./]*)"', (home / "index.html").read_text("utf-8"))
+        }
         modules = [each for each in archive.namelist() if "/web/console/" in each]
         for name in (each for each in modules if each.endswith(".js") and "/vendor/" not in each):
             folder = name.removeprefix(home.at).rpartition("/")[0]
