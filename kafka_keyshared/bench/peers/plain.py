@@ -24,7 +24,7 @@ SUBMITTED = 10_000
 """Records that a pool of threads has at once, as many as this package's window.
 
 A loop that submits without an end keeps the interpreter from the threads that shall work: with 2 ms
-of sleep a hundred of them did 6,500 records a second behind it, and with this bound 27,000.
+of sleep a hundred of them did 6,600 records a second behind it, and with this bound 22,700.
 """
 
 

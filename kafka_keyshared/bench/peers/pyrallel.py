@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kafka_keyshared.bench.peers.aio import LOOK, Clock
 from kafka_keyshared.bench.workloads import Handle, Job, Ran, handler_of, itself, later_of
 from kafka_keyshared.pools.loop_host import new_loop
+
+if TYPE_CHECKING:
+    from pyrallel_consumer.config import KafkaConfig
 
 IN_FLIGHT = 2_000
 """Of its own benchmark, with either engine."""
@@ -39,58 +42,91 @@ class Completions:
 
 def run_coroutines(job: Job) -> Ran:
     """Run its asyncio engine with so many records in flight."""
-    return _run(job, in_processes=False)
+    return _run(_coroutines(job))
 
 
 def run_processes(job: Job) -> Ran:
     """Run so many of its processes."""
-    return _run(job, in_processes=True)
+    return _run(_processes(job))
 
 
-def _run(job: Job, *, in_processes: bool) -> Ran:
+def _run(main: Coroutine[Any, Any, Ran]) -> Ran:
     loop = new_loop()
     try:
-        return loop.run_until_complete(_pyrallel(job, in_processes=in_processes))
+        return loop.run_until_complete(main)
     finally:
         loop.close()
 
 
-async def _pyrallel(job: Job, *, in_processes: bool) -> Ran:
+def _config(job: Job) -> KafkaConfig:
     from pyrallel_consumer.config import KafkaConfig
-    from pyrallel_consumer.consumer import PyrallelConsumer
-    from pyrallel_consumer.dto import ExecutionMode, OrderingMode, WorkItem
+    from pyrallel_consumer.dto import OrderingMode
 
     config = KafkaConfig(
         bootstrap_servers=[job.bootstrap], consumer_group=job.group, auto_offset_reset="earliest"
     )
     config.parallel_consumer.ordering_mode = OrderingMode.KEY_HASH
-    execution, clock = config.parallel_consumer.execution, Clock(job)
-    worker: Callable[[WorkItem], Any]
-    if in_processes:
-        execution.mode = ExecutionMode.PROCESS
-        execution.max_in_flight = IN_FLIGHT
-        execution.process_config.process_count = job.number
-        worker = Payload(handler_of(job, itself))
-    else:
-        execution.mode = ExecutionMode.ASYNC
-        execution.max_in_flight = job.number
-        handle = later_of(job, itself)
+    return config
 
-        async def worker(item: WorkItem) -> None:
-            clock.begin()
-            await handle(item.payload)
-            clock.count(item.payload)
+
+async def _coroutines(job: Job) -> Ran:
+    from pyrallel_consumer.consumer import PyrallelConsumer
+    from pyrallel_consumer.dto import ExecutionMode, WorkItem
+
+    config = _config(job)
+    config.parallel_consumer.execution.mode = ExecutionMode.ASYNC
+    config.parallel_consumer.execution.max_in_flight = job.number
+    handle, clock = later_of(job, itself), Clock(job)
+
+    async def worker(item: WorkItem) -> None:
+        clock.begin()
+        await handle(item.payload)
+        clock.count(item.payload)
 
     consumer = PyrallelConsumer(config=config, worker=worker, topic=job.topic)
     await consumer.start()
-    if in_processes:
-        consumer._work_manager.set_metrics_exporter(Completions(clock))
     try:
         while not clock.over():
             await asyncio.sleep(LOOK)
         return clock.result()
     finally:
         await consumer.stop()
+
+
+async def _processes(job: Job) -> Ran:
+    """Put it together as its own benchmark does, which is told so of what its processes did."""
+    from pyrallel_consumer.control_plane.broker_poller import BrokerPoller
+    from pyrallel_consumer.control_plane.work_manager import WorkManager
+    from pyrallel_consumer.dto import ExecutionMode
+    from pyrallel_consumer.execution_plane.engine_factory import create_execution_engine
+
+    config, clock = _config(job), Clock(job)
+    parallel, execution = config.parallel_consumer, config.parallel_consumer.execution
+    execution.mode = ExecutionMode.PROCESS
+    execution.max_in_flight = IN_FLIGHT
+    execution.process_config.process_count = job.number
+    engine = create_execution_engine(execution, Payload(handler_of(job, itself)))
+    manager = WorkManager(
+        execution_engine=engine,
+        max_in_flight_messages=IN_FLIGHT,
+        ordering_mode=parallel.ordering_mode,
+        max_revoke_grace_ms=execution.max_revoke_grace_ms,
+        metrics_exporter=Completions(clock),
+    )
+    poller = BrokerPoller(
+        consume_topic=job.topic,
+        kafka_config=config,
+        execution_engine=engine,
+        work_manager=manager,
+    )
+    await poller.start()
+    try:
+        while not clock.over():
+            await asyncio.sleep(LOOK)
+        return clock.result()
+    finally:
+        await poller.stop()
+        await engine.shutdown()
 
 
 RUNNERS: Mapping[str, Callable[[Job], Ran]] = {
