@@ -129,9 +129,7 @@ class Dispatcher:
 
     def next_due(self) -> float | None:
         """Return when a :class:`Flush` is due next, in monotonic seconds."""
-        due = [self.ceilings.next_look()]
-        for sub in self.subscriptions.values():
-            due += sub.closed.next_due(), sub.keys.next_due(), sub.draining.due
+        due = [self.ceilings.next_look(), *(sub.next_due() for sub in self.subscriptions.values())]
         return min([at for at in due if at is not None], default=None)
 
     def commit_wanted(self, now: float) -> bool:
@@ -199,6 +197,7 @@ class Dispatcher:
             if self._restored:
                 records = assignment.not_settled_before(self.partitions, sub, records)
             client_events = sub.receive(records, park=park) or client_events
+            sub.take_turns(len(records), now, more=event.more)
             commands += self._go_on(sub, now)
         self.ceilings.arrived()
         if self._restored:
@@ -225,7 +224,8 @@ class Dispatcher:
         return go_on(sub, self.holds, len(self.partitions), now, self.meters.wall_offset)
 
     def _ready(self, sub: Subscription, now: float) -> list[Command]:
-        """Ready what has waited for its time: retries, and keys that could not be read."""
+        """Ready what has waited for its time: retries, shifts, keys that could not be read."""
+        sub.shifts.end(sub.workers.values())
         commands = heartbeat.retries(sub, now)
         due = sub.keys.next_due()
         if due is not None and due <= now:

@@ -29,6 +29,7 @@ from kafka_keyshared.core.ownership import Ownership
 from kafka_keyshared.core.parking import Parking
 from kafka_keyshared.core.routing.filters import Filters
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.core.shifts import Shifts
 from kafka_keyshared.core.slices import Book, Epochs, Leased, Slice
 from kafka_keyshared.core.window import Window
 from kafka_keyshared.core.workers import Worker, merged
@@ -51,6 +52,7 @@ class Subscription(Ownership, Holdings):
         self.book = Book() if book is None else book
         self.window = Window(settings.window_records, settings.window_bytes)
         self.counts = Counts()
+        self.shifts = Shifts(settings.window_records)
         self.bursts = Bursts()
         self.errors = ErrorsSeen()
         self.closed = ClosedLanes()
@@ -97,6 +99,19 @@ class Subscription(Ownership, Holdings):
         if self.window.received >= self._tidy_at:
             self._let_go()
         return events
+
+    def take_turns(self, count: int, now: float, *, more: bool) -> None:
+        """Behind a chunk of so many records: say which workers are handed what waits for them.
+
+        Without reliability a worker drops what waits beyond its share, so nothing has to wait.
+        """
+        if self.settings.reliable:
+            self.shifts.came_in(self.workers.values(), count, now, more=more)
+
+    def next_due(self) -> float | None:
+        """Return when something is due that waits for its time alone, in monotonic seconds."""
+        due = self.closed.next_due(), self.keys.next_due(), self.draining.due, self.shifts.due
+        return min([at for at in due if at is not None], default=None)
 
     def unpark(self) -> bool:
         """Route what is below its partition's ceiling by now; say whether there was any."""
@@ -159,6 +174,8 @@ class Subscription(Ownership, Holdings):
             yield from self._flush_keyless()
         for worker in workers:
             row = worker.row
+            if worker.off_shift and not row.granted:
+                continue
             while (row.routed or row.granted) and (room := worker.room()):
                 taken, chunks, lanes = self._take(worker, room)
                 if not taken:
@@ -209,7 +226,11 @@ class Subscription(Ownership, Holdings):
             yield lease
 
     def _flush_keyless(self) -> Iterator[Command]:
-        able = [each for each in self.workers.values() if self.takes_keyless(each) and each.room()]
+        able = [
+            each
+            for each in self.workers.values()
+            if not each.off_shift and self.takes_keyless(each) and each.room()
+        ]
         able.sort(key=lambda worker: worker.leased)
         for left, worker in zip(range(len(able), 0, -1), able, strict=True):
             room = worker.places()
@@ -335,6 +356,10 @@ class Subscription(Ownership, Holdings):
 
 class Subscriptions(dict[str, Subscription]):
     """By its name every subscription that there is, and :class:`InvariantError` for any other."""
+
+    def wait_for_more(self) -> bool:
+        """Say whether workers wait for their turn, so that something has to follow at once."""
+        return any(sub.shifts.due is not None for sub in self.values())
 
     def __missing__(self, name: str) -> Subscription:
         known = some(map(repr, sorted(self)))

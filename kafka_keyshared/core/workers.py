@@ -117,6 +117,8 @@ class Worker:
         self.waits_for: int | None = None
         # Who has its slots, while it is held up.
         self.loan: Loan | None = None
+        # Whether what is routed to it waits until it is its turn.
+        self.off_shift = False
         self.idle_beats = 0
         # Whether it has left, and there was nobody else.
         self.alone = False

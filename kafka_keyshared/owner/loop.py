@@ -155,7 +155,8 @@ class Loop(Actor):
             self._window_is_full()
         now = self._clock()
         self.shares.look(core.partitions, self.stats.fetched, now)
-        if due is not None and due <= now:
+        short = not self._plenty and core.subscriptions.wait_for_more()
+        if short or (due is not None and due <= now):
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
@@ -192,10 +193,7 @@ class Loop(Actor):
                 return
 
     def _look_in_turn(self) -> None:
-        """Commit as :meth:`commit` does, after as many turns as the mail that was there takes.
-
-        And look who is held up, as far as either is wanted.
-        """
+        """Commit, and look who is held up, as wanted, behind all the mail that was there."""
         if self._progress is None:
             self._progress = self.ports.pool.progress()
             self._behind = self.ports.mailbox.qsize()
@@ -258,7 +256,7 @@ class Loop(Actor):
             chunk = self.reseek.wanted(chunk, released)
         self.stats.took_in(len(chunk), self._clock())
         values, held = self._room.values(chunk)
-        self.tell(ev.Fetched(chunk, self._received_ends(chunk)))
+        self.tell(ev.Fetched(chunk, self._received_ends(chunk), more=self._plenty))
         self._room.took_in(len(chunk), values, held)
 
     def _received_ends(self, chunk: list[Record]) -> dict[TopicPartition, int]:

@@ -154,6 +154,8 @@ class World:
         if weights.random() < 0.3:
             most = weights.choice([1, 50, 500])
             self.settings = [replace(each, lease_bytes_per_worker=most) for each in self.settings]
+        # Whether more follows a chunk at once.
+        self.pace = Random(f"pace-{seed}")
         self.oracle = self.make_oracle()
         self.partitions = [
             TopicPartition(f"topic-{number % rng.choice([1, 2])}", number)
@@ -324,7 +326,12 @@ class World:
                 break
         oracle.delivered(chunk)
         ends = {p: self.received[p] for p in owned if self.received[p] > 0 or rng.random() < 0.5}
-        self.member.tell(ev.Fetched(chunk, ends))
+        self.member.tell(ev.Fetched(chunk, ends, more=self.pace.random() < 0.5))
+        self.reached["records wait for a turn"] += any(
+            worker.off_shift and bool(worker.row.routed)
+            for sub in self.member.core.subscriptions.values()
+            for worker in sub.workers.values()
+        )
 
     def verdict(self) -> Ending:
         """How a handler ends."""
