@@ -14,7 +14,7 @@ PIP-379 leaves order under negative acknowledgement out of its scope; this is ho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command, Fence
@@ -68,7 +68,7 @@ def ended(sub: Subscription, leased: Leased, report: Ended) -> None:
     sub.book.strike(leased)
     sub.leased -= count
     sub.window.free(count - len(leased.unsettled))
-    _count(sub, leased, report.dropped)
+    _count(sub, leased, leased.indices(), leased.unsettled, report.dropped)
     if leased.claimed:
         # What was taken back has left its lane to others.
         sub.unclaim(leased, [each for each in leased.indices() if each not in leased.unclaimed])
@@ -103,14 +103,7 @@ def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
         leased.aside = 0  # each of them is among these: it ended when it was set aside
     sub.leased -= count
     sub.window.free(count - len(unsettled))
-    if slice_.epoch != sub.epochs.now:
-        late = {each for each in indices if _is_late(sub, leased, each)}
-        sub.counts.stale += len(late)
-        unsettled = late.union(unsettled)
-    dropped = [index for index in report.dropped if index not in unsettled]
-    sub.counts.settled(leased, indices, unsettled, dropped)
-    if sub.dlq_watch is not None:
-        sub.dlq_watch.settled(leased, indices, unsettled)
+    _count(sub, leased, indices, unsettled, report.dropped)
     worker.end(leased, indices, report.seconds)
     if leased.claimed:
         sub.unclaim(leased, [each for each in indices if each not in leased.unclaimed])
@@ -118,22 +111,26 @@ def some_ended(sub: Subscription, leased: Leased, report: SomeEnded) -> None:
         _head_ended(sub, leased, leased.retries[index])
 
 
-def _count(sub: Subscription, leased: Leased, dropped: Collection[int]) -> None:
-    """Count how the slice's leases ended. What came back too late has settled nothing.
+def _count(
+    sub: Subscription,
+    leased: Leased,
+    indices: Sequence[int],
+    unsettled: Collection[int],
+    dropped: Collection[int],
+) -> None:
+    """Count how these leases of a slice ended. What came back too late has settled nothing.
 
     None is asked for anything: one that failed may run again by now, and its handler write into it.
     """
-    unsettled: Collection[int] = leased.unsettled
-    if leased.back and dropped:
-        dropped = [index for index in dropped if index not in leased.back]
     if leased.slice.epoch != sub.epochs.now:
-        late = {index for index in leased.indices() if _is_late(sub, leased, index)}
+        late = {index for index in indices if _is_late(sub, leased, index)}
         sub.counts.stale += len(late)
         unsettled = late.union(unsettled)
-        dropped = [index for index in dropped if index not in late]
-    sub.counts.settled(leased, leased.indices(), unsettled, dropped)
+    if dropped:
+        dropped = [each for each in dropped if each not in unsettled and each not in leased.back]
+    sub.counts.settled(leased, indices, unsettled, dropped)
     if sub.dlq_watch is not None:
-        sub.dlq_watch.settled(leased, leased.indices(), unsettled)
+        sub.dlq_watch.settled(leased, indices, unsettled)
 
 
 def _is_late(sub: Subscription, leased: Leased, index: int) -> bool:

@@ -17,7 +17,6 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools.batch_calls import Calls
 from kafka_keyshared.pools.batch_cells import BatchCell
 from kafka_keyshared.pools.chains import Given
-from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
@@ -117,27 +116,10 @@ class BatchPool(Calls):
             self.beside.remove(cell)
             self.fail_running(cell)
 
-    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program the thread is now that has the record in its call."""
-        del index  # the only one of its slice
-        ident = self._thread_in(subscription, worker, slice_)
-        return "" if ident is None else standing(ident)
-
-    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return the calls that this thread is in."""
-        del index  # the only one of its slice
-        ident = self._thread_in(subscription, worker, slice_)
-        return "" if ident is None else stack_of(ident)
-
-    def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
-        for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is None or cell.thread is None:
-                continue
-            with cell.bell:
-                runs = any(each.slice.id == slice_ for each in cell.running)
-            if runs:
-                return cell.thread.ident
-        return None
+    def is_in(self, cell: BatchCell, slice_: int) -> bool:
+        """Say whether the record of that slice is in the call of the cell's thread."""
+        with cell.bell:
+            return any(each.slice.id == slice_ for each in cell.running)
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; what the old one ran counts as failed."""

@@ -22,6 +22,7 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
 from kafka_keyshared.program import forks
 from kafka_keyshared.program.importing import handling
+from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
@@ -51,6 +52,10 @@ class Crew(ABC, Generic[C]):
     @abstractmethod
     def send_off(self, cell: C) -> None:
         """Have the worker start nothing any more, and end."""
+
+    @abstractmethod
+    def is_in(self, cell: C, slice_: int) -> bool:
+        """Say whether the cell's thread runs something of that slice."""
 
     @abstractmethod
     def forked(self) -> None:
@@ -108,6 +113,25 @@ class Crew(ABC, Generic[C]):
     def late(self) -> dict[str, int]:
         """Return nothing: a thread says what becomes of a record once."""
         return {}
+
+    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return where in the user's program the thread is now that is in the slice."""
+        del index  # a thread is in one place, whatever it runs
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else standing(ident)
+
+    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
+        """Return the calls that this thread is in."""
+        del index
+        ident = self._thread_in(subscription, worker, slice_)
+        return "" if ident is None else stack_of(ident)
+
+    def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
+        # Whoever asks may have seen it running before its worker was gone.
+        for cell in (self.cells.get((subscription, worker)), *self.beside):
+            if cell is not None and cell.thread is not None and self.is_in(cell, slice_):
+                return cell.thread.ident
+        return None
 
     def stop(self, timeout: float) -> list[str]:
         """End the workers, closing their handlers; return the names of those still running.

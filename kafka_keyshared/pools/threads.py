@@ -33,7 +33,6 @@ from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
-from kafka_keyshared.program.whose import stack_of, standing
 
 log = log_of("kafka_keyshared.pool")
 
@@ -108,24 +107,9 @@ class ThreadPool(Crew[WorkerCell]):
             self.beside.remove(cell)
             self._abandon(cell, [cell.current] if cell.current is not None else [])
 
-    def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return where in the user's program the thread is now that has the slice."""
-        del index  # it runs one at a time
-        ident = self._thread_in(subscription, worker, slice_)
-        return "" if ident is None else standing(ident)
-
-    def stack(self, subscription: str, worker: int, slice_: int, index: int) -> str:
-        """Return the calls that this thread is in."""
-        del index  # it runs one at a time
-        ident = self._thread_in(subscription, worker, slice_)
-        return "" if ident is None else stack_of(ident)
-
-    def _thread_in(self, subscription: str, worker: int, slice_: int) -> int | None:
-        # Whoever asks may have seen it running before its worker was gone.
-        for cell in (self.cells.get((subscription, worker)), *self.beside):
-            if cell is not None and cell.is_in(slice_) and cell.thread is not None:
-                return cell.thread.ident
-        return None
+    def is_in(self, cell: WorkerCell, slice_: int) -> bool:
+        """Say whether the cell's thread is in that slice."""
+        return cell.is_in(slice_)
 
     def replace(self, subscription: str, worker: int) -> None:
         """Start another thread for the worker; the record that the old one ran counts as failed.
