@@ -19,8 +19,7 @@ MAY: dict[tuple[str, str], str] = {
     ("client/kafka.py", "_wait_until_moved"): "waits for a thread of the client's own",
     ("client/outage.py", "__init__"): "the real client's; what stands in for it has no outages",
     ("client/silence.py", "__init__"): "a reader of a real client, without an owner",
-    ("pools/crew.py", "stop"): "joins threads: a wait that no made-up time ends",
-    ("pools/tasks.py", "stop"): "waits for a loop: as for threads",
+    ("pools/tasks.py", "stop"): "waits for a loop, which no made-up time ends",
 }
 
 

@@ -203,7 +203,14 @@ def test_a_handler_that_can_be_made_no_more_ends_the_run_with_what_it_said(
 ) -> None:
     """However fast it starts: who is dead at each heartbeat is given up, unless it has lived."""
     broker = OfflineBroker(*(record(offset, f"key-{offset}") for offset in range(20)))
-    app = an_app(broker, "process:1", retry={"attempts": 1}, poison="drop")
+    app = an_app(
+        broker,
+        "process:1",
+        retry={"attempts": 1},
+        poison="drop",
+        stop_timeout=2.0,
+        revoke_deadline=1.0,
+    )
     app.handler(BreaksDown)
     beats(monkeypatch)
     with pytest.raises(HandlerRaisedError, match=r"in 5 processes, .*no database\n.*in __init__"):
