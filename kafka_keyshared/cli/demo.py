@@ -16,11 +16,12 @@ from kafka_keyshared.cli.audit_log import audit_log
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.settings import client_settings
 from kafka_keyshared.client.reach import require_broker
+from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.demo.calls import CALL_SECONDS
 from kafka_keyshared.demo.data import RECORDS
 from kafka_keyshared.demo.flights import LATE_MINUTES
 from kafka_keyshared.demo.load import load
-from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, WORKERS, Demo, Progress, Totals
+from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
 
 NOT_SHOWN = ("findings", "differences")
@@ -31,6 +32,8 @@ HELD = "All is committed. The console stays open; Ctrl-C ends it, and then the j
 
 CONSOLE_NEEDS = ("starlette", "uvicorn")
 """What the extra ``console`` installs."""
+
+POOL_WORDS = {"thread": "workers", ASYNCIO: "coroutines", PROCESS: "processes"}
 
 SPEAK_EVERY = 3.0
 """Seconds between two words of the judge's."""
@@ -67,6 +70,7 @@ def demo_verb(
     log: str | None = None,
     *,
     console: bool = False,
+    workers: str | None = None,
 ) -> int:
     """Run the demo with live progress on a terminal; return 0 when nothing was wrong.
 
@@ -79,9 +83,10 @@ def demo_verb(
     watcher: _Bars | _Lines = _Bars() if sys.stderr.isatty() else _Lines()
     with nullcontext() if log is None else audit_log(log) as rows:
         watch = _Console(watcher).watch if console else watcher.watch
-        demo = Demo(watch, sabotage, RECORDS if records is None else records, rows, console=console)
+        many = RECORDS if records is None else records
+        demo = Demo(watch, sabotage, many, rows, console=console, workers=workers)
         totals = demo.totals
-        write_note(_introduced(totals))
+        write_note(_introduced(totals, demo.workers))
         with watcher.shown(totals), _only_errors():
             result = demo.run()
     for line in (*result["findings"], *result["differences"]):
@@ -99,7 +104,7 @@ def story_verb(output: Output, *, console: bool, others: tuple[object, ...]) -> 
     from kafka_keyshared.cli.story import tell_story
 
     if any(each is not None for each in others):
-        raise ConfigError("--story: it has records of its own; leave out --audit-log")
+        raise ConfigError("--story: it has records of its own; leave out --audit-log and --workers")
     _check_console(console)
     return tell_story(output, console=console)
 
@@ -123,12 +128,12 @@ def _only_errors() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _introduced(totals: Totals) -> str:
+def _introduced(totals: Totals, workers: int | str) -> str:
     """Return what is about to happen, in lines that fit a terminal of 80 columns."""
     return (
         f"A year of flights: {totals.records:,} records in a topic of {PARTITIONS} partitions, on "
         "a\n"
-        f"Kafka inside this process. {WORKERS} workers, the flights of each aircraft in order.\n"
+        f"Kafka inside this process. {_counted(workers)}, the flights of each aircraft in order.\n"
         f"A flight more than {LATE_MINUTES} minutes late costs a wait of "
         f"{CALL_SECONDS * 1000:g} ms, as for a database.\n"
         f"{totals.cancelled:,} flights were cancelled: they fail {RETRY.attempts} times and go to "
@@ -136,8 +141,13 @@ def _introduced(totals: Totals) -> str:
     )
 
 
+def _counted(workers: int | str) -> str:
+    pool, count = counted_workers(workers)
+    return f"{count} {POOL_WORDS[pool]}"
+
+
 def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(words, _value(result[name])) for name, words in WORDS.items()]
+    return [(words, _value(result[name])) for name, words in WORDS.items() if name in result]
 
 
 def _value(value: float) -> str:

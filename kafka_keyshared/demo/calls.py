@@ -6,8 +6,11 @@ demo can say how many were under way at once, and how long they take one after t
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple
 
@@ -39,11 +42,21 @@ class Calls:
 
     def make(self, partition: int) -> None:
         """Wait for an answer; ``partition`` is that of the record it is about."""
+        with self._counted(partition):
+            time.sleep(CALL_SECONDS)
+
+    async def make_async(self, partition: int) -> None:
+        """Wait as :meth:`make` does, while the loop turns."""
+        with self._counted(partition):
+            await asyncio.sleep(CALL_SECONDS)
+
+    @contextmanager
+    def _counted(self, partition: int) -> Iterator[None]:
         with self._lock:
             self._made[partition] += 1
             self.under_way += 1
             self._most = max(self._most, self.under_way)
-        time.sleep(CALL_SECONDS)
+        yield
         with self._lock:
             self.under_way -= 1
 
@@ -67,3 +80,31 @@ def calling(calls: Calls) -> type[Flights]:
             calls.make(record.partition())
 
     return Calling
+
+
+def awaiting(calls: Calls) -> type[Flights]:
+    """Return the handler class that does the same in coroutines: all of them share one instance."""
+
+    class Awaiting(Flights):
+        _was_late = False
+
+        async def handle(self, record: Record) -> None:  # type: ignore[override]
+            super().handle(record)  # in one piece: no other coroutine runs in between
+            if self._was_late:
+                self._was_late = False
+                await calls.make_async(record.partition())
+
+        def late(self, record: Record) -> None:
+            del record
+            self._was_late = True
+
+    return Awaiting
+
+
+class CallingElsewhere(Flights):
+    """The handler in a process of its own: it waits as long, and nobody counts it."""
+
+    def late(self, record: Record) -> None:
+        """Wait for an answer."""
+        del record
+        time.sleep(CALL_SECONDS)

@@ -28,10 +28,12 @@ from kafka_keyshared.audit.ledger import MemoryLedger, together
 from kafka_keyshared.audit.processed import ProcessedLog
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.config import RetryOptions
+from kafka_keyshared.config.pooled import ASYNCIO, PROCESS, counted_workers
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.demo import data
-from kafka_keyshared.demo.calls import Calls, calling
+from kafka_keyshared.demo.calls import CallingElsewhere, Calls, awaiting, calling
 from kafka_keyshared.demo.expected import compare, expected, read_answers
+from kafka_keyshared.demo.flights import Flights
 from kafka_keyshared.demo.ledgers import audited_client, on_dead_letter, on_rebalance
 from kafka_keyshared.demo.sabotage import check_kind, client_class, handler_class, pool_class
 from kafka_keyshared.dlq.envelope import source_of
@@ -47,6 +49,12 @@ DLQ = "flights.dlq"
 PARTITIONS = 4
 DLQ_PARTITIONS = 4
 WORKERS = 16
+HANDLERS: dict[str, Callable[[Calls], type[Flights]]] = {
+    "thread": calling,
+    ASYNCIO: awaiting,
+    PROCESS: lambda _: CallingElsewhere,
+}
+"""The handler for each kind of pool."""
 RETRY = RetryOptions(attempts=3, backoff=0.005, factor=2.0, jitter=0.0)
 STALL_SECONDS = 60.0
 READ_BACK_SECONDS = 60.0
@@ -109,8 +117,9 @@ class Demo:
 
     ``records`` takes only so many from the start of the year, which is for tests. ``log`` gets a
     row for each record that was written and for whatever became of it. Raises :class:`ConfigError`
-    for a number or a kind of sabotage that there is not. With ``console`` that is served, and the
-    run stays at its end until a signal.
+    for a number, workers or a kind of sabotage that there is not. With ``console`` that is served,
+    and the run stays at its end until a signal. ``workers`` may be threads, coroutines, or
+    processes, in which nobody counts the calls of late flights.
     """
 
     def __init__(
@@ -121,8 +130,16 @@ class Demo:
         log: ProcessedLog | None = None,
         *,
         console: bool = False,
+        workers: int | str | None = None,
     ) -> None:
-        check_kind(sabotage)
+        self.workers = WORKERS if workers is None else workers
+        self._pool, _ = counted_workers(self.workers)
+        if self._pool not in HANDLERS:
+            raise ConfigError(
+                f"--workers {workers}: the demo has {', '.join(HANDLERS)}; give one of these with "
+                "a number, such as process:2"
+            )
+        check_kind(sabotage, self._pool)
         if not 1 <= records <= data.RECORDS:
             raise ConfigError(f"--records {records}: give a number from 1 to {data.RECORDS}")
         self._watch = watch
@@ -228,6 +245,7 @@ class Demo:
             rebalanced=on_rebalance(self._ledger),
             dead_lettered=self._dead_lettered(),
             stepped=self._stepped,
+            called=self._ledger.called if self._pool == PROCESS else None,
         )
         app = KeyShared(
             {
@@ -238,7 +256,7 @@ class Demo:
                 "auto.offset.reset": "earliest",
             },
             [TOPIC],
-            workers=WORKERS,
+            workers=self.workers,
             dlq=DLQ,
             retry=RETRY,
             hooks=hooks,
@@ -246,7 +264,10 @@ class Demo:
             show_keys=self._console,
             console_port=0 if self._console else None,
         )
-        app.handler(handler_class(self._sabotage, audited(calling(self._calls), self._ledger)))
+        handler = HANDLERS[self._pool](self._calls)
+        if self._pool != PROCESS:  # which tells the ledger by itself
+            handler = handler_class(self._sabotage, audited(handler, self._ledger))
+        app.handler(handler)
         self._app_stop = app.stop
         self._looked = app
         return app
@@ -349,8 +370,8 @@ class Demo:
             "weather": self.totals.weather,
             "keyless": self.totals.keyless,
             "partitions": PARTITIONS,
-            "workers": WORKERS,
-            **self._calls.waiting()._asdict(),
+            "workers": self.workers,
+            **({} if self._pool == PROCESS else self._calls.waiting()._asdict()),
             "dead_lettered": dead_lettered,
             **judgement.counts(),
             "oracle_match": not differences,

@@ -26,10 +26,12 @@ EVERY_RECORD = 500
 EARLY_BY = 500
 
 
-def check_kind(kind: str | None) -> None:
-    """Raise :class:`ConfigError` for a kind of sabotage that there is not."""
+def check_kind(kind: str | None, pool: str = "thread") -> None:
+    """Raise :class:`ConfigError` for a kind of sabotage that there is not, or not in that pool."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"--sabotage {kind}: give one of {', '.join(KINDS)}")
+    if kind is not None and pool != "thread":
+        raise ConfigError(f"--sabotage {kind}: it breaks threads alone; leave out --workers")
 
 
 class ReorderingPool(ThreadPool):

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.demo import run
-from kafka_keyshared.demo.calls import Calls
+from kafka_keyshared.demo.calls import Calls, awaiting
 from kafka_keyshared.demo.expected import Answer, read_answers
 from kafka_keyshared.demo.flights import Flights
 from kafka_keyshared.demo.run import Demo, Progress
@@ -35,9 +34,12 @@ class Scaled(Demo):
     """A demo that somebody scales while it runs. ``orders`` is done in a thread of its own."""
 
     def __init__(
-        self, orders: Callable[[Scaled], None], handler: Callable[[Record], None] | None = None
+        self,
+        orders: Callable[[Scaled], None],
+        handler: Callable[[Record], None] | None = None,
+        workers: int | str = 2,
     ) -> None:
-        super().__init__(self._look, records=PART)
+        super().__init__(self._look, records=PART, workers=workers)
         self.year = self._year
         self.app: KeyShared
         self._handler = handler
@@ -91,14 +93,9 @@ class Hangs:
             assert self.goes_on.wait(WAIT)
 
 
-@pytest.fixture
-def two_workers(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(run, "WORKERS", 2)
-    return monkeypatch
-
-
-@pytest.mark.usefixtures("two_workers")
-def test_the_answer_is_exact_while_the_workers_are_2_then_8_then_3() -> None:
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_the_answer_is_exact_while_the_workers_are_2_then_8_then_3(pool: str) -> None:
+    """What each knows of its aircraft goes from worker to worker, or from process to process."""
     named: list[int] = []
 
     def orders(demo: Scaled) -> None:
@@ -106,12 +103,12 @@ def test_the_answer_is_exact_while_the_workers_are_2_then_8_then_3() -> None:
             demo.settled(at)
             named.append(len(demo.app.scale(workers, WAIT)))
 
-    Scaled(orders).exact()
+    Scaled(orders, workers=f"{pool}:2").exact()
     assert named == [8, 3]
 
 
 def test_the_answer_is_exact_while_they_change_and_one_aircraft_hangs(
-    two_workers: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its worker has state, so what it has waits with it; nothing is lost, and all of it moves."""
     hang = Hangs()
@@ -125,7 +122,7 @@ def test_the_answer_is_exact_while_they_change_and_one_aircraft_hangs(
         del calls
         return Hanging
 
-    two_workers.setattr(run, "calling", hanging)
+    monkeypatch.setitem(run.HANDLERS, "thread", hanging)
 
     def orders(demo: Scaled) -> None:
         assert hang.hangs.wait(WAIT)
@@ -145,58 +142,30 @@ def test_the_answer_is_exact_on_an_event_loop_while_2_then_8_then_3_run_at_once(
     most, running = [0], [0]
 
     def waiting(calls: Calls) -> type[Flights]:
-        class Waiting(Flights):
-            async def handle(self, record: Record) -> None:  # type: ignore[override]
+        class Waiting(awaiting(calls)):  # type: ignore[misc]
+            async def handle(self, record: Record) -> None:
                 running[0] += 1
                 most[0] = max(most[0], running[0])
                 try:
                     await asyncio.sleep(0)
-                    super().handle(record)
+                    await super().handle(record)
                 finally:
                     running[0] -= 1
 
-        del calls
         return Waiting
 
-    monkeypatch.setattr(run, "calling", waiting)
-    monkeypatch.setattr(run, "WORKERS", "asyncio:2")
+    monkeypatch.setitem(run.HANDLERS, "asyncio", waiting)
 
     def orders(demo: Scaled) -> None:
         for at, coroutines in ((PART // 5, 8), (PART // 2, 3)):
             demo.settled(at)
             assert demo.app.scale(coroutines, WAIT) == ("worker-0",)
 
-    Scaled(orders).exact()
+    Scaled(orders, workers="asyncio:2").exact()
     assert most[0] == 8
 
 
-class InProcesses(Scaled):
-    """The same, with the handler in processes: the ledger hears of calls from their pool."""
-
-    def _app(self, bootstrap: str, producer: MeteredProducer) -> KeyShared:
-        app = super()._app(bootstrap, producer)
-        app.hooks = replace(app.hooks, called=self._ledger.called)
-        app.handler(Flights)
-        return app
-
-
-def test_the_answer_is_exact_in_processes_while_they_are_2_then_8_then_3(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What each knows of its aircraft goes from process to process."""
-    monkeypatch.setattr(run, "WORKERS", "process:2")
-    named: list[int] = []
-
-    def orders(demo: Scaled) -> None:
-        for at, workers in ((PART // 5, 8), (PART // 2, 3)):
-            demo.settled(at)
-            named.append(len(demo.app.scale(workers, WAIT)))
-
-    InProcesses(orders).exact()
-    assert named == [8, 3]
-
-
-def test_one_aircraft_that_hangs_costs_only_itself(two_workers: pytest.MonkeyPatch) -> None:
+def test_one_aircraft_that_hangs_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same fold in a function, with the state of all in one place: nothing keeps its slots."""
     hang, folds = Hangs(), Flights()
     loans: list[int] = []
@@ -216,12 +185,11 @@ def test_one_aircraft_that_hangs_costs_only_itself(two_workers: pytest.MonkeyPat
         hang.goes_on.set()
 
     def answers(out: Path) -> list[Answer]:
-        two_workers.setenv("FLIGHTS_OUT", str(out))
+        monkeypatch.setenv("FLIGHTS_OUT", str(out))
         folds.close()  # no worker does: it has no instance of its own
         return read_answers(out)
 
-    demo = Scaled(orders, handle)
-    two_workers.setattr(run, "WORKERS", 4)
-    two_workers.setattr(run, "read_answers", answers)
+    demo = Scaled(orders, handle, workers=4)
+    monkeypatch.setattr(run, "read_answers", answers)
     demo.exact()
     assert loans[0] >= 1

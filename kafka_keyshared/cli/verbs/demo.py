@@ -23,6 +23,12 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
     sabotage: Annotated[str | None, typer.Option(metavar="TEXT", hidden=True)] = None,
     records: Annotated[int | None, typer.Option(metavar="INT", hidden=True)] = None,
     audit_log: AuditLog = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Such as thread:8, asyncio:256 or process:2; 16 threads."
+        ),
+    ] = None,
     console: Annotated[
         bool, typer.Option("--console", help="Serve the console, and stay at the end.")
     ] = False,
@@ -43,8 +49,8 @@ def demo(  # noqa: PLR0917 - each is an option of the command line
 
     shown = Output.JSON if json else output
     if story:
-        return story_verb(shown, console=console, others=(sabotage, records, audit_log))
-    return demo_verb(shown, sabotage, records, audit_log, console=console)
+        return story_verb(shown, console=console, others=(sabotage, records, audit_log, workers))
+    return demo_verb(shown, sabotage, records, audit_log, console=console, workers=workers)
 
 
 @verbs.command("load")

@@ -101,6 +101,8 @@ def test_without_the_extra_it_prints_the_install_line(missing: str) -> None:
         (["bench", "noop", "--records", "many"], "--records"),
         (["demo", "-o", "xml"], "xml"),
         (["demo", "--sabotage", "gently"], "reorder, drop, duplicate, commit-early"),
+        (["demo", "--sabotage", "drop", "--workers", "asyncio:8"], "it breaks threads alone"),
+        (["demo", "--workers", "split:2"], "give one of these with a number"),
         (["demo", "--records", "0"], "from 1 to 362891"),
         (["demo", "load"], "-b host:port"),
         (["doctor"], "nothing to look at"),
