@@ -28,7 +28,9 @@ def plan_with(seed: int, *, beside: bool) -> Plan:
     first = plan.member.subscriptions[0]
     subs = [without_reliability(first)]
     subs += [replace(first, name="beside", reliable=True)] if beside else []
-    return replace(plan, member=replace(plan.member, subscriptions=tuple(subs)))
+    # The package's own members and processes are drawn for what is reliable.
+    pool = replace(plan.member.pool, own=False)
+    return replace(plan, member=replace(plan.member, subscriptions=tuple(subs), pool=pool))
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a reliable one"])

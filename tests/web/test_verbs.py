@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.admin_client import AdminClient
@@ -315,6 +316,9 @@ def test_without_execute_it_is_a_plan(
         assert ended.status == 0
         assert ended.out.endswith(plan)
         assert ended.err == "nothing has changed; --execute does it\n"
+        for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+            told = read(in_process(capsys, *typed, "--url", url, "-o", form).out)
+            assert [*told] == ["plan"] and told["plan"].endswith(plan.strip())
     assert instance.paused() == set()
     assert in_process(capsys, "pause", "--partition", "orders", "--url", url).status == 2
 

@@ -62,11 +62,3 @@ def test_a_script_gets_every_finding(
     assert (ended.status, found["healthy"], found["number"]) == (3, False, 12)
     assert found["findings"][0]["code"] == "key-blocked"
     assert yaml.safe_load(in_process(capsys, "status", "-o", "yaml").out) == found
-
-
-@pytest.mark.parametrize("verb", ["status", "lag", "pause", "resume", "drain", "scale"])
-def test_each_verb_on_an_instance_prints_a_table_json_or_yaml(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = " ".join(in_process(capsys, verb, "--help").out.split())
-    assert "table" in shown and "json" in shown and "yaml" in shown
