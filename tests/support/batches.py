@@ -124,7 +124,7 @@ def run_pod(app: KeyShared, until: Callable[[], bool], eventually: Eventually) -
     thread = threading.Thread(target=lambda: statuses.append(app.run()))
     thread.start()
     try:
-        eventually(until, 60)
+        eventually(until, 180)
     finally:
         app.stop()
         thread.join()
