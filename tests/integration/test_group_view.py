@@ -20,10 +20,8 @@ Eventually = Callable[..., None]
 
 @pytest.fixture
 def instances(embedded_cluster: Cluster, topic: str, eventually: Eventually) -> Iterator[Instances]:
-    made = Instances(embedded_cluster, topic, eventually)
-    yield made
-    for each in made.all:
-        each.end()
+    with Instances(embedded_cluster, topic, eventually) as made:
+        yield made
 
 
 def test_one_console_shows_all_who_has_stopped_who_was_killed_and_who_is_slow(

@@ -46,7 +46,7 @@ class Running:
 
 
 class Instances:
-    """Instances of one group over six partitions."""
+    """Instances of one group over six partitions; they end with the block that they are for."""
 
     def __init__(self, cluster: Cluster, topic: str, eventually: Eventually) -> None:
         self.cluster = cluster
@@ -55,6 +55,13 @@ class Instances:
         self.eventually = eventually
         self.all: list[Running] = []
         cluster.create_topic(topic, PARTITIONS)
+
+    def __enter__(self) -> Instances:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.all:
+            each.end()
 
     def start(self, *names: str, **options: Any) -> list[Running]:
         """Start instances, and wait until each has its part."""

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin.app import ASSETS
-from tests.setup.parts import find_chromium
+from tests.support.browser import AXE, SERIOUS, TOO_WIDE, chromium, live_page, until
 from tests.support.console import HOSTILE, Scene, scene
 
 # A browser has much to do, and a machine may be slow.
 pytestmark = pytest.mark.timeout(300)
 
 log = logging.getLogger(__name__)
-
-MILLISECONDS = 30_000.0
-"""How long the browser may take for anything."""
 
 SCREENS = {
     "overview": "Overview",
@@ -57,23 +52,6 @@ SAYS = {
     "rebalances": "assigned",
     "doctor": "fetch.max.bytes",
 }
-
-AXE = gzip.decompress((Path(__file__).parent / "axe" / "axe.min.js.gz").read_bytes()).decode()
-
-SERIOUS = """async () => {
-  const found = await axe.run(document, { resultTypes: ["violations"] });
-  return found.violations
-    .filter((each) => ["serious", "critical"].includes(each.impact))
-    .map((each) => `${each.id}: ${each.nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
-}"""
-
-TOO_WIDE = """() => {
-  const root = document.documentElement;
-  const wide = [...document.querySelectorAll("main *")]
-    .filter((each) => each.getBoundingClientRect().right > root.clientWidth + 1);
-  if (root.scrollWidth <= root.clientWidth) return [];
-  return wide.map((each) => each.outerHTML.slice(0, 120));
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +96,8 @@ def by_hand(embedded_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip("Chromium is missing: install the package chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, timeout=MILLISECONDS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -139,25 +112,14 @@ Opened = Callable[..., Page]
 @pytest.fixture
 def opened(browser: Browser, looked_at: Scene, faults: list[str]) -> Iterator[Opened]:
     """``opened(screen)`` opens a live page, of another instance than ``looked_at`` if given."""
-    contexts = []
+    contexts: list[BrowserContext] = []
 
     def open_page(
         screen: str = "overview", scheme: Any = "light", width: int = 1280, of: Scene = looked_at
     ) -> Page:
-        context = browser.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
-        )
-        contexts.append(context)
-        context.set_default_timeout(MILLISECONDS)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "console",
-            lambda said: faults.append(said.text) if said.type in {"error", "warning"} else None,
-        )
         assert of.app.admin is not None
-        page.goto(f"{of.app.admin.url}/#/{screen}")
-        page.wait_for_selector("#link[data-state=live]")
+        page = live_page(browser, f"{of.app.admin.url}/#/{screen}", faults, scheme, width)
+        contexts.append(page.context)
         return page
 
     yield open_page
@@ -171,14 +133,6 @@ def show(page: Page, screen: str) -> str:
     said = (SCREENS[screen], SAYS[screen])
     until(page, lambda: all(each in page.inner_text("#screen") for each in said), str(said))
     return page.inner_text("#screen")
-
-
-def until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    """Wait for it. (The page's own rules forbid what ``wait_for_function`` does.)"""
-    deadline = time.monotonic() + MILLISECONDS / 1000
-    while not condition():
-        assert time.monotonic() < deadline, f"not so: {what}; {page.inner_text('body')}"
-        page.wait_for_timeout(50)
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from kafka_keyshared.local.cluster import Cluster
-from tests.setup.parts import find_chromium
+from tests.support.browser import AXE, SERIOUS, TOO_WIDE, chromium, live_page, until
 from tests.support.grouped import PARTITIONS, Instances, shared, told_in
-from tests.web.test_console_in_a_browser import AXE, MILLISECONDS, SERIOUS, TOO_WIDE, until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,38 +20,15 @@ Eventually = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    found = find_chromium()
-    if found is None:
-        pytest.skip("Chromium is missing: install the package chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, timeout=MILLISECONDS)
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def instances(embedded_cluster: Cluster, topic: str, eventually: Eventually) -> Iterator[Instances]:
-    made = Instances(embedded_cluster, topic, eventually)
-    yield made
-    for each in made.all:
-        each.end()
-
-
-def page_of(chromium: Browser, url: str, faults: list[str], scheme: Any, width: int) -> Page:
-    context = chromium.new_context(
-        color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
-    )
-    context.set_default_timeout(MILLISECONDS)
-    page = context.new_page()
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on(
-        "console",
-        lambda said: faults.append(said.text) if said.type in {"error", "warning"} else None,
-    )
-    page.goto(f"{url}/#/group")
-    page.wait_for_selector("#link[data-state=live]")
-    return page
+    with Instances(embedded_cluster, topic, eventually) as made:
+        yield made
 
 
 def answering(status: int, body: str) -> Callable[[Any], None]:
@@ -67,7 +43,7 @@ def shows(page: Page, said: str) -> Callable[[], bool]:
 
 
 def test_the_group_is_shown_live_by_day_and_by_night_wide_and_narrow(
-    instances: Instances, chromium: Browser, tmp_path: Path
+    instances: Instances, browser: Browser, tmp_path: Path
 ) -> None:
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     a, b = instances.start("a", "b", **told_in(instances.topic))
@@ -76,7 +52,7 @@ def test_the_group_is_shown_live_by_day_and_by_night_wide_and_narrow(
     assert b.member.app.admin is not None
     faults: list[str] = []
     for scheme, width in (("light", 1280), ("dark", 360)):
-        page = page_of(chromium, a.member.app.admin.url, faults, scheme, width)
+        page = live_page(browser, f"{a.member.app.admin.url}/#/group", faults, scheme, width)
         page.wait_for_selector("#screen tbody tr:nth-child(2)")
         said = page.inner_text("#screen")
         assert "healthy: 2 instances" in said
@@ -98,12 +74,12 @@ def test_the_group_is_shown_live_by_day_and_by_night_wide_and_narrow(
 
 
 def test_without_a_setting_and_without_an_answer_the_screen_says_so(
-    instances: Instances, chromium: Browser
+    instances: Instances, browser: Browser
 ) -> None:
     (a,) = instances.start("a")
     assert a.member.app.admin is not None
     faults: list[str] = []
-    page = page_of(chromium, a.member.app.admin.url, faults, "light", 1280)
+    page = live_page(browser, f"{a.member.app.admin.url}/#/group", faults, "light", 1280)
     until(page, lambda: "set group_view_topic" in page.inner_text("#screen"), "what to set")
     assert page.locator("#screen table:visible").count() == 0
     assert faults == []
@@ -120,13 +96,13 @@ def test_without_a_setting_and_without_an_answer_the_screen_says_so(
     until(page, lambda: "cannot be shown" not in page.inner_text("#screen"), "it is well again")
 
 
-def test_an_address_that_is_code_is_no_link(instances: Instances, chromium: Browser) -> None:
+def test_an_address_that_is_code_is_no_link(instances: Instances, browser: Browser) -> None:
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     (a,) = instances.start("a", **told_in(instances.topic))
     view = instances.until(a, lambda view: shared(view, "a"))
     assert a.member.app.admin is not None
     (found,) = view.instances
-    page = page_of(chromium, a.member.app.admin.url, [], "light", 1280)
+    page = live_page(browser, f"{a.member.app.admin.url}/#/group", [], "light", 1280)
     name = f"<b>{uuid.uuid4().hex}</b>"
     script = """([view, name]) => ({ ...view, instances: [{ ...view.instances[0], here: false,
       label: name, beat: { ...view.instances[0].beat, url: "javascript:alert(1)" } }] })"""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-from tests.setup.parts import find_chromium
+from tests.support.browser import chromium
 from tests.support.pages import ROOT
 from tests.support.site import build
 
@@ -51,13 +51,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip("Chromium is missing: install the package chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, timeout=SECONDS)
+    with chromium(SECONDS) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
