@@ -21,6 +21,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.pools import child
+from kafka_keyshared.pools.awaited import unmade
 from kafka_keyshared.pools.failed_lanes import Lanes, own_lanes
 from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.process import ProcessEndedError, TimedOutError
@@ -33,6 +34,7 @@ from kafka_keyshared.sim.pool import PoolHabits, Seen
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
 from kafka_keyshared.sim.telling import Place, Telling
+from kafka_keyshared.sim.turns import Turns
 from kafka_keyshared.sim.virtual_process import ParentsEnd, SimThread, VirtualProcess, Within
 
 STARTS_WITHIN = 0.3
@@ -45,9 +47,9 @@ Life: TypeAlias = Generator[None, None, None]
 """What a worker's thread does; where this yields it waits."""
 
 
-def in_its_process() -> Made:
-    """Stand for the handler, which is made up in the other process."""
-    raise NotImplementedError
+def nothing() -> Made:
+    """Stand for what makes the handler; it is sent to a process, and that one is made up."""
+    return Made(unmade)
 
 
 class SimProcesses(ProcessPool):
@@ -74,16 +76,16 @@ class SimProcesses(ProcessPool):
         """Whether a process can be started in place of one that has ended."""
         self._started = False
         self._lives: dict[Place, Life] = {}
-        self._woken: set[Place] = set()
         self._gone: set[Place] = set()
         settings = [sub.settings for sub in core.subscriptions.values()]
         self._states = States(site, settings)
         self._telling = Telling(site, post)
         by_name = {each.name: each for each in settings}
+        self._turns = Turns(self._process, self._telling, chance, habits, self._turn)
         told = self._telling, self._states, by_name, chance, habits.release_fails
-        self._within = Within(site, handlers, *told, self._soon)
+        self._within = Within(site, handlers, *told, self._turns.soon)
         specs = [
-            WorkerSpec(name, worker.id, worker.name, in_its_process)
+            WorkerSpec(name, worker.id, worker.name, nothing)
             for name, sub in core.subscriptions.items()
             for worker in sub.workers.values()
         ]
@@ -101,12 +103,12 @@ class SimProcesses(ProcessPool):
         """Hand a slice to its worker."""
         self._telling.handed_over(slice_)
         super().submit(slice_)
-        self._wake((slice_.subscription, slice_.worker))
+        self._turns.wake((slice_.subscription, slice_.worker))
 
     def fence(self, fence: Fence) -> None:
         """Put a fence behind everything the worker has."""
         super().fence(fence)
-        self._wake((fence.subscription, fence.worker))
+        self._turns.wake((fence.subscription, fence.worker))
 
     def recall(self, recall: Recall) -> Recalled:
         """Take back what the worker has not started."""
@@ -119,18 +121,18 @@ class SimProcesses(ProcessPool):
         place = past.subscription, past.worker
         self._telling.recalling(place)
         super().time_out(past)
-        self._wake(place)
+        self._turns.wake(place)
 
     def release(self, release: Release) -> None:
         """Have the worker give up the state of slots."""
         super().release(release)
-        self._wake((release.subscription, release.worker))
+        self._turns.wake((release.subscription, release.worker))
 
     def adopt(self, adopt: Adopt) -> None:
         """Have the worker take over the state of slots."""
         self._states.sent(adopt.subscription, adopt.worker, adopt.slots)
         super().adopt(adopt)
-        self._wake((adopt.subscription, adopt.worker))
+        self._turns.wake((adopt.subscription, adopt.worker))
 
     def add(self, worker: StartWorker) -> None:
         """Start one more worker."""
@@ -153,12 +155,12 @@ class SimProcesses(ProcessPool):
         super().end(subscription, worker)
         self._gone.add((subscription, worker))
         self._states.ended(subscription, worker)
-        self._wake((subscription, worker))
+        self._turns.wake((subscription, worker))
 
     def send_off(self, cell: WorkerCell) -> None:
         """Take back what has not started, and end the thread behind what has."""
         super().send_off(cell)
-        self._wake(_place(cell))
+        self._turns.wake(_place(cell))
 
     def see_to(self, cell: WorkerCell, made: Made, item: Fence | Release | Adopt) -> bool:
         """Do what is no slice; state that a dead process is to give up or to take over is lost."""
@@ -217,9 +219,9 @@ class SimProcesses(ProcessPool):
         self._lives[place] = self._live_as(cast(ProcessCell, cell), thread)
         if self._started:
             seconds = self._chance.random() * STARTS_WITHIN
-            self._process.timeline.after(seconds, partial(self._turn, place))
+            self._process.timeline.after(seconds, partial(self._turns.take, place))
         else:
-            self._turn(place)
+            self._turns.take(place)
 
     def _spawn(self, place: Place, end: ParentsEnd) -> VirtualProcess:
         """Start a process. In place of another it may be that none can be, or no handler made."""
@@ -229,21 +231,13 @@ class SimProcesses(ProcessPool):
                 raise OSError("as the seed has it")
             if len(end.not_made) < 2 and self._chance.random() < NOT_MADE:
                 said = child.Raised("SimulatedError: as the seed has it", "")
-        return VirtualProcess(self._within, place, end.board, said, partial(self._wake, place))
-
-    def _wake(self, place: Place) -> None:
-        """Have its thread look, a little later, whether it can go on."""
-        if place not in self._woken:
-            self._woken.add(place)
-            self._soon(partial(self._turn, place))
-
-    def _soon(self, action: Callable[[], None]) -> None:
-        self._process.timeline.after(self._chance.expovariate(1 / self._habits.wakes), action)
+        return VirtualProcess(
+            self._within, place, end.board, said, partial(self._turns.wake, place)
+        )
 
     def _turn(self, place: Place) -> None:
-        self._woken.discard(place)
-        life = self._lives.get(place)
-        if life is not None and not self.ended and self._process.alive:
+        """Have its thread look whether it can go on."""
+        if (life := self._lives.get(place)) is not None:
             next(life, None)
 
     def _live_as(self, cell: ProcessCell, thread: SimThread) -> Life:

@@ -26,6 +26,7 @@ from kafka_keyshared.sim.pool import PoolHabits, Seen, outcome_of
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.states import States
 from kafka_keyshared.sim.telling import Place, Telling
+from kafka_keyshared.sim.turns import Turns
 
 BROKEN = 0.5
 """The share of members that leave on the way of an exception."""
@@ -57,7 +58,7 @@ class SimMembers(PullPool):
         (sub,) = core.subscriptions.values()
         self._states = States(site, [sub.settings])
         self._telling = Telling(site, post)
-        self._woken: set[Place] = set()
+        self._turns = Turns(self._process, self._telling, chance, habits, self._turn)
         self._gone: set[Place] = set()
         mailbox: Any = SimpleNamespace(put=self._tell_owner)
         super().__init__(mailbox, clock, subscription=sub.name)
@@ -70,7 +71,7 @@ class SimMembers(PullPool):
         """Let the record wait for its member."""
         self._telling.handed_over(slice_)
         super().submit(slice_)
-        self._wake((slice_.subscription, slice_.worker))
+        self._turns.wake((slice_.subscription, slice_.worker))
 
     def recall(self, recall: Recall) -> Recalled:
         """Take back what the member has not received."""
@@ -147,17 +148,8 @@ class SimMembers(PullPool):
 
     # --- the members' code ---
 
-    def _wake(self, place: Place) -> None:
-        if place not in self._woken:
-            self._woken.add(place)
-            seconds = self._chance.expovariate(1 / self._habits.wakes)
-            self._process.timeline.after(seconds, partial(self._turn, place))
-
     def _turn(self, place: Place) -> None:
         """Receive as many as it likes at once, and be at them."""
-        self._woken.discard(place)
-        if self.ended or not self._process.alive:
-            return
         cell = self.cells[place]
         room = self._habits.at_once - len(cell.held())
         for slice_ in cell.take(room, 0.0) if room > 0 else ():
@@ -177,7 +169,7 @@ class SimMembers(PullPool):
             cell.fail(slice_, ending)
         else:  # a member has no word for a record that it drops
             cell.settle([slice_])
-        self._wake(place)
+        self._turns.wake(place)
 
     # --- what is told ---
 

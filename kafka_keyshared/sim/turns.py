@@ -1,0 +1,49 @@
+"""When the workers of a simulated pool look whether they can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from kafka_keyshared.sim.pool import PoolHabits
+from kafka_keyshared.sim.telling import Place, Telling
+from kafka_keyshared.sim.timeline import Process
+
+
+class Turns:
+    """Has a worker take its turn a little after it is woken; once, however often that is.
+
+    ``turn`` is what it does then, unless the process has gone.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        telling: Telling,
+        chance: Random,
+        habits: PoolHabits,
+        turn: Callable[[Place], None],
+    ) -> None:
+        self._process = process
+        self._telling = telling
+        self._chance = chance
+        self._habits = habits
+        self._turn = turn
+        self._woken: set[Place] = set()
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Do something as soon as somebody is woken."""
+        self._process.timeline.after(self._chance.expovariate(1 / self._habits.wakes), action)
+
+    def wake(self, place: Place) -> None:
+        """Have a worker look, a little later."""
+        if place not in self._woken:
+            self._woken.add(place)
+            self.soon(partial(self.take, place))
+
+    def take(self, place: Place) -> None:
+        """Have it look now."""
+        self._woken.discard(place)
+        if not self._telling.ended and self._process.alive:
+            self._turn(place)
