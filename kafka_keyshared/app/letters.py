@@ -81,20 +81,16 @@ def _unknown(options: Options, topic: str) -> bool:
 def _would(plan: Plan) -> str:
     """Return in words what a replay sends; raise where that is nothing."""
     refused = plan.refused
-    left = [
-        f"{count:,} {why}"
-        for count, why in (
-            (refused.already, "replayed before"),
-            (refused.copies, "of a record that is another letter's too"),
-            (refused.guarded, "replayed too often"),
-        )
-        if count
-    ]
+    left = _those(
+        (refused.already, "replayed before"),
+        (refused.copies, "of a record that is another letter's too"),
+        (refused.guarded, "replayed too often"),
+    )
     if not plan.rows:
-        raise KeySharedError(f"there is nothing to replay: {', '.join(left) or 'no letter'}")
+        raise KeySharedError(f"there is nothing to replay: {left or 'no letter'}")
     lanes, _ = plan.keys()
     where = some(sorted(plan.targets()))
-    besides = f"; not sent: {', '.join(left)}" if left else ""
+    besides = f"; not sent: {left}" if left else ""
     each = f" ({counted(lanes, 'key')}, each in its order)" if lanes else ""
     return f"{counted(len(plan.rows), 'letter')} would go to {where}{each}{besides}"
 
@@ -119,13 +115,14 @@ def _left(outcome: Outcome) -> str:
     why = [each for each, _ in outcome.why.most_common(3)]
     if outcome.halted is not None:
         why.append(outcome.halted)
-    told = [
-        f"{count:,} {what}"
-        for count, what in (
-            (outcome.refused, "refused"),
-            (outcome.behind, "behind one of their key that was"),
-            (outcome.left, "left for the next replay"),
-        )
-        if count
-    ]
-    return f"{', '.join(told)}{': ' if why else ''}{'; '.join(why)}"
+    told = _those(
+        (outcome.refused, "refused"),
+        (outcome.behind, "behind one of their key that was"),
+        (outcome.left, "left for the next replay"),
+    )
+    return f"{told}{': ' if why else ''}{'; '.join(why)}"
+
+
+def _those(*counts: tuple[int, str]) -> str:
+    """Return in words how many there are of what there is any."""
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
