@@ -11,18 +11,16 @@ import contextlib
 import signal
 import socket
 import statistics
-import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress, group_of, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill, run_side
-from kafka_keyshared.bench.side import Task
+from kafka_keyshared.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
+from tests.benchmarks.disturbed import disturbed_by, rate_of, run_on
 from tests.benchmarks.scrapes import scrape
 
 PER_SECOND = 100
@@ -48,41 +46,23 @@ def measure(
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
-        def seconds(ports: tuple[int, int] | None) -> float:
-            task = Task(
-                side="keyshared",
-                bootstrap=cluster.bootstrap,
-                topic=topic,
-                group=group_of("keyshared"),
-                records=plan.records,
-                workers=plan.workers,
-                http_port=None if ports is None else ports[0],
-                console_port=None if ports is None else ports[1],
-            )
-            return run_side(task).seconds
-
         def disturbed() -> float:
             first, second = free_ports(2)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.benchmarks.loris", str(first), str(second)],
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[2],
-            )
-            try:
-                return seconds((first, second))
-            finally:
-                process.send_signal(signal.SIGTERM)
-                rate, count = process.communicate(timeout=60)[0].split()
-                rates.append(float(rate))
-                opened.append(int(count))
+            with disturbed_by("tests.benchmarks.loris", first, second, within=60.0) as said:
+                took = run_on(plan, cluster, topic, http_port=first, console_port=second).seconds
+            rates.append(float(said[0]))
+            opened.append(int(said[1]))
+            return took
+
+        def plain() -> float:
+            return run_on(plan, cluster, topic).seconds
 
         for number in range(plan.repeat):
             # In turn, so that the machine's moods hit both alike.
             if number % 2:
-                with_them, alone = disturbed(), seconds(None)
+                with_them, alone = disturbed(), plain()
             else:
-                alone, with_them = seconds(None), disturbed()
+                alone, with_them = plain(), disturbed()
             ratios.append(alone / with_them)
             progress(
                 f"{number + 1} of {plan.repeat}: {ratios[-1]:.3f} of it with {rates[-1]:.0f} "
@@ -120,9 +100,7 @@ def main(http_port: int, console_port: int) -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    lasted = max(answered) - min(answered) if len(answered) > 1 else 0.0
-    rate = (len(answered) - 1) / lasted if lasted else 0.0
-    sys.stdout.write(f"{rate:.2f} {len(opened)}\n")
+    sys.stdout.write(f"{rate_of(answered):.2f} {len(opened)}\n")
     return 0
 
 

@@ -1,6 +1,6 @@
 """What fifty scrapes a second cost: the package with and without them, beside the bare loop.
 
-As a program it is the scraper: ``python tests/benchmarks/scrapes.py PORT`` asks for ``/metrics``
+As a program it is the scraper: ``python -m tests.benchmarks.scrapes PORT`` asks for ``/metrics``
 fifty times a second until it is ended, and then prints how often it was answered.
 """
 
@@ -9,21 +9,17 @@ from __future__ import annotations
 import http.client
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress, group_of, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill, run_side
-from kafka_keyshared.bench.side import Task
+from kafka_keyshared.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.bench.noop import NoopPlan, fill
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
+from tests.benchmarks.disturbed import disturbed_by, rate_of, run_on
 
 PER_SECOND = 50
 SCRAPERS = 10
@@ -31,36 +27,6 @@ SCRAPERS = 10
 
 LEAST_SHARE = 0.8
 """So much of what was due must have been answered, or what was measured is not the load."""
-
-
-class Scraper:
-    """The scraper as a process; ``rate`` is known when it has ended."""
-
-    def __init__(self) -> None:
-        self.port = free_ports(1)[0]
-        self.rate = 0.0
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self.port)],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-
-    def end(self) -> None:
-        """End it and take its rate."""
-        self._process.send_signal(signal.SIGTERM)
-        told, _ = self._process.communicate(timeout=30)
-        self.rate = float(told)
-
-
-@contextmanager
-def scraping() -> Iterator[Scraper]:
-    """Scrape whatever comes to listen at the scraper's port."""
-    scraper = Scraper()
-    try:
-        yield scraper
-    finally:
-        scraper.end()
 
 
 def measure(
@@ -74,22 +40,14 @@ def measure(
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
-        def seconds(side: Any, port: int | None = None) -> float:
-            task = Task(
-                side=side,
-                bootstrap=cluster.bootstrap,
-                topic=topic,
-                group=group_of(side),
-                records=plan.records,
-                workers=plan.workers,
-                http_port=port,
-            )
-            return run_side(task).seconds
+        def seconds(side: str) -> float:
+            return run_on(plan, cluster, topic, side).seconds
 
         def scraped() -> float:
-            with scraping() as scraper:
-                took = seconds("keyshared", scraper.port)
-            rates.append(scraper.rate)
+            (port,) = free_ports(1)
+            with disturbed_by("tests.benchmarks.scrapes", port) as said:
+                took = run_on(plan, cluster, topic, http_port=port).seconds
+            rates.append(float(said[0]))
             return took
 
         for number in range(plan.repeat):
@@ -130,8 +88,7 @@ def main(port: int) -> int:
         scraper.start()
     for scraper in scrapers:
         scraper.join()
-    lasted = max(answered) - min(answered) if len(answered) > 1 else 0.0
-    sys.stdout.write(f"{(len(answered) - 1) / lasted if lasted else 0.0:.2f}\n")
+    sys.stdout.write(f"{rate_of(answered):.2f}\n")
     return 0
 
 

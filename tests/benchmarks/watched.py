@@ -1,6 +1,6 @@
 """What it costs to be watched: the package with metrics, admin API and an open stream, and without.
 
-As a program it is who watches: ``python tests/benchmarks/watched.py HTTP CONSOLE`` holds a stream
+As a program it is who watches: ``python -m tests.benchmarks.watched HTTP CONSOLE`` holds a stream
 of snapshots open, asks for ``/metrics`` once a second until it is ended, and then prints how many
 snapshots came.
 """
@@ -10,20 +10,19 @@ from __future__ import annotations
 import http.client
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.bench.common import Progress, group_of, topic_of_our_own
-from kafka_keyshared.bench.noop import NoopPlan, fill, run_side
-from kafka_keyshared.bench.side import Result, Task
+from kafka_keyshared.bench.common import Progress, topic_of_our_own
+from kafka_keyshared.bench.noop import NoopPlan, fill
+from kafka_keyshared.bench.side import Result
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
+from tests.benchmarks.disturbed import disturbed_by, run_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +43,20 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
-        def side(ports: tuple[int, int] | None) -> Result:
-            task = Task(
-                side="keyshared",
-                bootstrap=cluster.bootstrap,
-                topic=topic,
-                group=group_of("keyshared"),
-                records=plan.records,
-                workers=plan.workers,
-                http_port=None if ports is None else ports[0],
-                console_port=None if ports is None else ports[1],
-            )
-            return run_side(task)
-
         def watched() -> Result:
             first, second = free_ports(2)
-            process = subprocess.Popen(
-                [sys.executable, __file__, str(first), str(second)],
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[2],
-            )
-            try:
-                return side((first, second))
-            finally:
-                process.send_signal(signal.SIGTERM)
-                events.append(int(process.communicate(timeout=30)[0]))
+            with disturbed_by("tests.benchmarks.watched", first, second) as said:
+                result = run_on(plan, cluster, topic, http_port=first, console_port=second)
+            events.append(int(said[0]))
+            return result
 
         for number in range(plan.repeat):
             # In turn, so that the machine's moods hit both alike.
             if number % 2:
                 with_them = watched()
-                alone = side(None)
+                alone = run_on(plan, cluster, topic)
             else:
-                alone = side(None)
+                alone = run_on(plan, cluster, topic)
                 with_them = watched()
             lost.append(1.0 - alone.seconds / with_them.seconds)
             busier.append(with_them.processor / alone.processor - 1.0)

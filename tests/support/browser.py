@@ -50,7 +50,7 @@ def chromium(milliseconds: float = MILLISECONDS) -> Iterator[Browser]:
 
 
 def live_page(browser: Browser, url: str, faults: list[str], scheme: Any, width: int) -> Page:
-    """Open a screen in a context of its own, once it is live; ``faults`` is what it complains of."""
+    """Open a screen in a context of its own, once it is live; ``faults`` hears its complaints."""
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
     )
