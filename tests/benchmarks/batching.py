@@ -20,20 +20,21 @@ from confluent_kafka import Consumer, KafkaException
 
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.bench.child import COMMIT_INTERVAL, Patience
-from kafka_keyshared.bench.common import key_of, produce_all
-from kafka_keyshared.local.embedded import EmbeddedCluster
-from tests.benchmarks.coroutines import TOPIC, Loop, conf_of, loops_of, run_bare, run_ours
+from tests.benchmarks.coroutines import (
+    TOPIC,
+    AwaitingPlan,
+    conf_of,
+    filled,
+    run_bare,
+    run_ours,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchingPlan:
+class BatchingPlan(AwaitingPlan):
     """What each side does so often; ``sleep`` is the seconds of a call, of up to ``size``."""
 
-    loop: Loop = "asyncio"
     records: int = 200_000
-    partitions: int = 8
-    keys: int = 10_000
-    sleep: float = 0.002
     size: int = 100
     batched: str = "asyncio:16"
     single: str = "asyncio:1000"
@@ -95,12 +96,9 @@ def measure(plan: BatchingPlan = BatchingPlan()) -> dict[str, Any]:
     """Return how many times as fast as the two others batches are, round by round."""
     took: dict[str, list[float]] = {"bare": [], "single": [], "batched": []}
     sizes: list[int] = []
-    with EmbeddedCluster() as cluster, loops_of(plan.loop):
-        cluster.create_topic(TOPIC, plan.partitions)
-        keys = (key_of(number % plan.keys) for number in range(plan.records))
-        produce_all(cluster.bootstrap, TOPIC, keys, plan.partitions, 20)
+    with filled(plan) as bootstrap:
         for turn in range(plan.rounds):
-            confs = {side: conf_of(cluster.bootstrap, f"{side}-{turn}") for side in took}
+            confs = {side: conf_of(bootstrap, f"{side}-{turn}") for side in took}
             gc.collect()
             took["bare"].append(run_bare(bare(plan, confs["bare"])))
             gc.collect()

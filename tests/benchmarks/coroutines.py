@@ -38,14 +38,20 @@ FETCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class CoroutinePlan:
-    """What each side does so often; ``sleep`` is in seconds, ``loop`` whose event loop it is."""
+class AwaitingPlan:
+    """What all sides read; ``sleep`` is in seconds, ``loop`` whose event loop it is."""
 
     loop: Loop = "asyncio"
     records: int = 300_000
     partitions: int = 8
     keys: int = 10_000
     sleep: float = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class CoroutinePlan(AwaitingPlan):
+    """What each of the two sides does so often."""
+
     workers: str = "asyncio:1000"
     pairs: int = 9
 
@@ -166,18 +172,25 @@ def run_bare(seconds: Coroutine[Any, Any, float]) -> float:
         return runner.run(seconds)
 
 
-def measure(plan: CoroutinePlan = CoroutinePlan()) -> dict[str, Any]:
-    """Return how many times as fast as the bare loop the package is, pair by pair."""
+@contextmanager
+def filled(plan: AwaitingPlan) -> Iterator[str]:
+    """Have a cluster with the records, and the plan's loops; yield where it is."""
     with EmbeddedCluster() as cluster, loops_of(plan.loop):
         cluster.create_topic(TOPIC, plan.partitions)
         keys = (key_of(number % plan.keys) for number in range(plan.records))
         produce_all(cluster.bootstrap, TOPIC, keys, plan.partitions, 20)
+        yield cluster.bootstrap
+
+
+def measure(plan: CoroutinePlan = CoroutinePlan()) -> dict[str, Any]:
+    """Return how many times as fast as the bare loop the package is, pair by pair."""
+    with filled(plan) as bootstrap:
         took: list[tuple[float, float]] = []
         for pair in range(plan.pairs):
             gc.collect()
-            seconds = run_bare(bare(plan, conf_of(cluster.bootstrap, f"bare-{pair}")))
+            seconds = run_bare(bare(plan, conf_of(bootstrap, f"bare-{pair}")))
             gc.collect()
-            took.append((seconds, ours(plan, conf_of(cluster.bootstrap, f"ours-{pair}"))))
+            took.append((seconds, ours(plan, conf_of(bootstrap, f"ours-{pair}"))))
     ratios = [without / within for without, within in took]
     return {
         "records": plan.records,
