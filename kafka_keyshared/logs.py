@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import datetime
 from typing import Any
 
@@ -181,3 +181,15 @@ def _on_standard_error(level: str, name: str, text: str, error: Exception) -> No
 def log_of(name: str) -> Log:
     """Return the package's logger of that name."""
     return Log(logging.getLogger(name))
+
+
+@contextlib.contextmanager
+def only_from(level: int) -> Iterator[None]:
+    """Keep the package's log quiet about what is less than this level, for as long as the block."""
+    logger = logging.getLogger("kafka_keyshared")
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -23,6 +23,7 @@ from kafka_keyshared.demo.flights import LATE_MINUTES
 from kafka_keyshared.demo.load import load
 from kafka_keyshared.demo.run import DLQ, PARTITIONS, RETRY, Demo, Progress, Totals
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import only_from
 
 NOT_SHOWN = ("findings", "differences")
 
@@ -87,7 +88,8 @@ def demo_verb(
         demo = Demo(watch, sabotage, many, rows, console=console, workers=workers)
         totals = demo.totals
         write_note(_introduced(totals, demo.workers))
-        with watcher.shown(totals), _only_errors():
+        # The failures that it makes were announced.
+        with watcher.shown(totals), only_from(logging.ERROR):
             result = demo.run()
     for line in (*result["findings"], *result["differences"]):
         write_note(line)
@@ -114,18 +116,6 @@ def _check_console(console: bool) -> None:
         raise ConfigError(
             f"--console: {missing[0]} is not installed; pip install 'kafka-keyshared[console]'"
         )
-
-
-@contextmanager
-def _only_errors() -> Iterator[None]:
-    """Keep the log quiet about the failures that were announced."""
-    logger = logging.getLogger("kafka_keyshared")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _introduced(totals: Totals, workers: int | str) -> str:

@@ -6,6 +6,7 @@ import logging
 
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.demo.story import Story, Told
+from kafka_keyshared.logs import only_from
 
 
 def tell_story(output: Output, *, console: bool) -> int:
@@ -14,13 +15,8 @@ def tell_story(output: Output, *, console: bool) -> int:
         "An instance handles orders, on a Kafka inside this process. Four things go wrong with\n"
         "it. Its diagnosis names each, and is healthy again once that is mended."
     )
-    logger = logging.getLogger("kafka_keyshared")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)  # what goes wrong is told here
-    try:
+    with only_from(logging.CRITICAL):  # what goes wrong is told here
         told = Story(write_note, console=console).run()
-    finally:
-        logger.setLevel(before)
     if output is Output.TABLE:
         write_table(
             "what went wrong",

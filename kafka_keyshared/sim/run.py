@@ -11,11 +11,10 @@ import logging
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kafka_keyshared.core.metadata import SET_BUDGET
+from kafka_keyshared.logs import only_from
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.checkers import every_checker
@@ -77,7 +76,7 @@ def run_seed(seed: int, steps: int, plan: Plan | None = None, *, summed: bool = 
     rare = Sometimes(world.history, books)
     began, first = time.process_time(), world.timeline.now
     failed: list[str] = []
-    with _quiet(), counted_edges() as edges:
+    with only_from(logging.CRITICAL + 1), counted_edges() as edges:
         try:
             _disturb(world, steps)
             _heal(world, books)
@@ -150,15 +149,3 @@ def all_done(cluster: Cluster, books: Books) -> bool:
         if last is not None and books.tracked and books.stored.get(partition, (0, ""))[0] <= last:
             return False
     return True
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what the instances log from flooding whoever simulates."""
-    log = logging.getLogger("kafka_keyshared")
-    level = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
