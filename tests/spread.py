@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.budgets import read_budgets, suite_of
 
@@ -87,21 +88,48 @@ class SpreadPlugin:
         items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
 
 
+class Together(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """Gives out files, and those of one group as one; goes on when a process has died.
+
+    By itself pytest-xdist would give the test that ended a process to the next one, which it ends
+    as well, and files that are finished to a process that then waits for ever for a test's end.
+    """
+
+    groups: Mapping[str, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return self.groups.get(file, file)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Take back what a process that has ended was given; return the test that it ran."""
+        files: dict[str, dict[str, bool]] = self.assigned_work[node]
+        tests = ((name, over) for file in files.values() for name, over in file.items())
+        running = next((name for name, over in tests if not over), None)
+        if running is not None:
+            files[self._split_scope(running)][running] = True
+        left = {name: file for name, file in files.items() if not all(file.values())}
+        self.assigned_work[node] = left
+        super().remove_node(node)
+        return running
+
+    def schedule(self) -> None:
+        """Begin; or begin with a process that takes the place of one that has died."""
+        super().schedule()
+        for (
+            node
+        ) in self.nodes:  # a process runs a test once it knows the next, or that there is none
+            self._reschedule(node)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep files that belong together in one process, where files are what is given out."""
-    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
-
     if config.getvalue("dist") != "loadfile":
         return None
-    groups = read_together(config.rootpath / "pyproject.toml")
-
-    class Together(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return groups.get(file, file)
-
-    return Together(config, log)
+    together = Together(config, log)
+    together.groups = read_together(config.rootpath / "pyproject.toml")
+    return together
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.setup.suites import ALONE, NONE_PICKED, commands, status_of
+from tests.setup.suites import ALONE, NONE_PICKED, SPREAD, commands, status_of
 from tests.spread import in_order, read_first, read_together
+from tests.tidy.sources import ROOT
 
 PYPROJECT = Path("pyproject.toml")
 
@@ -73,3 +77,38 @@ def test_one_process_and_a_choice_of_tests_can_be_asked_for() -> None:
 )
 def test_one_bad_group_is_a_bad_run(statuses: list[int], status: int) -> None:
     assert status_of(statuses) == status
+
+
+PLANTED = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range({tests}))
+def test_it(number):
+    if {ends!r} and number == 1:
+        os._exit(1)
+"""
+
+
+def test_a_test_that_ends_its_process_fails_once_and_all_others_run(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.keyshared.budgets]\nunit = 1\n")
+    for at in range(12):
+        # Files of one test too: a process that is given one alone waits for the next.
+        tests, ends = (4, True) if at in (4, 9) else (1 + 3 * (at % 2), False)
+        text = PLANTED.format(tests=tests, ends=ends)
+        (tmp_path / f"test_{at:02}.py").write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.spread", "-n", "2", *SPREAD],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1, said
+    expected = sum(4 if at in (4, 9) else 1 + 3 * (at % 2) for at in range(12))
+    assert f"2 failed, {expected - 2} passed" in said, said
+    assert "test_04.py::test_it[1]" in said
+    assert "test_09.py::test_it[1]" in said
