@@ -24,6 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
+from kafka_keyshared.client.leaving import leave
 from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import (
@@ -32,6 +33,7 @@ from kafka_keyshared.client.port import (
     Rebalance,
     classify_commit,
     is_cooperative,
+    is_kip_848,
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
@@ -370,16 +372,16 @@ class KafkaClient:
         return True
 
     def close(self) -> None:
-        """Leave the group.
+        """Leave the group, in an order that lets the client be closed (:mod:`.leaving`).
 
-        A cooperative member without partitions is closed by the client without a LeaveGroup: the
-        next rebalance would wait for it until its session is over. ``unsubscribe`` sends one.
+        A cooperative member without partitions would be closed without a LeaveGroup: the next
+        rebalance would wait for it until its session is over. A static member with partitions
+        does not leave when it closes, so that it finds them again (KIP-345).
         """
-        if not self._assigned:
-            try:
-                self.consumer.unsubscribe()
-            except KafkaException as error:
-                log.debug("the group cannot be left before the client is closed: %s", error)
+        if self._assigned and self._conf.get("group.instance.id"):
+            self.consumer.poll(0)
+        else:
+            leave(self.consumer, keeps_id=is_kip_848(self._conf))
         self.consumer.close()
 
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---

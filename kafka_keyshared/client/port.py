@@ -241,8 +241,13 @@ def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
     )
 
 
+def is_kip_848(conf: Mapping[str, Any]) -> bool:
+    """Say whether the broker assigns, member by member (``group.protocol=consumer``, KIP-848)."""
+    return str(conf.get("group.protocol", "classic")).lower() == "consumer"
+
+
 def is_cooperative(conf: Mapping[str, Any]) -> bool:
     """Say whether partitions come and go one by one (cooperative-sticky, KIP-429, or KIP-848)."""
-    if str(conf.get("group.protocol", "classic")).lower() == "consumer":
+    if is_kip_848(conf):
         return True
     return "cooperative-sticky" in str(conf.get("partition.assignment.strategy", ""))
