@@ -160,6 +160,7 @@ class TaskWorker(LoopWorker[Handed]):
 
     def recall(self, recall: Recall) -> None:
         """Give back what has not started."""
+        self._report()
         self._answer(recall, self._chains.take_back([*self.given.values()], recall.only))
 
     def time_out(self, past: TimeOut) -> None:
@@ -180,6 +181,7 @@ class TaskWorker(LoopWorker[Handed]):
         if turns and (loop := turning()) is not None:
             loop.call_soon(self._when_heeded, past, stuck, turns - 1)
             return
+        self._report()
         said: list[Stuck] = []
         for runner, id_, index in stuck:
             if runner.has(id_, index):
@@ -192,7 +194,6 @@ class TaskWorker(LoopWorker[Handed]):
         self.wake()
 
     def _answer(self, asked: Recall | TimeOut, back: Taken, stuck: Sequence[Stuck] = ()) -> None:
-        self._report()
         self._post(Recalled(asked.subscription, asked.worker, back, tuple(stuck)))
         for id_, _ in back:
             if not self.given[id_].left:
@@ -361,7 +362,10 @@ class TaskWorker(LoopWorker[Handed]):
             loop.call_soon(self._report)
 
     def _report(self) -> None:
-        """Report what has ended since this was done last."""
+        """Report what has ended since this was done last; always before anything is taken back.
+
+        Behind that its slice may be at its end, and all of it count as done, what comes back too.
+        """
         untold, self._untold, self._over_now = self._untold, [], 0
         for handed in untold:
             handed.left -= len(handed.over)

@@ -13,22 +13,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from kafka_keyshared import lease_of
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.core.commands import Adopt, Release, StartWorker, TimeOut
+from kafka_keyshared.core.commands import Adopt, Recall, Release, StartWorker, TimeOut
 from kafka_keyshared.core.dispositions import Disposition
-from kafka_keyshared.core.events import Ended, Failed, Recalled, Released, SetAside
+from kafka_keyshared.core.events import Ended, Failed, Recalled, Released, SetAside, SomeEnded
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import maker
 from kafka_keyshared.model import Ack, DeadLetter, Drop, Retry
 from kafka_keyshared.pools import loop_host
 from kafka_keyshared.pools.loop_host import CallersLoop, OwnLoop
+from kafka_keyshared.pools.runners import TaskWorker
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.worker_cells import WorkerSpec
+from tests.support.pool_sides import SteppedLoop
 from tests.support.records import FakeRecord, record
 from tests.support.slices import slice_of
 
@@ -732,3 +735,39 @@ def test_what_ends_with_a_loop_that_was_closed_is_nothing_to_the_loop_that_turns
     assert asyncio.run(ends()) == []
     assert lent.heard() == []
     lent.pool.abandon(*WORKER)
+
+
+# --- slices of several records ---
+
+
+def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() -> None:
+    """Told behind it, it would be the end of the slice, and what comes back count as done."""
+    said: list[Any] = []
+    go: list[bool] = []
+
+    async def handle(item: Any) -> None:
+        while item.key() == b"a" and not go:
+            await asyncio.sleep(0)
+
+    host, mailbox = SteppedLoop(), SimpleNamespace(put=said.append)
+    spec = WorkerSpec(*WORKER, "worker-0", maker(handle, "asyncio"))
+    make = functools.partial(TaskWorker, told_within=3_600.0)  # what has ended is not told by itself
+    pool = TaskPool([spec], mailbox, Clock(), limit=10, host=host, make=make)  # type: ignore[arg-type]
+    pool.start()
+    runs = slice_of(record(0, "a"))
+    given = slice_of(record(1, "b"), record(2, "a"), record(3, "a"))
+    for each in (runs, given):
+        pool.submit(each)
+    host.turn()
+    assert said == []
+    pool.recall(Recall(*WORKER))
+    host.turn()
+    assert [type(each) for each in said] == [SomeEnded, Recalled, Ended]
+    assert (said[0].slice, said[0].indices) == (given.id, (0,))
+    assert said[1].slices == [(given.id, [1, 2])]
+    assert said[2].slice == given.id
+    go.append(True)
+    host.turn()
+    assert said[3].slice == runs.id
+    assert pool.progress() == {}
+    host.end()
