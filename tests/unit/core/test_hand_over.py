@@ -121,15 +121,19 @@ def test_a_slot_that_runs_is_released_when_its_last_record_has_ended() -> None:
     assert cmd.EndWorker("default", 0) in harness.seen, "and who leaves ends behind that"
 
 
-def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot() -> None:
+@pytest.mark.parametrize("taker", ["B", "C"], ids=["another", "one that is away"])
+def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot(
+    taker: str,
+) -> None:
     """What it was to release is lost with it, so the slot opens in the same event."""
     chosen = {"dlq": True, "poison": "dead_letter", "retry": RetryPolicy(attempts=1)}
     chosen |= {"max_leases_per_key": 1}  # so that they wait in the lane
-    harness = Stateful(("A", "B"), {"A": [(0, SLOTS - 2)], "B": [(SLOTS - 1,) * 2]}, **chosen)
+    last_two = {"B": [(SLOTS - 2,) * 2], "C": [(SLOTS - 1,) * 2]}
+    harness = Stateful(("A", "B"), {"A": [(0, SLOTS - 3)], **last_two}, **chosen)
     harness.fetch(*(record(offset, KEYS[0]) for offset in range(3)))
     old = harness.worker(0)
     old.start()
-    harness.tell(ev.AssignRange("default", 0, SLOTS - 2, "B", take_over=True))
+    harness.tell(ev.AssignRange("default", 0, SLOTS - 3, taker, take_over=True))
     harness.fetch(record(3, KEYS[0]))
     old.finish(ERROR)
     assert old.start() is None
@@ -137,6 +141,7 @@ def test_a_lane_that_opens_as_its_worker_goes_is_before_what_waited_for_its_slot
     harness.dead_letter()
     assert [lane.state for lane in harness.sub().closed.lanes.values()] == [LaneState.OPENING]
     harness.tell(ev.Beat({}, [], wall=0.0, departed=[("default", 0)]))
+    harness.resize("B", "C")
     assert harness.work() == [1, 2, 3]
 
 
