@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -50,10 +50,20 @@ class Log(NamedTuple):
 
 
 class Logs:
-    """Questions to one cluster; ``consumer`` is never subscribed."""
+    """Questions to one cluster; ``consumer`` is never subscribed.
 
-    def __init__(self, consumer: Consumer, conf: Mapping[str, Any]) -> None:
+    ``told_at`` is when it was last told where logs end, by the clock that is given.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        conf: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._consumer = consumer
+        self._clock = clock
+        self.told_at = clock()
         self._admin = AdminClient(
             {**connection_conf(conf), "log_level": 2, "enable.metrics.push": False}
         )
@@ -71,7 +81,9 @@ class Logs:
 
     def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each log ends now."""
-        return self._offsets(partitions, "latest")
+        found = self._offsets(partitions, "latest")
+        self.told_at = self._clock()
+        return found
 
     def _offsets(
         self, partitions: Sequence[TopicPartition], which: str

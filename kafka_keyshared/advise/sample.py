@@ -95,7 +95,7 @@ def take(
     reasons: list[str] = []
     consumer = outsider(own, reasons)
     try:
-        logs = Logs(consumer, own)
+        logs = Logs(consumer, own, clock)
         found = logs.look(topics, with_group=group is not None)
         silence = Silence(address_of(conf), reasons, progress, clock)
         return _Reader(consumer, tally, silence, progress, clock).read(found, logs, seconds)
@@ -153,7 +153,7 @@ class _Reader:
         if self._silence.told:
             self._progress("nothing came to the end; what follows goes by what had come before")
         elapsed = self._clock() - started
-        arrivals, told_from = self._arrivals(found, logs, elapsed)
+        arrivals, told_from = self._arrivals(found, logs)
         return Sample(found, complete, self._offsets, elapsed, arrivals, told_from)
 
     def _round(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -253,17 +253,20 @@ class _Reader:
         self._silence.reasons.append(error.str())
 
     def _arrivals(
-        self, found: list[Log], logs: Logs, elapsed: float
+        self, found: list[Log], logs: Logs
     ) -> tuple[dict[TopicPartition, float] | None, str | None]:
-        if elapsed >= LIVE_SECONDS:
+        # What has come between two answers, by the time between them: neither is there at once.
+        since = logs.told_at
+        if self._clock() - since >= LIVE_SECONDS:
             try:
                 ends = logs.ends([log.partition for log in found])
             except KeySharedError as error:
                 # The broker has gone meanwhile. What was read is there to be reported all the same.
                 self._progress(f"how much arrives is not told by where the logs end now: {error}")
             else:
+                watched = logs.told_at - since
                 rates = {
-                    log.partition: max(0, ends[log.partition] - log.end) / elapsed for log in found
+                    log.partition: max(0, ends[log.partition] - log.end) / watched for log in found
                 }
                 return rates, "ends"
         now = time.time() * 1000
