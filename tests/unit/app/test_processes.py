@@ -82,6 +82,47 @@ def run(broker: OfflineBroker, app: KeyShared, at: int) -> int:
     return app.run()
 
 
+def threads_of_the_client() -> list[str]:
+    names = []
+    for each in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that has ended meanwhile
+            names.append((each / "comm").read_text())
+    return [name for name in names if name.startswith("rdk:")]
+
+
+def look_around(_item: Any) -> None:
+    """Tell of what the parent has: its client's threads, and the socket that it was told of."""
+    open_here = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the folder itself
+            open_here.append(each.stat().st_ino)
+    tell(len(threads_of_the_client()), int(os.environ[INODE]) in open_here)
+
+
+# Before the others: what is forked may hang in them, and then nobody sees why.
+def test_nothing_of_the_client_or_of_what_is_open_is_in_a_process(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is spawned: what is forked would have both, be the socket inheritable or not."""
+    there: list[str] = []
+    broker = OfflineBroker(record(0, "a"))
+
+    def stepped(_view: object) -> None:
+        there.extend(threads_of_the_client())
+        if 1 in broker.positions():
+            app.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        opened.set_inheritable(True)
+        monkeypatch.setenv(INODE, str(os.fstat(opened.fileno()).st_ino))
+        app = an_app(broker)
+        app.handler(look_around)
+        app.hooks = replace(app.hooks, stepped=stepped)
+        assert app.run() == 0
+    assert there, "the parent has a client"
+    assert told.read_text() == "0 False\n"
+
+
 def test_each_key_is_in_order_whatever_fails_and_dies(told: Path) -> None:
     broker = OfflineBroker(*(record(offset, f"key-{offset % 7}") for offset in range(200)))
     app = an_app(broker, retry={"backoff": 0})
@@ -108,46 +149,6 @@ def test_a_record_past_the_ack_timeout_ends_with_its_process_and_runs_again(told
     app.handler(slow)
     assert run(broker, app, 2) == 0
     assert sorted(told.read_text().splitlines()) == ["hung", "ran 0", "ran 1"]
-
-
-def threads_of_the_client() -> list[str]:
-    names = []
-    for each in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # a thread that has ended meanwhile
-            names.append((each / "comm").read_text())
-    return [name for name in names if name.startswith("rdk:")]
-
-
-def look_around(_item: Any) -> None:
-    """Tell of what the parent has: its client's threads, and the socket that it was told of."""
-    open_here = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the folder itself
-            open_here.append(each.stat().st_ino)
-    tell(len(threads_of_the_client()), int(os.environ[INODE]) in open_here)
-
-
-def test_nothing_of_the_client_or_of_what_is_open_is_in_a_process(
-    told: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is spawned: what is forked would have both, be the socket inheritable or not."""
-    there: list[str] = []
-    broker = OfflineBroker(record(0, "a"))
-
-    def stepped(_view: object) -> None:
-        there.extend(threads_of_the_client())
-        if 1 in broker.positions():
-            app.stop()
-
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        opened.set_inheritable(True)
-        monkeypatch.setenv(INODE, str(os.fstat(opened.fileno()).st_ino))
-        app = an_app(broker)
-        app.handler(look_around)
-        app.hooks = replace(app.hooks, stepped=stepped)
-        assert app.run() == 0
-    assert there, "the parent has a client"
-    assert told.read_text() == "0 False\n"
 
 
 def read(data: bytes, _context: Any) -> tuple[bytes, int]:

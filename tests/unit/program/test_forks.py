@@ -46,6 +46,8 @@ def ran(item):
 HANDLER = """
 def handler(item):
     ran(item)
+    if os.getpid() != PARENT:
+        os._exit(99)  # as a worker it would never end, and the parent waits for it
     if item.offset() == 1:
         pid = os.fork()
         if pid == 0:
@@ -69,7 +71,7 @@ spec = WorkerSpec("default", 0, "worker-0", maker(waits_first, "asyncio"))
 pool = TaskPool([spec], mailbox, Clock(), limit=2)
 pool.start()
 for number in range(4):
-    pool.submit(slice_of(record("k", b"", offset=number)))
+    pool.submit(slice_of(record("k%d" % number, b"", offset=number)))
 ended = [mailbox.get(timeout=50) for _ in range(4)]
 note("stopped", pool.stop(50), "parent", os.getpid() == PARENT)
 """
