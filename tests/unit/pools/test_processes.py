@@ -593,22 +593,23 @@ pool = ProcessPool([WorkerSpec("default", 0, "worker-0", Making(handle))], Simpl
 pool.start()
 pool.submit(slice_of(record("a", "hang")))
 print(pool.cells["default", 0].process.pid, flush=True)
-if sys.argv[1] == "stays":
-    sys.stdin.read()
+sys.stdin.read()
 """
 
 
 @pytest.mark.parametrize("how", ["killed", "ends"])
 def test_a_process_does_not_outlive_its_parent(told: Told, how: str) -> None:
-    arguments = [sys.executable, "-c", PARENT, "stays" if how == "killed" else "ends"]
     with subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
+        assert parent.stdin is not None
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         watched = os.pidfd_open(pid)  # readable once it has ended
         if how == "killed":
             parent.kill()
+        else:
+            parent.stdin.close()
         parent.wait(WAIT)
         assert select.select([watched], [], [], 20)[0]
     os.close(watched)
