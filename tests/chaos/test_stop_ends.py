@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -751,7 +751,9 @@ def test_of_a_slice_what_has_just_ended_is_told_before_the_rest_is_given_back() 
 
     host, mailbox = SteppedLoop(), SimpleNamespace(put=said.append)
     spec = WorkerSpec(*WORKER, "worker-0", maker(handle, "asyncio"))
-    make = functools.partial(TaskWorker, told_within=3_600.0)  # what has ended is not told by itself
+    make = functools.partial(
+        TaskWorker, told_within=3_600.0
+    )  # what has ended is not told by itself
     pool = TaskPool([spec], mailbox, Clock(), limit=10, host=host, make=make)  # type: ignore[arg-type]
     pool.start()
     runs = slice_of(record(0, "a"))
