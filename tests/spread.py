@@ -113,6 +113,10 @@ class Together(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no 
         super().remove_node(node)
         return running
 
+    def _reschedule(self, node: Any) -> None:
+        if node in self.registered_collections:  # else it does not know its tests yet
+            super()._reschedule(node)
+
     def schedule(self) -> None:
         """Begin; or begin with a process that takes the place of one that has died."""
         super().schedule()
