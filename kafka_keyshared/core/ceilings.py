@@ -91,15 +91,11 @@ class Ceilings:
         ]
         if not new:
             return
-        # At once, in C: with many partitions nearly every chunk has a new one, and as long as that.
-        of = [column(name, records) for name in ("topic", "partition", "error", "offset")]
+        # Looked for in C: with many partitions nearly every chunk of the start has a new one.
+        numbers = column("partition", records)
         for partition in new:
-            offsets = [
-                offset
-                for topic, number, error, offset in zip(*of, strict=True)
-                if number == partition.partition and topic == partition.topic and error is None
-            ]
-            self.begin(partition, min(offsets, default=ends[partition]))
+            first = _first_of(partition, records, numbers)
+            self.begin(partition, ends[partition] if first is None else first.offset())
 
     def forget_marks(self) -> None:
         """Trust no mark any more: partitions have come or gone."""
@@ -118,11 +114,15 @@ class Ceilings:
                     return True
         return False
 
-    def arrived(self) -> None:
-        """Mark how far all partitions are received after a chunk, be it one of some of them."""
-        if self._marks is not None:
-            ends = ((each, state.received_end) for each, state in self._states.items())
-            self._marks.append({each: end for each, end in ends if end is not None})
+    def arrived(self, partitions: Collection[TopicPartition]) -> None:
+        """Mark how far all partitions are received after a chunk, which was of these."""
+        marks, states = self._marks, self._states
+        if marks is None:
+            return
+        # The others are where they were at the mark before, and there may be many.
+        moved = partitions if marks else states
+        ends = {each: end for each in moved if (end := states[each].received_end) is not None}
+        marks.append({**marks[-1], **ends} if marks else ends)
 
     def raise_all(self, now: float, ends: Mapping[TopicPartition, int] | None = None) -> None:
         """Raise the ceilings as far as can be told cheaply, or else by a look, but not too often.
@@ -241,6 +241,24 @@ class Ceilings:
         ceilings = sub.parking.ceilings
         ceilings[partition] = max(reach, ceilings.get(partition, reach))
         return True
+
+
+def _first_of(
+    partition: TopicPartition, records: Sequence[Record], numbers: Sequence[int]
+) -> Record | None:
+    """Return the first record of a partition; ``numbers`` are the partitions of the records.
+
+    It is the lowest: a partition's records come in the order of their offsets.
+    """
+    at = -1
+    while True:
+        try:
+            at = numbers.index(partition.partition, at + 1)
+        except ValueError:
+            return None
+        record = records[at]
+        if record.topic() == partition.topic and record.error() is None:
+            return record
 
 
 def _mark_of(

@@ -83,7 +83,7 @@ class Dispatcher:
         self.snapshots = Snapshots(self.partitions, self.ceilings, self.meters.arrivals)
         for name, most in metadata.lane_rooms(names).items():
             self.subscriptions[name].diverted.most = most
-        self._topic: str | None = None
+        self.topic: str | None = None  # the only one of which there are partitions
         self.watches = {name: heartbeat.Watch() for name in names}
         self._changed = self._restored = self._stopping = False
         self._progress: Progress = {}
@@ -199,14 +199,14 @@ class Dispatcher:
             client_events = sub.receive(records, park=park) or client_events
             sub.take_turns(len(records), now, more=event.more)
             commands += self._go_on(sub, now)
-        self.ceilings.arrived()
+        self.ceilings.arrived(ends)
         if self._restored:
             for partition, state in self.partitions.items():
                 state.drop_passed(self.ceilings.of(partition))
             self._restored = any(state.restored for state in self.partitions.values())
         if client_events:
             commands.append(cmd.ClientEvents(client_events))
-        self.meters.took_in(event.records, len(client_events), self._topic)
+        self.meters.took_in(event.records, len(client_events), self.topic)
         return commands
 
     def _flush(self, event: ev.Flush, now: float) -> list[Command]:
@@ -327,9 +327,9 @@ class Dispatcher:
 
     def _note_topics(self) -> None:
         """Remember the only topic: with one there is nothing to ask each record for."""
-        self._topic = assignment.only_topic(self.partitions)
+        self.topic = assignment.only_topic(self.partitions)
         for sub in self.subscriptions.values():
-            sub.counts.topic = self._topic
+            sub.counts.topic = self.topic
         self.snapshots.keep(self.partitions)
 
     def _stop(self, event: ev.Stopping, now: float) -> list[Command]:

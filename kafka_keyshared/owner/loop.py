@@ -261,9 +261,10 @@ class Loop(Actor):
 
     def _received_ends(self, chunk: list[Record]) -> dict[TopicPartition, int]:
         assigned = self.core.partitions
+        behind = self._ends.behind(chunk, len(assigned), self.core.topic)
         return {
             partition: position
-            for partition, position in self._ends.behind(chunk, len(assigned)).items()
+            for partition, position in behind.items()
             if partition in assigned and partition not in self.reseek.partitions
         }
 

@@ -15,6 +15,7 @@ from kafka_keyshared.core.offsets import collect, derive
 from kafka_keyshared.core.retry_policy import RetryPolicy
 from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import SubscriptionSettings
+from kafka_keyshared.model import TopicPartition
 from tests.support.harness import Harness
 from tests.support.records import ERROR, P0, P1, FakeRecord, record
 
@@ -121,6 +122,23 @@ def test_behind_one_slow_record_nothing_settled_is_forgotten_and_others_go_on() 
         harness.later(0.1)
         left += harness.work(rounds=50_000)
     assert sorted([*done, *left]) == list(range(1, at))
+
+
+def test_a_partition_of_which_no_start_is_known_begins_at_its_own_first_record() -> None:
+    """Not at what the client says of it, nor at one of another topic, and far behind its start."""
+    other = TopicPartition("bills", P0.partition)
+    harness = Harness(set_budget=60)
+    harness.assign(P0, P1, other, position=None)
+    event = FakeRecord(P0, 7, None, error="an event")
+    chunk = [record(9, "a", other), event, record(5_000, "b", P1), record(70_000, "c")]
+    harness.fetch(*chunk, record(70_001, "c"), record(10, "a", other), record(5_001, "b", P1))
+    begin = {P0: 70_000, P1: 5_000, other: 9}
+    ceilings = harness.sub().parking.ceilings
+    assert {each: at < ceilings[each] < at + 1_000 for each, at in begin.items()} == dict.fromkeys(
+        begin, True
+    )
+    harness.fetch(*[record(70_002 + at, str(at)) for at in range(2_000)])
+    assert harness.sub().parking.parked.keys() == {P0}
 
 
 def test_gaps_beyond_the_ceiling_do_not_fill_the_set() -> None:

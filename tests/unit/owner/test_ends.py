@@ -50,6 +50,20 @@ def test_of_many_those_are_asked_for_that_the_chunk_has_records_of() -> None:
     assert stage.core.commits.committed(partitions[3]) == 2
 
 
+def test_of_several_topics_each_record_asks_for_the_partition_of_its_own() -> None:
+    stage = Stage()
+    ours, others = (
+        [TopicPartition(topic, number) for number in range(AT_ONCE)]
+        for topic in ("bills", "orders")
+    )
+    stage.assign(*ours, *others)
+    stage.accept()
+    fetched(stage, record(0, "a", ours[3]), record(0, "b", others[7]))
+    fetched(stage, record(1, "a", ours[3]), record(1, "b", others[7]))
+    assert set().union(*stage.client.made("positions")) == {ours[3], others[7]}
+    assert (ends(stage)[ours[3]], ends(stage)[others[7]]) == (2, 2)
+
+
 def test_one_that_moved_without_a_record_is_seen_when_all_are_asked_for_again() -> None:
     stage, partitions = staged(AT_ONCE + 1)
     fetched(stage, record(0, "a", partitions[3]))
