@@ -126,24 +126,34 @@ def in_local_time(seconds: float) -> str:
 
 
 class Seldom:
-    """Writes the first of many lines that are alike, and then one in a minute."""
+    """Writes the first of many lines that are alike, and then one in ``every`` seconds."""
 
-    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+        every: float = CLIENT_EVERY,
+    ) -> None:
         self._log = log
         self._clock = clock
+        self._every = every
         self._since: dict[str, float] = {}
         self._left_out: Counter[str] = Counter()
 
-    def warning(self, kind: str, text: str) -> None:
-        """Take a warning; ``kind`` is what those that are alike have in common."""
+    def warning(self, kind: str, text: str) -> bool:
+        """Take a warning, and say whether it was written.
+
+        ``kind`` is what those that are alike have in common.
+        """
         now = self._clock()
-        if now - self._since.get(kind, float("-inf")) < CLIENT_EVERY:
+        if now - self._since.get(kind, float("-inf")) < self._every:
             self._left_out[kind] += 1
-            return
+            return False
         self._since[kind] = now
         left_out = self._left_out.pop(kind, 0)
         more = f" ({left_out} lines like this left out)" if left_out else ""
         self._log.warning("%s%s", text, more)
+        return True
 
 
 def quietly(conf: Mapping[str, Any]) -> dict[str, Any]:

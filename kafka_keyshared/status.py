@@ -352,7 +352,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``client_error`` is what the client said last that is wrong. The group has been giving out
     partitions for ``rebalance_seconds``, and has not come to this member's yet. The control loop
     has not turned for ``silent_seconds``. ``rebalanced`` are the last rebalances, ``lately`` the
-    last minute, None while there is none that was seen.
+    last minute, None while there is none that was seen. ``beats`` counts what the group was told by
+    what became of it; that has failed for ``beats_failing_seconds``, the last with ``beats_error``.
     """
 
     version: int
@@ -384,6 +385,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 0.0
     rebalanced: tuple[RebalanceStatus, ...] = ()
     lately: Lately | None = None
+    beats: dict[str, int] = {}
+    beats_failing_seconds: float | None = None
+    beats_error: str = ""
 
 
 class Health(NamedTuple):

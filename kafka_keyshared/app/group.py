@@ -24,9 +24,10 @@ from kafka_keyshared.client.log_reader import LogReader
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.topics import sizes_of
 from kafka_keyshared.config import Options, connection_conf
+from kafka_keyshared.core.surroundings import Beats
 from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import partition_of
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.group.asked import AddressesEar
@@ -47,12 +48,16 @@ log = log_of("kafka_keyshared.group")
 LAST_WORD_WITHIN = 3.0
 """Seconds that a stop waits for the last word; without it the instance is silent to others."""
 
+SAID_EVERY = 600.0
+"""Seconds between two lines of the log that say the same of what fails."""
+
 TOPIC_CONFIG = {
     "cleanup.policy": "compact,delete",
     "retention.ms": "3600000",
     "segment.ms": "600000",
 }
 """What the topic is made with: nobody reads what is older than FORGOTTEN."""
+CLEANUP = f"cleanup.policy={TOPIC_CONFIG['cleanup.policy']}"
 
 
 def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
@@ -66,26 +71,48 @@ def refuse_own_topic(options: Options, topics: Sequence[str]) -> None:
 
 
 class Telling:
-    """Tells the group how this instance is, every so many seconds, on a thread of its own.
-
-    ``trouble`` says why others do not hear it, empty while they do.
-    """
+    """Tells the group how this instance is, every so many seconds, on a thread of its own."""
 
     def __init__(
-        self, beat: Callable[[], Beat | None], writer: BeatWriter, key: bytes, every: float
+        self,
+        beat: Callable[[], Beat | None],
+        writer: BeatWriter,
+        key: bytes,
+        every: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._beat = beat
         self._writer = writer
         self._key = key
         self._every = every
+        self._clock = clock
+        self._seldom = Seldom(log, clock, SAID_EVERY)
+        self._said = False
         self._ended = threading.Event()
         self._stopped_cleanly = False
-        self.trouble = ""
+        self._written = self._failed = 0
+        self._failing: tuple[float, str] | None = None
         self._thread = threading.Thread(target=self._run, name="keyshared-group", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def beats(self) -> Beats:
+        """Return what has become of it; any thread may ask."""
+        failing = self._failing
+        since, error = (None, "") if failing is None else failing
+        return Beats(
+            written=self._written,
+            failed=self._failed,
+            failing_seconds=None if since is None else self._clock() - since,
+            error=error,
+        )
+
+    def trouble(self) -> str:
+        """Return why others do not hear it, empty while they do."""
+        failing = self._failing
+        return "" if failing is None else f"the others do not hear this instance: {failing[1]}"
 
     def close(self, *, clean: bool) -> None:
         """Tell nothing more; after a clean stop the last word is that it is there no more."""
@@ -110,18 +137,20 @@ class Telling:
         except Exception as error:  # noqa: BLE001 - the thread has to go on
             # Nothing may come of it: an instance that consumes is worth more than its view.
             reason = str(error) if isinstance(error, KeySharedError) else repr(error)
-            if not self.trouble:
-                log.warning(
-                    "the group does not hear how this instance is: %s; records are consumed all "
-                    "the same, and it is tried again every %g s. See group_view_topic",
-                    reason,
-                    self._every,
-                )
-            self.trouble = f"the others do not hear this instance: {reason}"
+            self._failed += 1
+            since = self._clock() if self._failing is None else self._failing[0]
+            self._failing = since, reason
+            self._said |= self._seldom.warning(
+                reason,
+                f"the group does not hear how this instance is: {reason}. Records are consumed all "
+                f"the same, and it is tried again every {self._every:g} s (group_view_topic)",
+            )
             return
-        if self.trouble:
+        self._written += 1
+        self._failing = None
+        if self._said:
             log.info("the group hears again how this instance is")
-            self.trouble = ""
+            self._said = False
 
 
 class TopicEar:
@@ -213,14 +242,17 @@ class GroupLink:
             place = Place("topic", topic, lambda: TopicEar(conf, topic, name))
         elif addresses := options.group_view_addresses:
             place = Place(
-                "addresses", ", ".join(addresses), lambda: AddressesEar(addresses, name, token)
+                "addresses",
+                ", ".join(addresses),
+                lambda: AddressesEar(addresses, name, token),
             )
         self.group = Group(
             self.beat,
             place,
             Looker(name, self._instance, host),
             sizes=self._sizes,
-            trouble=lambda: "" if self.telling is None else self.telling.trouble,
+            trouble=lambda: "" if self.telling is None else self.telling.trouble(),
+            seldom=Seldom(log, every=SAID_EVERY),
         )
 
     def start(self) -> None:
@@ -233,6 +265,10 @@ class GroupLink:
         self.group.close()
         if self.telling is not None:
             self.telling.close(clean=clean)
+
+    def beats(self) -> Beats:
+        """Return what has become of what was told."""
+        return Beats() if self.telling is None else self.telling.beats()
 
     def beat(self) -> Beat | None:
         """Return what this instance says of itself; None before there is a status."""
@@ -253,10 +289,16 @@ class GroupLink:
         topic = str(self._options.group_view_topic)
         if not self._options.group_view_create:
             raise TopicMissingError(
-                f"topic {topic!r} does not exist: create it, with cleanup.policy=compact, or set "
-                "group_view_create"
+                f"topic {topic!r} does not exist, or this user may not see it: create it, with "
+                f"{CLEANUP}, or set group_view_create; and allow WRITE and READ on topic {topic}"
             )
-        make_topic(self._conf, topic, TOPIC_CONFIG)
+        try:
+            make_topic(self._conf, topic, TOPIC_CONFIG)
+        except TopicMissingError as error:
+            raise TopicMissingError(
+                f"{str(error).rstrip('.')}; create it, with {CLEANUP}, or allow CREATE on topic "
+                f"{topic}; and allow WRITE and READ on topic {topic}"
+            ) from error
 
     def _sizes(self, topics: Sequence[str]) -> Mapping[str, int]:
         consumer = outsider(connection_conf(self._conf), [])

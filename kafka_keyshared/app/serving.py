@@ -95,6 +95,7 @@ class Served:
         options, board = self._options, self._board
         token = None if acting is None else acting.token
         self.group = link = GroupLink(options, conf, board.glance, self._console, token)
+        board.beats = link.beats
         link.start()
         # First: whoever sees that there are probes may take it for serving.
         if options.console_port is not None:

@@ -63,8 +63,16 @@ class BeatWriter:
             raise KeySharedError(f"{self._topic}: {text_of(error)}") from error
         if errors or left:
             self._seen = False
-            why = errors[0].str() if errors else f"no answer within {WITHIN:g} s"
-            raise KeySharedError(f"{self._topic}: {why}")
+            raise KeySharedError(self._why(errors[0] if errors else None))
+
+    def _why(self, error: KafkaError | None) -> str:
+        """Return what is wrong, and what to do where somebody has to."""
+        topic = self._topic
+        if error is None:
+            return f"{topic}: no answer within {WITHIN:g} s"
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"this user may not write to topic {topic!r}; allow WRITE on topic {topic}"
+        return f"{topic}: {error.str()}"
 
     def _open(self) -> Producer:
         if self._producer is None:

@@ -106,6 +106,9 @@ def take(
         rebalance_seconds=around.unjoined_seconds,
         rebalanced=around.rebalanced,
         lately=around.lately,
+        beats={"written": around.beats.written, "failed": around.beats.failed},
+        beats_failing_seconds=around.beats.failing_seconds,
+        beats_error=around.beats.error,
     )
     lasting.over()
     return status

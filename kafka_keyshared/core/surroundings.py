@@ -18,6 +18,18 @@ class Stand(NamedTuple):
     stack: str
 
 
+class Beats(NamedTuple):
+    """How many beats were written for the group, and how many not; none without a topic for them.
+
+    They have failed for ``failing_seconds``, the last with ``error``; None while they are written.
+    """
+
+    written: int = 0
+    failed: int = 0
+    failing_seconds: float | None = None
+    error: str = ""
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core does not know and the status shows: times in seconds since 1970.
 
@@ -49,3 +61,4 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     rebalanced: tuple[RebalanceStatus, ...] = ()
     unjoined_seconds: float | None = None
     lately: Lately | None = None
+    beats: Beats = Beats()

@@ -182,6 +182,15 @@ PAUSED = Cause(
     "partitions are paused by hand: nothing is fetched from them",
     "whoever has paused them resumes them (app.resume())",
 )
+BEATS_FAILING = Cause(
+    "beats-failing",
+    24,
+    "warn",
+    "what it says of itself is not written to the topic of the group view, so it is silent to the "
+    "others; records are consumed all the same",
+    "do what the error asks for: make the topic, or grant WRITE and READ on it; it is tried again "
+    "by itself",
+)
 HOT_KEY = Cause(
     "hot-key",
     20,
@@ -219,6 +228,6 @@ CAUSES: tuple[Cause, ...] = (
     *(LOOP_SILENT, BROKERS_AWAY, COORDINATOR_LOST, COMMIT_FAILING, COMMIT_UNANSWERED),
     *(DLQ_REFUSING, DLQ_LIMIT, KEY_UNREADABLE, HANDLER_STUCK, KEY_BLOCKED, WORKER_ABSENT),
     *(REBALANCE, NO_PARTITIONS, HANDLER_SLOW, KEY_DIVERTED, SET_FULL, SLOT_DRAINING),
-    *(RETRY_WAITING, PAUSED, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
+    *(RETRY_WAITING, PAUSED, BEATS_FAILING, HOT_KEY, WINDOW_FULL, WORKERS_LIMIT, BROKER_LIMIT),
 )
 """In the order of what is to be mended first."""

@@ -47,6 +47,8 @@ DRAINING = 5.0
 """Seconds that a slot drains while something waits for it."""
 RETRYING = 10.0
 """Seconds since the first failure of a record that waits for another attempt."""
+BEATS = 15.0
+"""Seconds without a beat that was written: then it is silent to the others."""
 
 NAMED = 3
 
@@ -172,6 +174,13 @@ def _held(status: Status) -> Iterator[Finding]:
             seconds=seconds,
             count=len(those),
         )
+
+
+def _beats(status: Status) -> Iterator[Finding]:
+    seconds = status.beats_failing_seconds
+    if seconds is not None and seconds >= BEATS:
+        text = f"the group has not heard this instance for {in_words(seconds)}: "
+        yield found(causes.BEATS_FAILING, text + status.beats_error, seconds=seconds)
 
 
 # --- one subscription ---
@@ -323,7 +332,7 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Status], Iterator[Finding]], ...] = (
-    *(_loop, _brokers, _commits, _group, _held),
+    *(_loop, _brokers, _commits, _group, _held, _beats),
 )
 _SUB_RULES: tuple[Callable[[SubscriptionStatus], Iterator[Finding]], ...] = (
     *(_unread, _letters, _blocked, _diverted, _retrying, _running, _absent, _draining),

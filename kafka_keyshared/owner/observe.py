@@ -14,7 +14,7 @@ import msgspec
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.core.lasting import Lasting
 from kafka_keyshared.core.status import take
-from kafka_keyshared.core.surroundings import Stand, Surroundings
+from kafka_keyshared.core.surroundings import Beats, Stand, Surroundings
 from kafka_keyshared.diagnosis.findings import Diagnosis
 from kafka_keyshared.diagnosis.judge import diagnose
 from kafka_keyshared.model import TopicPartition, counted
@@ -48,7 +48,7 @@ class Board:
     """The latest status, and how the instance is. Any thread may read it.
 
     ``clock`` is monotonic, in seconds, and that of the loop whose status it is. ``keys`` says
-    whether a diagnosis may name keys.
+    whether a diagnosis may name keys; ``beats`` what becomes of what the group is told.
     """
 
     def __init__(self, clock: Callable[[], float], *, keys: bool = False) -> None:
@@ -66,6 +66,7 @@ class Board:
         self.joined = False
         self.stalled = ""
         self.by_hand = 0
+        self.beats: Callable[[], Beats] = Beats
 
     def read(
         self, wait: float = WAIT_FOR_FRESH, *, pending: bool = False, full: bool = False
@@ -262,6 +263,7 @@ class Observer:
             rebalanced=tuple(stats.rebalanced),
             unjoined_seconds=None if joined else self._lasting.seconds("unjoined", now),
             lately=self._minute.shown(),
+            beats=self._board.beats(),
         )
         status = take(loop.core, progress, now, around, self._lasting)
         self._minute.note(status, now)

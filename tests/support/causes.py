@@ -119,6 +119,7 @@ FACTS = {
     ),
     "retry-waiting": Fact(_lanes("waiting"), "RETRYING"),
     "paused-by-hand": Fact(_held(Reason.BY_HAND)),
+    "beats-failing": Fact(lambda status, _: status.beats_failing_seconds is not None, "BEATS"),
     # What was busy and what was full is a mean, which another minute may have to bring home.
     "hot-key": Fact(_minute, "MINUTE"),
     "window-full": Fact(_minute, "MINUTE"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_keyshared.admin_client import AdminClient
@@ -20,12 +20,12 @@ _PAUSE = threading.Event()
 class Running:
     """An instance of a group, with its console."""
 
-    def __init__(self, cluster: Cluster, group: str, topic: str, name: str, **options: Any) -> None:
-        conf = client_conf(cluster, group) | {"group.instance.id": name}
+    def __init__(self, conf: Mapping[str, Any], topic: str, name: str, **options: Any) -> None:
         self.name = name
         self.pause = 0.001
         given = {"console_port": 0, "commit_interval": 0.2, "revoke_deadline": 1.0}
-        self.member = Member(conf, [topic], self._handle, name=name, **(given | options))
+        named = {**conf, "group.instance.id": name}
+        self.member = Member(named, [topic], self._handle, name=name, **(given | options))
         self.member.start()
 
     def _handle(self, _record: object) -> None:
@@ -63,9 +63,12 @@ class Instances:
         for each in self.all:
             each.end()
 
-    def start(self, *names: str, **options: Any) -> list[Running]:
-        """Start instances, and wait until each has its part."""
-        begun = [Running(self.cluster, self.group, self.topic, each, **options) for each in names]
+    def start(
+        self, *names: str, user: dict[str, Any] | None = None, **options: Any
+    ) -> list[Running]:
+        """Start instances, and wait until each has its part; ``user`` is whose they are."""
+        conf = client_conf(self.cluster, self.group) | (user or {})
+        begun = [Running(conf, self.topic, each, **options) for each in names]
         self.all += begun
         self.eventually(lambda: all(each.serves for each in begun), 60)
         return begun

@@ -18,6 +18,7 @@ ENUMERATED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("keyshared_commits_total", "result"): tuple(CommitResult),
     ("keyshared_workers", "state"): get_args(ShownState),
     ("keyshared_rebalances_total", "event"): tuple(Rebalance),
+    ("keyshared_group_beats_total", "result"): ("written", "failed"),
 }
 """By metric and label."""
 

@@ -50,6 +50,7 @@ def known(topics: Iterable[str]) -> dict[str, set[tuple[str, ...]]]:
         "keyshared_partition_stalls_total": topic,
         "keyshared_rebalances_total": {("assigned",), ("revoked",), ("lost",)},
         "keyshared_stale_completions_total": alone,
+        "keyshared_group_beats_total": {("written",), ("failed",)},
         "keyshared_rdkafka_rebalances_total": alone,
     }
 

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from kafka_keyshared.errors import KeySharedError
-from kafka_keyshared.logs import log_of
+from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.web.group.beat import Beat, key_of
 from kafka_keyshared.web.group.view import (
     FORGOTTEN,
@@ -111,8 +111,9 @@ class Group:
     """A group as one of its instances sees it. Any thread may ask.
 
     ``own`` gives this instance's beat; ``place`` is None where nothing is configured. ``sizes``
-    says how many partitions topics have, and ``trouble`` what keeps this one from being heard. Of
-    the clocks one is monotonic, the other in seconds since 1970.
+    says how many partitions topics have, and ``trouble`` what keeps this one from being heard.
+    ``seldom`` gets the line that the others cannot be. Of the clocks one is monotonic, the other in
+    seconds since 1970.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Group:
         *,
         sizes: Sizes = lambda _topics: {},
         trouble: Callable[[], str] = lambda: "",
+        seldom: Seldom | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -133,6 +135,7 @@ class Group:
         self._looker = looker
         self._sizes = sizes
         self._trouble = trouble
+        self._seldom = Seldom(log) if seldom is None else seldom
         self._clock = clock
         self._wall = wall
         self._lock = threading.Lock()
@@ -207,6 +210,7 @@ class Group:
                 # Whoever looks is told; nothing else may be hurt by it.
                 said = str(error) if isinstance(error, KeySharedError) else repr(error)
                 log.debug("the group is not heard: %s", said, exc_info=True)
+                self._seldom.warning(said, f"the group cannot be looked at from here: {said}")
                 self._troubles = (said,)
                 self._caught_up.set()
                 self._closing.wait(AGAIN_AFTER)

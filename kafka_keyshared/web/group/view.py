@@ -352,6 +352,8 @@ def _text(looker: Looker, seen: Sequence[Seen], remarks: Sequence[Remark]) -> st
         return NOT_CONFIGURED
     if not seen:
         return "no instance has been heard yet"
+    if not remarks and looker.troubles:
+        return f"not everybody is heard: {looker.troubles[0]}"
     if not remarks:
         return f"{HEALTHY}: {counted(len(seen), 'instance')}"
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""

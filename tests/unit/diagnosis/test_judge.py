@@ -114,6 +114,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "(3 attempts, next try in 4 s): TimeoutError",
     ),
     "paused-by-hand": ({"partitions": [held_back(Reason.BY_HAND, 0.0)]}, "paused by hand"),
+    "beats-failing": (
+        {"beats_failing_seconds": judge.BEATS, "beats_error": "may not write"},
+        "the group has not heard this instance for 15 s: may not write",
+    ),
     "hot-key": (
         {"partitions": [behind()], "lately": lately(busy=0.1, full=1.0), "own": HOT},
         "800 of the 900 held are of key 'customer-7'; 10% of the workers were busy",

@@ -58,6 +58,14 @@ def test_one_that_was_on_its_way_out_is_shown_until_it_is_silent(phase: Any) -> 
     assert len(seen(heard("a", 0), heard("b", phase=phase, ago=16.0)).instances) == 1
 
 
+def test_who_does_not_hear_everybody_does_not_say_that_all_is_well() -> None:
+    looker = Looker("billing", "a-1-0", "a", "topic", "beats", troubles=("may not read 'beats'",))
+    found = group_view([heard("a", 0)], {}, looker)
+    assert found.text == "not everybody is heard: may not read 'beats'"
+    worse = group_view([heard("a", 0), heard("b", 1, ago=60.0)], {}, looker)
+    assert worse.text.startswith("b has not been heard for 60 s"), "what to see to stands first"
+
+
 def test_other_groups_of_the_topic_are_not_shown() -> None:
     found = seen(heard("a", 0), heard("b", 0, group="shipping"))
     assert [each.label for each in found.instances] == ["a"]

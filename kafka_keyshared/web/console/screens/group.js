@@ -111,7 +111,7 @@ export function screen(root) {
 
   function draw(view) {
     const there = view.source !== "none";
-    const kind = !there ? "info" : !view.healthy ? "fail" : view.remarks.length ? "warn" : "ok";
+    const kind = !there ? "info" : !view.healthy ? "fail" : view.remarks.length || view.troubles.length ? "warn" : "ok";
     level.update(kind, { info: "not set", fail: "to be mended", warn: "to be watched", ok: "well" }[kind]);
     say(sentence, there ? view.text : `${view.text}. Then one console shows every instance of ${view.group}.`);
     list(view.remarks.slice(1));
