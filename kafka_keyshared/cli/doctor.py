@@ -20,17 +20,17 @@ from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.client.patterns import BadPatternError, topics_meant
-from kafka_keyshared.config import Fault, Layers, SettingsError, refuse
+from kafka_keyshared.config import Layers, SettingsError, refuse
 from kafka_keyshared.doctor import (
     checks,
     client_checks,
     group_checks,
     instance_checks,
     progress_checks,
+    view_checks,
 )
 from kafka_keyshared.doctor.findings import (
     Check,
-    Finding,
     Kind,
     Status,
     conclude,
@@ -69,6 +69,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "retention": ("positions",),
     "progress": ("positions",),
     "dlq": ("broker",),
+    "group-view": ("broker",),
     "metadata": ("broker",),
     "clock": ("topics",),
     "instance": (),
@@ -152,6 +153,7 @@ class Doctor:
             self._check_retention,
             self._check_progress,
             self._check_dead_letters,
+            self._check_group_view,
             self._check_metadata,
             self._check_clock,
             self._check_instance,
@@ -200,7 +202,7 @@ class Doctor:
             with contextlib.redirect_stdout(sys.stderr):
                 self._target = load_object(spec, self._arguments.app_dir)
         except ConfigError as error:
-            return conclude("handler", spec, [_refused(Kind.HANDLER_IMPORT, error)])
+            return conclude("handler", spec, [client_checks.refused(Kind.HANDLER_IMPORT, error)])
         if isinstance(self._target, KeyShared):
             refuse_flags_beside_app(self._arguments)
             self._app = self._target
@@ -208,7 +210,7 @@ class Doctor:
         try:
             maker(self._target, self._layers.pool_for(awaited=awaits(self._target)))
         except ConfigError as error:
-            return conclude("handler", spec, [_refused(Kind.HANDLER_UNUSABLE, error)])
+            return conclude("handler", spec, [client_checks.refused(Kind.HANDLER_UNUSABLE, error)])
         kind = "class" if isinstance(self._target, type) else "function"
         return conclude("handler", f"{spec}: a {kind}")
 
@@ -219,7 +221,7 @@ class Doctor:
         except ConfigError as error:
             told = self._layers.told(error)
             every = told.faults if isinstance(told, SettingsError) else (told,)
-            findings = [_refused(Kind.SETTING_REFUSED, each) for each in every]
+            findings = [client_checks.refused(Kind.SETTING_REFUSED, each) for each in every]
             return conclude("configuration", "refused", findings)
         self._app = app
         if self._target is not app:
@@ -274,6 +276,7 @@ class Doctor:
                 meant.update(topics_meant([topic], names))
         self._sources = sources = sorted(meant)
         closer = {*sources, *(options.dlq_topic(name) for name in sources)}
+        closer |= {options.group_view_topic or ""}
         self._there = self._asked.topics(self._metadata, closer)
         found = checks.topics(self._topics, self._there)
         self._counts = {
@@ -289,7 +292,7 @@ class Doctor:
         answer = self._asked.group(self._group)
         if isinstance(answer, KafkaError):
             cure = "see that this user may DESCRIBE it"
-            return _unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
+            return client_checks.unasked("group", Kind.GROUP_UNKNOWN, self._group, answer, cure)
         self._members = answer
         # Members commit, and a commit is stamped by a broker: worth a moment for the clocks' sake.
         self._patience = STAMP_PATIENCE if answer.members else 0.0
@@ -301,7 +304,9 @@ class Doctor:
         answer = self._asked.partitions(self._counts)
         if isinstance(answer, KafkaError):
             cure = "see that this user may READ the topics and the group"
-            return _unasked("positions", Kind.POSITIONS_UNKNOWN, self._group, answer, cure)
+            return client_checks.unasked(
+                "positions", Kind.POSITIONS_UNKNOWN, self._group, answer, cure
+            )
         self._partitions = answer
         return checks.positions(answer, self._running.conf)
 
@@ -359,6 +364,17 @@ class Doctor:
             pairs, self._there, consumed=self._counts, create=options.dlq_create
         )
 
+    def _check_group_view(self) -> Check:
+        options = self._running.options
+        topic = options.group_view_topic
+        if topic is None:
+            return skipped("group-view", "no topic for it is named (group_view_topic)")
+        if not self._there:
+            return skipped("group-view", "needs a topic (-t)")
+        there, create = self._there.get(topic), options.group_view_create
+        unmade = self._asked.may_not_make(topic) if there is None and create else None
+        return view_checks.group_view(topic, there, create=create, unmade=unmade)
+
     def _check_metadata(self) -> Check:
         if not self._limits:
             text = "the brokers do not tell their offset.metadata.max.bytes"
@@ -382,18 +398,3 @@ class Doctor:
         return instance_checks.instance(
             self._address, answer.status, self._group, self._looking.held_after
         )
-
-
-def _refused(kind: Kind, error: ConfigError | Fault) -> Finding:
-    cure = "mend it there; `keyshared run` would refuse it too"
-    return Finding(kind, Status.FAIL, str(error), cure)
-
-
-def _unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> Check:
-    """Return the check for a question that the cluster did not answer, or does not know."""
-    if error.code() == KafkaError._UNSUPPORTED_FEATURE:
-        return skipped(name, f"{what}: this cluster does not answer that question")
-    why = f"no answer about {what}: {error.str()}"
-    if error.code() == KafkaError._TIMED_OUT:
-        cure = "ask again: a broker that has much to do, or has just started, answers late"
-    return conclude(name, what, [Finding(kind, Status.FAIL, why, cure)])

@@ -6,13 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaError
+
+from kafka_keyshared.config import Fault
 from kafka_keyshared.doctor.findings import (
     Check,
     Finding,
     Kind,
     Status,
     conclude,
+    skipped,
 )
+from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.model import counted, some
 
 _YES = ("true", "1", "t")
@@ -253,3 +258,19 @@ def brokers(answers: Mapping[str, str | None]) -> Check:
         seen,
         [_misled(address, reason) for address, reason in silent.items()],
     )
+
+
+def unasked(name: str, kind: Kind, what: str, error: KafkaError, cure: str) -> Check:
+    """Return the check for a question that the cluster did not answer, or does not know."""
+    if error.code() == KafkaError._UNSUPPORTED_FEATURE:
+        return skipped(name, f"{what}: this cluster does not answer that question")
+    why = f"no answer about {what}: {error.str()}"
+    if error.code() == KafkaError._TIMED_OUT:
+        cure = "ask again: a broker that has much to do, or has just started, answers late"
+    return conclude(name, what, [Finding(kind, Status.FAIL, why, cure)])
+
+
+def refused(kind: Kind, error: ConfigError | Fault) -> Finding:
+    """Return the finding for what a run would refuse with the same sentence."""
+    cure = "mend it there; `keyshared run` would refuse it too"
+    return Finding(kind, Status.FAIL, str(error), cure)

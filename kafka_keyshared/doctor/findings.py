@@ -77,6 +77,10 @@ class Kind(enum.StrEnum):
     DLQ_TOO_SMALL = "dlq-too-small"
     DLQ_COMPACTED = "dlq-compacted"
 
+    GROUP_VIEW_MISSING = "group-view-missing"
+    GROUP_VIEW_DENIED = "group-view-denied"
+    GROUP_VIEW_KEPT = "group-view-kept"
+
     METADATA_TOO_SMALL = "metadata-too-small"
 
     RECORD_FROM_FUTURE = "record-from-future"

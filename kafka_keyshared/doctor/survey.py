@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its __all__
     AdminClient,
     ConfigResource,
+    NewTopic,
     OffsetSpec,
     ResourceType,
 )
@@ -202,6 +203,15 @@ class Survey:
                 broker_time=known and conf["message.timestamp.type"].value == "LogAppendTime",
             )
         return found
+
+    def may_not_make(self, topic: str) -> str | None:
+        """Return why this user could not make a topic, None where nothing is known against it."""
+        if not self._describes:
+            return None
+        wanted, left = NewTopic(topic, 1, -1), self._left()
+        asked = self._admin.create_topics([wanted], validate_only=True, request_timeout=left)
+        answer = self._gather(asked)[topic]
+        return answer.str() if isinstance(answer, KafkaError) else None
 
     def group(self, name: str) -> GroupFacts | KafkaError:
         """Return the state of a consumer group."""

@@ -46,8 +46,14 @@ def group_state(cluster: Cluster, group: str) -> tuple[str, int]:
 
 
 def test_a_healthy_setup_is_told_and_left_as_it_is(
-    real_cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
+    real_cluster: Cluster,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    told_in = f"{topic}.status"
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_TOPIC", told_in)
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_CREATE", "true")
     make_topic(real_cluster, topic, 3)
     make_topic(real_cluster, f"{topic}.dlq", 1)
     for number in range(3):
@@ -65,9 +71,11 @@ def test_a_healthy_setup_is_told_and_left_as_it_is(
     assert "new, nobody has joined it yet" in found["group"]["seen"]
     assert "3 of 3 partitions, 6 records, start at the beginning" in found["positions"]["seen"]
     assert found["metadata"]["seen"] == "offset.metadata.max.bytes 4096"
-    # It has asked and nothing else: no member, no position, no record.
+    assert found["group-view"]["seen"] == f"{told_in}: not there, would be made at start"
+    # It has asked and nothing else: no member, no position, no record, no topic.
     assert group_state(real_cluster, topic) == ("DEAD", 0)
     assert committed(real_cluster, topic, topic)[0] < 0
     consumer = Consumer({"bootstrap.servers": real_cluster.bootstrap, "group.id": "unused"})
     assert consumer.get_watermark_offsets(ClientPartition(f"{topic}.dlq", 0), 10) == (0, 0)
+    assert told_in not in consumer.list_topics(timeout=30).topics
     consumer.close()

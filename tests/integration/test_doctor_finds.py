@@ -330,6 +330,69 @@ def test_rights_that_are_denied(secured: Secured, topic: str, doctor: Doctor) ->
     assert found["metadata"]["status"] == "skipped"
 
 
+# --- the topic of the group view ---
+
+
+@pytest.fixture
+def told_in(topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The topic in which instances tell one another how they are, as the settings have it."""
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_TOPIC", f"{topic}.status")
+    return f"{topic}.status"
+
+
+def test_a_group_view_whose_topic_is_missing_or_keeps_everything(
+    real_cluster: Cluster,
+    topic: str,
+    told_in: str,
+    doctor: Doctor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_topic(real_cluster, topic)
+    named = ("-b", real_cluster.bootstrap, "-t", topic)
+    found = doctor(*named)
+    cures = ("create it, with cleanup.policy=compact,delete", "set group_view_create")
+    expect(found, "group-view", "warn", "group-view-missing", f"topic '{told_in}' does", *cures)
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_CREATE", "true")
+    found = doctor(*named)
+    assert found["group-view"]["status"] == "ok"
+    assert found["group-view"]["seen"] == f"{told_in}: not there, would be made at start"
+    make_topic(real_cluster, told_in)
+    found = doctor(*named)
+    said = (f"'{told_in}' is not compacted (cleanup.policy=delete)", "cleanup.policy=compact,del")
+    expect(found, "group-view", "warn", "group-view-kept", *said)
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_TOPIC", f"{told_in}.2")
+    make_topic(real_cluster, f"{told_in}.2", cleanup_policy="compact,delete")
+    assert doctor(*named)["group-view"]["status"] == "ok"
+
+
+def test_rights_on_the_group_view_that_are_denied(
+    secured: Secured, topic: str, told_in: str, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other is given, until nothing is wrong."""
+    make_topic(secured.cluster, topic)
+    secured.allow(ResourceType.TOPIC, topic, AclOperation.READ)
+    conf = {name.replace(".", "_"): value for name, value in secured.alice("g").items()}
+    monkeypatch.setenv("KEYSHARED_GROUP_VIEW_CREATE", "true")
+    found = doctor("-t", topic, **conf)
+    unmade = ("could not be made: ", "uthorization failed", f"allow CREATE on topic {told_in}")
+    expect(found, "group-view", "warn", "group-view-missing", *unmade)
+    secured.allow(ResourceType.TOPIC, told_in, AclOperation.CREATE)
+    found = doctor("-t", topic, **conf)
+    assert "would be made at start" in found["group-view"]["seen"]
+    make_topic(secured.cluster, told_in, cleanup_policy="compact")
+    secured.allow(ResourceType.TOPIC, told_in, AclOperation.DESCRIBE)
+    found = doctor("-t", topic, **conf)
+    write = (f"may not write to '{told_in}'", f"allow WRITE on topic {told_in}")
+    read = (f"may not read '{told_in}'", f"allow READ on topic {told_in}")
+    expect(found, "group-view", "warn", "group-view-denied", *write, *read)
+    secured.allow(ResourceType.TOPIC, told_in, AclOperation.WRITE)
+    found = doctor("-t", topic, **conf)
+    expect(found, "group-view", "warn", "group-view-denied", *read)
+    assert "write" not in found["group-view"]["why"]
+    secured.allow(ResourceType.TOPIC, told_in, AclOperation.READ)
+    assert doctor("-t", topic, **conf)["group-view"]["status"] == "ok"
+
+
 # --- the group and its positions ---
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.cli import doctor as module
 from kafka_keyshared.client import reach
 from kafka_keyshared.doctor import survey
+from kafka_keyshared.doctor.client_checks import unasked
 from kafka_keyshared.doctor.findings import Kind
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
@@ -25,7 +26,17 @@ from tests.support.cli import in_process, own_modules
 
 ORDER = [
     *("handler", "configuration", "broker", "topics", "group"),
-    *("positions", "retention", "progress", "dlq", "metadata", "clock", "instance", "spark"),
+    *(
+        "positions",
+        "retention",
+        "progress",
+        "dlq",
+        "group-view",
+        "metadata",
+        "clock",
+        "instance",
+        "spark",
+    ),
 ]
 
 HANDLERS = """
@@ -285,7 +296,7 @@ def test_a_survey_asks_no_longer_than_it_may() -> None:
 
 def test_a_question_that_was_not_answered_in_time_is_asked_again_and_no_right_is_blamed() -> None:
     late, denied = (
-        module._unasked("group", Kind.GROUP_UNKNOWN, "billing", KafkaError(code), "allow DESCRIBE")
+        unasked("group", Kind.GROUP_UNKNOWN, "billing", KafkaError(code), "allow DESCRIBE")
         for code in (KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED)
     )
     assert late.cure.startswith("ask again: a broker that has much to do")

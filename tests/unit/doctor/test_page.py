@@ -22,6 +22,7 @@ from kafka_keyshared.doctor import (
     group_checks,
     instance,
     instance_checks,
+    view_checks,
 )
 from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.doctor.findings import PAGE, Check, Finding, Kind, Status, conclude, page_of
@@ -94,6 +95,10 @@ def letters(dlq: TopicFacts | None, *consumed: str) -> Check:
     )
 
 
+def told_in(topic: TopicFacts | None) -> Check:
+    return view_checks.group_view("beats", topic, create=False, unmade=None)
+
+
 def broker(reason: str, *, tls: bool = False) -> Check:
     return client_checks.unanswered("there:9092", reason, lambda: tls)
 
@@ -146,7 +151,7 @@ def of_instance(**told: Any) -> Check:
 
 def unasked(kind: Kind) -> Check:
     error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
-    return doctor._unasked("", kind, "billing", error, "see")
+    return client_checks.unasked("", kind, "billing", error, "see")
 
 
 SMALL = DLQ._replace(cleanup="delete", may=None)
@@ -160,7 +165,7 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.HANDLER_IMPORT: lambda: handler("no_such_module:handle"),
     Kind.HANDLER_UNUSABLE: lambda: handler("json:JSONDecoder.decode"),
     Kind.SETTING_REFUSED: lambda: conclude(
-        "configuration", "", [doctor._refused(Kind.SETTING_REFUSED, errors.ConfigError("no"))]
+        "configuration", "", [client_checks.refused(Kind.SETTING_REFUSED, errors.ConfigError("no"))]
     ),
     Kind.SETTING_DANGEROUS: lambda: dangers(debug="all"),
     Kind.NO_SUCH_PORT: lambda: dangers(bootstrap_servers="x:99999"),
@@ -202,6 +207,9 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.DLQ_WRITE_DENIED: lambda: letters(DLQ),
     Kind.DLQ_TOO_SMALL: lambda: letters(SMALL),
     Kind.DLQ_COMPACTED: lambda: letters(COMPACTED),
+    Kind.GROUP_VIEW_MISSING: lambda: told_in(None),
+    Kind.GROUP_VIEW_DENIED: lambda: told_in(TopicFacts("beats", 1, None, None, frozenset())),
+    Kind.GROUP_VIEW_KEPT: lambda: told_in(TopicFacts("beats", 1, None, "delete")),
     Kind.METADATA_TOO_SMALL: lambda: checks.commit_metadata({"there:9092": 100}),
     Kind.LAG_NOT_MOVING: lambda: progress(SILENT, age=5.0),
     Kind.OFFSETS_HELD: lambda: progress(HELD, age=5.0),
