@@ -244,7 +244,7 @@ class GroupLink:
             place = Place(
                 "addresses",
                 ", ".join(addresses),
-                lambda: AddressesEar(addresses, name, token),
+                lambda: AddressesEar(addresses, name, token, self._instance),
             )
         self.group = Group(
             self.beat,
@@ -259,6 +259,10 @@ class GroupLink:
         """Begin to tell, where that is asked for."""
         if self.telling is not None:
             self.telling.start()
+
+    def part(self, over: Callable[[], bool]) -> None:
+        """Wait a moment for those who ask at this address to hear of the stop, unless ``over``."""
+        self.group.part(over)
 
     def close(self, *, clean: bool) -> None:
         """End; ``clean`` says whether others are told that the instance has stopped."""

@@ -278,7 +278,10 @@ class KeyShared(Handling, Looked):
     ) -> int:
         try:
             with signals, garbage.in_flight(self.subscription.window_records):
-                return ending.run(lambda: self._run_client(ending, host))
+                status = ending.run(lambda: self._run_client(ending, host))
+                if ending.report is not None and ending.report.clean:
+                    self._served.part(ending.over)
+                return status
         finally:
             self.report = ending.report
             if ending.instance is not None:

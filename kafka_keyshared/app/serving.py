@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +141,11 @@ class Served:
         server = AdminServer(options.console_host, port, feed, acting, link.group)
         if server.start():
             self.admin = server
+
+    def part(self, over: Callable[[], bool]) -> None:
+        """After a clean stop, before the end: see that the group hears of it, unless ``over``."""
+        if self.group is not None and self.admin is not None:
+            self.group.part(over)
 
     def close(self, *, wait: bool, clean: bool) -> None:
         """Stop serving; with ``wait`` until that is so.

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.web.group.view import GroupView
 from tests.support.grouped import PARTITIONS, Instances, held, shared, told_in
 from tests.support.live import client_conf, group_name, write
 
@@ -79,8 +81,41 @@ def test_instances_that_are_named_by_address_are_asked(
     assert (view.source, view.place) == ("addresses", ", ".join(addresses))
     assert any(each.startswith("127.0.0.1:1: no beat: ") for each in view.troubles)
     assert a.member.stop() == 0
-    left = instances.until(b, lambda view: shared(view, "b"))
-    assert [each.label for each in left.instances if each.state != "silent"] == ["b"]
+    left = instances.until(b, lambda view: shared(view, "b") and len(view.instances) == 1)
+    assert [each.label for each in left.instances] == ["b"]
+
+
+def test_one_that_is_asked_says_that_it_stops_before_nobody_answers(
+    instances: Instances,
+) -> None:
+    """However quick the stop is: none of those who ask may take it for a death."""
+    (a,) = instances.start("a", group_view_interval=1.0)
+    assert a.member.app.admin is not None
+    asks: dict[str, Any] = {"group_view_addresses": [f"127.0.0.1:{a.member.app.admin.port}"]}
+    b, c = instances.start("b", "c", group_view_interval=1.0, **asks)
+    for each in (b, c):
+        instances.until(each, lambda view: "a" in held(view))
+    assert a.member.stop() == 0
+    for each in (b, c):
+        states: set[str] = set()
+
+        def gone(view: GroupView, states: set[str] = states) -> bool:
+            states.update(one.state for one in view.instances if one.label == "a")
+            return "a" not in [one.label for one in view.instances]
+
+        instances.until(each, gone)
+        assert "silent" not in states, states
+
+
+def test_one_that_is_killed_is_silent_to_those_who_ask(instances: Instances) -> None:
+    (a,) = instances.start("a", group_view_interval=1.0)
+    assert a.member.app.admin is not None
+    asks: dict[str, Any] = {"group_view_addresses": [f"127.0.0.1:{a.member.app.admin.port}"]}
+    (b,) = instances.start("b", group_view_interval=1.0, **asks)
+    instances.until(b, lambda view: "a" in held(view))
+    a.member.abandon()
+    silent = instances.until(b, lambda view: any(each.state == "silent" for each in view.instances))
+    assert [each.label for each in silent.instances if each.state == "silent"] == ["a"]
 
 
 def test_a_topic_that_is_not_there_hurts_nothing_and_is_told(

@@ -48,6 +48,9 @@ STREAMS_MOST = 16
 ORDERS_MOST = 8
 """Orders at once."""
 
+NAME_MOST = 200
+"""Characters of the name as which somebody asks."""
+
 BODY_WITHIN = 10.0
 """Seconds in which the body of an order has to be there."""
 
@@ -201,8 +204,7 @@ def _answer_of_group(group: Group, look: Look) -> Any:
     """Return what answers with a look at the group; it runs on a thread of its own."""
 
     def answer(request: Request) -> Response:
-        del request
-        return _json(look(group))
+        return _json(look(group, request.headers.get(NAME_HEADER, "")[:NAME_MOST]))
 
     return answer
 

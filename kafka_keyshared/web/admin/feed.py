@@ -138,13 +138,16 @@ PARTS: dict[str, tuple[str, Part]] = {
 }
 """What can be asked for: the name, what it is, and how it is had of a snapshot."""
 
-Look = Callable[[Group], Any]
+Look = Callable[[Group, str], Any]
 
 OF_GROUP: dict[str, tuple[str, Look]] = {
     "group": (
         "The instances of the group, by what they say of themselves.",
-        lambda group: group.view(),
+        lambda group, _: group.view(),
     ),
-    "beat": ("What this instance says of itself to its group.", lambda group: group.beat()),
+    "beat": (
+        "What this instance says of itself to its group.",
+        lambda group, asker: group.beat(asker),
+    ),
 }
-"""What can be asked for of the group."""
+"""What can be asked for of the group; who asks may say as whom."""

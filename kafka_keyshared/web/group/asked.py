@@ -19,6 +19,7 @@ import msgspec
 
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.model import some
+from kafka_keyshared.web.acting import NAME_HEADER
 from kafka_keyshared.web.group.beat import MOST_BYTES, Beat, key_of, unpacked
 from kafka_keyshared.web.group.listening import News
 
@@ -53,21 +54,27 @@ def address_of(text: str) -> Address:
 
 
 class AddressesEar:
-    """Asks every address in turn, a few at once, again and again."""
+    """Asks every address in turn, a few at once, again and again.
+
+    ``asker`` is the instance that asks: who stops waits a moment until it has heard so.
+    """
 
     def __init__(
         self,
         addresses: Sequence[str],
         group: str,
         token: str | None,
+        asker: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._named = [address_of(each) for each in addresses]
         self._group = group
-        self._token = token
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._headers |= {NAME_HEADER: asker} if asker else {}
         self._clock = clock
         self._asking = ThreadPoolExecutor(AT_ONCE, "keyshared-group-asks")
         self._next_at = clock()
+        self._answering: set[Address] = set()
         self.caught_up = False
         self.troubles: tuple[str, ...] = ()
 
@@ -79,10 +86,15 @@ class AddressesEar:
         self._next_at = self._clock() + EVERY
         troubles: list[str] = []
         found = []
-        for answer in self._asking.map(self._ask, self._resolved(troubles)):
+        named = self._resolved(troubles)
+        # A name may forget an address as soon as its instance begins to stop, which it has to say.
+        asked = [*named, *sorted(self._answering - {*named})]
+        self._answering = set()
+        for address, answer in zip(asked, self._asking.map(self._ask, asked), strict=True):
             if isinstance(answer, Beat):
+                self._answering.add(address)
                 found.append(News(key_of(answer.group, answer.instance), answer))
-            else:
+            elif address in named:
                 troubles.append(answer)
         self.troubles = tuple(troubles)
         self.caught_up = True
@@ -121,10 +133,9 @@ class AddressesEar:
         return beat
 
     def _answer(self, address: Address) -> tuple[int, bytes]:
-        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
         until = self._clock() + WITHIN
         with closing(http.client.HTTPConnection(*address, timeout=WITHIN)) as connection:
-            connection.request("GET", PATH, headers=headers)
+            connection.request("GET", PATH, headers=self._headers)
             answer = connection.getresponse()
             body = bytearray()
             while part := answer.read1(_PART):

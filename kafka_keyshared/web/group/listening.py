@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.web.group.beat import Beat, key_of
+from kafka_keyshared.web.group.farewell import Farewell
 from kafka_keyshared.web.group.view import (
     FORGOTTEN,
     GroupView,
@@ -148,10 +149,21 @@ class Group:
         self._caught_up = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._farewell = Farewell(clock)
 
-    def beat(self) -> Beat | None:
-        """Return what this instance says of itself; None before there is a status."""
-        return self._own()
+    def beat(self, asker: str = "") -> Beat | None:
+        """Return what this instance says of itself; None before there is a status.
+
+        ``asker`` is the instance that asks, if it is one.
+        """
+        own = self._own()
+        if asker != self._looker.here:
+            self._farewell.answered(asker, own)
+        return own
+
+    def part(self, over: Callable[[], bool]) -> None:
+        """Wait a moment for all who ask to hear that this instance stops, unless ``over``."""
+        self._farewell.wait(over)
 
     def view(self) -> GroupView:
         """Return the group as it is known now; the first look waits a little for the others."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_keyshared.web.acting import NAME_HEADER
 from kafka_keyshared.web.group import asked
 from kafka_keyshared.web.group.asked import Address, AddressesEar, address_of
 from kafka_keyshared.web.group.beat import MOST_BYTES, packed
@@ -20,6 +21,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append((self.path, self.headers.get("Authorization")))
+        self.server.askers.append(self.headers.get(NAME_HEADER))
         status, body = self.server.answer
         self.send_response(status)
         if status == 302:
@@ -35,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     made: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    made.asked, made.answer = [], (200, packed(beat("b", 0)))
+    made.asked, made.askers, made.answer = [], [], (200, packed(beat("b", 0)))
     thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
@@ -115,6 +117,49 @@ def test_a_name_means_all_of_its_addresses_but_not_any_number(
     assert sorted(tried) == [("10.0.0.1", 8788), ("10.0.0.2", 8788)]
     assert ear.troubles[0] == "unknown: the name is not known: Name or service not known"
     assert ear.troubles[1].startswith("3 addresses, of which 2 are asked; not 10.0.0.3:8788")
+
+
+def test_one_that_a_name_has_forgotten_is_asked_until_it_answers_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A service forgets a pod as soon as it is to stop, and what that says last is to be heard."""
+    named, there = ["10.0.0.1", "10.0.0.2"], {"10.0.0.1", "10.0.0.2"}
+    now = [1_000.0]
+
+    def resolved(_host: str, port: int, **_more: Any) -> list[Any]:
+        return [(0, 0, 0, "", (each, port)) for each in named]
+
+    def answer(_ear: AddressesEar, address: Address) -> Any:
+        return beat(address.host) if address.host in there else f"{address}: no"
+
+    monkeypatch.setattr("socket.getaddrinfo", resolved)
+    monkeypatch.setattr(AddressesEar, "_ask", answer)
+    ear = AddressesEar(["billing-headless:8788"], GROUP, None, clock=lambda: now[0])
+
+    def round_() -> list[str]:
+        now[0] += asked.EVERY
+        return [each.beat.name for each in ear.hear(0.0) if each.beat is not None]
+
+    try:
+        assert round_() == ["10.0.0.1", "10.0.0.2"]
+        named.remove("10.0.0.2")
+        assert round_() == round_() == ["10.0.0.1", "10.0.0.2"]
+        there.remove("10.0.0.2")
+        assert round_() == ["10.0.0.1"]
+        assert ear.troubles == (), "it was not expected any more"
+        there.add("10.0.0.2")
+        assert round_() == ["10.0.0.1"], "the address may be another's by now"
+    finally:
+        ear.close()
+
+
+def test_it_says_who_asks(server: Any) -> None:
+    ear = AddressesEar([f"127.0.0.1:{server.server_port}"], GROUP, None, "b-1-0")
+    try:
+        assert len([*ear.hear(0.0)]) == 1
+    finally:
+        ear.close()
+    assert server.askers == ["b-1-0"]
 
 
 @pytest.mark.parametrize(

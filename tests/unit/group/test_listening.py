@@ -109,6 +109,11 @@ def test_an_instance_knows_of_itself_without_having_heard_itself(here: Here) -> 
     assert (found.here, found.state) == (True, "running")
 
 
+def test_one_that_had_stopped_cleanly_before_anybody_looked_is_not_shown(here: Here) -> None:
+    here.ear.tell(news("b", 0), news("c", 1), news("b", 0)._replace(beat=None))
+    assert here.labels() == ["c"]
+
+
 def test_one_that_has_stopped_cleanly_is_gone(here: Here, eventually: Eventually) -> None:
     here.ear.tell(news("b", 0), news("c", 1))
     assert here.labels() == ["b", "c"]
