@@ -90,11 +90,14 @@ class AdminClient:
         """Return all that there is to see; needs the port of the admin API."""
         found = self._snapshot()
         if found is None:
-            raise KeySharedError(
-                f"{self._url}: there is no admin API there; give the address that the instance "
-                "logs at its start (admin API at …), or start it with console_port"
-            )
+            raise self._no_admin_api()
         return found
+
+    def _no_admin_api(self) -> KeySharedError:
+        return KeySharedError(
+            f"{self._url}: there is no admin API there; give the address that the instance "
+            "logs at its start (admin API at …), or start it with console_port"
+        )
 
     def _snapshot(self) -> Snapshot | None:
         path = "/api/v1/snapshot"
@@ -120,7 +123,10 @@ class AdminClient:
         The first look takes up to 5 s: it waits for what the others say.
         """
         path = "/api/v1/group"
-        return self._read(path, self._ask("GET", path), GroupView)
+        answer = self._ask("GET", path)
+        if answer.status == NOT_FOUND:
+            raise self._no_admin_api()
+        return self._read(path, answer, GroupView)
 
     def status(self) -> Status:
         """Return the status, from either port."""

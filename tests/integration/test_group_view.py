@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ from kafka_keyshared import KeyShared
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.group.view import GroupView
-from tests.support.grouped import PARTITIONS, Instances, held, shared, told_in
+from tests.support.cli import in_process
+from tests.support.grouped import PARTITIONS, Instances, Running, held, shared, told_in
 from tests.support.live import client_conf, group_name, write
 
 Eventually = Callable[..., None]
@@ -66,6 +68,41 @@ def test_one_console_shows_all_who_has_stopped_who_was_killed_and_who_is_slow(
     assert c.member.stop() == 0
     left = instances.until(a, lambda view: shared(view, "a"))
     assert "c" not in {each.label for each in left.instances}, "it has said that it stops"
+
+
+def test_the_command_line_shows_all_from_any_of_them(
+    instances: Instances, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    instances.cluster.create_topic(f"{instances.topic}.status", 1)
+    told = told_in(instances.topic)
+    a, b = instances.start("a", "b", http_port=0, **told)
+    asked: dict[str, Running] = {"a": a, "b": b}
+    for name, each in asked.items():
+        instances.until(each, lambda view: shared(view, "a", "b") and view.healthy)
+        assert each.member.app.admin is not None
+        ended = in_process(capsys, "status", "--group", each.member.app.admin.url)
+        assert ended.status == 0, ended
+        lines = [line for line in ended.out.splitlines() if line.startswith("│")]
+        assert [line.split()[1] for line in lines] == ["a", "b"]
+        assert ["(asked)" in line for line in lines] == [name == "a", name == "b"]
+        assert all("running" in line and "healthy" in line for line in lines)
+
+    a.member.abandon()
+    assert b.member.app.admin is not None
+    url = b.member.app.admin.url
+    instances.until(b, lambda view: any(each.state == "silent" for each in view.instances))
+    ended = in_process(capsys, "status", "--group", url, "--json")
+    assert ended.status == 3
+    states = {each["label"]: each["state"] for each in json.loads(ended.out)["instances"]}
+    assert states["a"] == "silent"
+    assert "silent for" in in_process(capsys, "status", "--group", url).out
+
+    assert b.member.app.http is not None
+    metrics = f"http://127.0.0.1:{b.member.app.http.port}"
+    ended = in_process(capsys, "status", "--group", metrics)
+    assert ended.status == 1
+    assert "there is no admin API there; give the address that the instance logs" in ended.err
 
 
 def test_instances_that_are_named_by_address_are_asked(

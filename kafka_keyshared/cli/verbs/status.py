@@ -1,4 +1,4 @@
-"""``keyshared status``: what is wrong with a running instance."""
+"""``keyshared status``: what is wrong with a running instance, or with any of its group."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from kafka_keyshared.cli.options import JsonFlag, OutputFlag
 from kafka_keyshared.cli.output import Output
+from kafka_keyshared.cli.verbs.acting import TokenFile
 
 
 def status(
@@ -17,17 +18,29 @@ def status(
             metavar="[URL]",
             envvar="KEYSHARED_URL",
             show_envvar=False,
-            help="Where the instance's --http-port is; or $KEYSHARED_URL.",
+            help="Where the instance's --http-port is, with --group its --console-port; or "
+            "$KEYSHARED_URL.",
         ),
     ] = "http://127.0.0.1:8787",
+    *,
     show_keys: Annotated[bool, typer.Option("--show-keys", help="Name keys of records.")] = False,
+    group: Annotated[
+        bool, typer.Option("--group", help="Show every instance of its group, a line each.")
+    ] = False,
+    token_file: TokenFile = None,
     json: JsonFlag = False,
     output: OutputFlag = Output.TABLE,
 ) -> int:
     """Say whether a running instance is healthy, or what is to be mended first.
 
-    Exit status 0: healthy, there may be warnings. 3: something stands still.
+    Exit status 0: healthy, there may be warnings. 3: something stands still; with --group, in any
+    instance of the group, or one is silent, or not all can be heard.
     """
+    shown = Output.JSON if json else output
+    if group:
+        from kafka_keyshared.cli.group import group_verb
+
+        return group_verb(url, token_file, shown)
     from kafka_keyshared.cli.diagnosis import status_verb
 
-    return status_verb(url, Output.JSON if json else output, keys=show_keys)
+    return status_verb(url, shown, keys=show_keys)

@@ -1,0 +1,77 @@
+"""``keyshared status --group``: every instance of a group, by what one of them hears."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from kafka_keyshared.admin_client import AdminClient
+from kafka_keyshared.cli.diagnosis import UNHEALTHY
+from kafka_keyshared.cli.lag import number, seconds
+from kafka_keyshared.cli.output import Justify, Output, write_note, write_result, write_table
+from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.model import in_words
+from kafka_keyshared.web.acting import read_token
+from kafka_keyshared.web.group.view import GroupView, Seen
+
+COLUMNS: dict[str, Justify] = {
+    "instance": "left",
+    "state": "left",
+    "partitions": "right",
+    "settled/s": "right",
+    "backlog": "right",
+    "heard": "right",
+    "verdict": "left",
+}
+
+STYLES = {"silent": "red", "rebalancing": "yellow"}
+
+
+def group_verb(url: str, token_file: Path | None, output: Output) -> int:
+    """Print the instances of a group; return 3 unless all are known to be well."""
+    token = None if token_file is None else read_token(str(token_file))
+    # The first look waits for what the others say.
+    view = AdminClient(url, token, timeout=30.0).group()
+    if view.source == "none":
+        raise KeySharedError(f"{url}: {view.text}")
+    if output is Output.TABLE:
+        write_table(f"group {view.group}", COLUMNS, [_row(each) for each in view.instances], STYLES)
+        sys.stdout.write(f"{view.text}\n")
+        for each in view.remarks[1:]:
+            write_note(each.sentence)
+    else:
+        write_result(msgspec.to_builtins(view), output, "group")
+    for trouble in view.troubles:
+        write_note(trouble)
+    return 0 if all_well(view) else UNHEALTHY
+
+
+def all_well(view: GroupView) -> bool:
+    """Say whether every instance is heard and healthy, and nothing is wrong between them.
+
+    While something keeps beats from being written or heard, that is not known.
+    """
+    well = all(each.state != "silent" and each.beat.healthy for each in view.instances)
+    return well and view.healthy and not view.troubles
+
+
+def _row(each: Seen) -> tuple[str, ...]:
+    rate = each.per_second
+    return (
+        f"{each.label} (asked)" if each.here else each.label,
+        each.state,
+        number(each.held_partitions),
+        "?" if rate is None else f"{rate:,.1f}",
+        number(each.beat.backlog),
+        f"{seconds(each.heard_seconds)} ago",
+        _verdict(each),
+    )
+
+
+def _verdict(each: Seen) -> str:
+    """Return what is to be said of one instance, in a line."""
+    if each.state == "silent":
+        return f"silent for {in_words(each.heard_seconds)}; when last heard: {each.beat.text}"
+    return f"{each.beat.text}; {each.slow}" if each.slow else each.beat.text
