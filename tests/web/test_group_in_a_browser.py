@@ -96,6 +96,22 @@ def test_without_a_setting_and_without_an_answer_the_screen_says_so(
     until(page, lambda: "cannot be shown" not in page.inner_text("#screen"), "it is well again")
 
 
+def test_beats_that_are_refused_are_told_with_why(instances: Instances, browser: Browser) -> None:
+    (a,) = instances.start("a", **told_in(instances.topic))
+    assert a.member.app.admin is not None
+    faults: list[str] = []
+    page = live_page(browser, f"{a.member.app.admin.url}/#/group", faults, "light", 1280)
+    why = f"the others do not hear this instance: topic '{instances.topic}.status' does not exist"
+    until(page, shows(page, why), "why")
+    assert "to be watched" in page.inner_text("#screen")
+    assert "not everybody is heard" in page.inner_text("#screen")
+    assert [*page.evaluate(TOO_WIDE)] == []
+    instances.cluster.create_topic(f"{instances.topic}.status", 1)
+    until(page, shows(page, "healthy: 1 instance"), "it is well again")
+    assert why not in page.inner_text("#screen")
+    assert faults == []
+
+
 def test_an_address_that_is_code_is_no_link(instances: Instances, browser: Browser) -> None:
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
     (a,) = instances.start("a", **told_in(instances.topic))
