@@ -44,7 +44,8 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     ``key_header`` is the header that has the key; the bare loop reads it too with ``bare_reads``.
     ``roomy`` gives the client a queue that takes a whole topic of small records, so that the broker
     is not what is measured. ``http_port`` is where the package serves its metrics, None nowhere,
-    and ``console_port`` where its admin API.
+    and ``console_port`` where its admin API. ``beats`` is the topic of its group view, if
+    it has one.
     """
 
     records: int
@@ -55,6 +56,7 @@ class Task(Reading, kw_only=True, forbid_unknown_fields=True):
     roomy: bool = True
     http_port: int | None = None
     console_port: int | None = None
+    beats: str | None = None
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -222,6 +224,8 @@ def run_keyshared(task: Task, note: Noted = _unnoted) -> Result:
         key="record" if task.key_header is None else f"header:{task.key_header}",
         http_port=task.http_port,
         console_port=task.console_port,
+        group_view_topic=task.beats,
+        group_view_interval=1.0,
     )
     started = loop.stats.first_record_at
     if started is None or settled(loop.core) < task.records:

@@ -24,8 +24,12 @@ def run_on(
     *,
     http_port: int | None = None,
     console_port: int | None = None,
+    beats: str | None = None,
 ) -> Result:
-    """Run a side over the topic once; with ports it serves there meanwhile."""
+    """Run a side over the topic once; with ports it serves there meanwhile.
+
+    With ``beats`` it tells that topic how it is.
+    """
     return run_side(
         Task(
             side=side,
@@ -36,6 +40,7 @@ def run_on(
             workers=plan.workers,
             http_port=http_port,
             console_port=console_port,
+            beats=beats,
         )
     )
 

@@ -51,6 +51,7 @@ from tests.benchmarks import (
     slow_key,
     start,
     tables,
+    telling,
     watched,
 )
 from tests.benchmarks.advising import AdvisePlan
@@ -66,6 +67,7 @@ from tests.benchmarks.scaling import ScalingPlan
 from tests.benchmarks.slow_key import SlowPlan
 from tests.benchmarks.start import StartPlan
 from tests.benchmarks.tables import TablePlan
+from tests.benchmarks.telling import TellingPlan
 from tests.benchmarks.watched import WatchedPlan
 
 KEYSHARED = [sys.executable, "-m", "kafka_keyshared.cli"]
@@ -94,6 +96,7 @@ Plan = (
     | ScrapePlan
     | LorisPlan
     | WatchedPlan
+    | TellingPlan
     | StartPlan
     | AdvisePlan
     | ReadPlan
@@ -329,6 +332,12 @@ CASES = (
         WatchedPlan(NoopPlan(records=6_000_000)),
     ),
     Case(
+        "beats",
+        "a beat to the group every second, share of the throughput",
+        (Floor("lost", 0.02, at_most=True),),
+        TellingPlan(NoopPlan(records=6_000_000)),
+    ),
+    Case(
         "told",
         "an attempt that fails and is told of, to one that only fails",
         (Floor("ratio", 1.05, at_most=True), Floor("most_lines", 20, at_most=True)),
@@ -421,7 +430,7 @@ def run_plan(  # noqa: PLR0911, PLR0912 - one for each plan
     """Run the bench that the plan is for; ``repeat`` counts where there are pairs."""
     if repeat and isinstance(plan, NoopPlan | LatencyPlan):
         plan = msgspec.structs.replace(plan, repeat=repeat)
-    if repeat and isinstance(plan, (ScrapePlan, LorisPlan, WatchedPlan)):
+    if repeat and isinstance(plan, (ScrapePlan, LorisPlan, WatchedPlan, TellingPlan)):
         plan = type(plan)(msgspec.structs.replace(plan.noop, repeat=repeat))
     match plan:
         case ScrapePlan():
@@ -430,6 +439,8 @@ def run_plan(  # noqa: PLR0911, PLR0912 - one for each plan
             return loris.measure(plan.noop, cluster, progress)
         case WatchedPlan():
             return watched.measure(plan.noop, cluster, progress)
+        case TellingPlan():
+            return telling.measure(plan.noop, cluster, progress)
         case NoopPlan():
             return noop.measure(plan, cluster, progress)
         case LatencyPlan():
