@@ -48,6 +48,9 @@ log = log_of("kafka_keyshared.group")
 LAST_WORD_WITHIN = 3.0
 """Seconds that a stop waits for the last word; without it the instance is silent to others."""
 
+FIRST_WORD_WITHIN = 10.0
+"""Seconds in which the first word has been tried, which makes the topic that is to be made."""
+
 SAID_EVERY = 600.0
 """Seconds between two lines of the log that say the same of what fails."""
 
@@ -88,6 +91,7 @@ class Telling:
         self._clock = clock
         self._seldom = Seldom(log, clock, SAID_EVERY)
         self._said = False
+        self.tried = threading.Event()
         self._ended = threading.Event()
         self._stopped_cleanly = False
         self._written = self._failed = 0
@@ -127,6 +131,7 @@ class Telling:
             if beat is not None:
                 self._tell(packed(beat))
                 told = True
+                self.tried.set()
             self._ended.wait(self._every if told else min(1.0, self._every))
         if told and self._stopped_cleanly:
             self._tell(None)
@@ -239,7 +244,7 @@ class GroupLink:
             writer = BeatWriter(conf, topic, self._make)
             key, every = key_of(name, self._instance), options.group_view_interval
             self.telling = Telling(self.beat, writer, key, every)
-            place = Place("topic", topic, lambda: TopicEar(conf, topic, name))
+            place = Place("topic", topic, lambda: self._ear(topic, name))
         elif addresses := options.group_view_addresses:
             place = Place(
                 "addresses",
@@ -288,6 +293,11 @@ class GroupLink:
             software=version("kafka-keyshared"),
         )
         return beat_of(status, who, self._options.group_view_interval)
+
+    def _ear(self, topic: str, group: str) -> TopicEar:
+        if self.telling is not None:
+            self.telling.tried.wait(FIRST_WORD_WITHIN)
+        return TopicEar(self._conf, topic, group)
 
     def _make(self) -> None:
         topic = str(self._options.group_view_topic)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
+from kafka_keyshared.dlq.topics import make_topic
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.group.view import GroupView
@@ -75,8 +76,7 @@ def test_the_command_line_shows_all_from_any_of_them(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     instances.cluster.create_topic(f"{instances.topic}.status", 1)
-    told = told_in(instances.topic)
-    a, b = instances.start("a", "b", http_port=0, **told)
+    a, b = instances.start("a", "b", http_port=0, **told_in(instances.topic))
     asked: dict[str, Running] = {"a": a, "b": b}
     for name, each in asked.items():
         instances.until(each, lambda view: shared(view, "a", "b") and view.healthy)
@@ -170,6 +170,23 @@ def test_a_topic_that_is_not_there_hurts_nothing_and_is_told(
     assert held(well) == {"a": PARTITIONS}
     assert len(lines) == 1, "and not again and again"
     assert a.member.stop() == 0
+
+
+def test_whoever_looks_before_the_topic_is_made_waits_for_that(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = threading.Event()
+
+    def late(*given: Any) -> None:
+        made.wait(2.0)
+        make_topic(*given)
+
+    monkeypatch.setattr("kafka_keyshared.app.group.make_topic", late)
+    (a,) = instances.start("a", group_view_create=True, **told_in(instances.topic))
+    view = a.view()
+    assert view.troubles == (), "the topic is on its way"
+    made.set()
+    instances.until(a, lambda view: shared(view, "a") and not view.troubles)
 
 
 def test_without_a_setting_the_view_says_so(instances: Instances) -> None:

@@ -72,6 +72,20 @@ def test_whoever_does_not_stop_cleanly_says_nothing_of_it(
     assert None not in teller.writer.words
 
 
+def test_whoever_looks_waits_for_the_first_word_also_for_one_that_fails(teller: Teller) -> None:
+    """It makes the topic, where that is to be made."""
+    assert teller.telling.tried.wait(30)
+    refused: Any = Writer()
+    refused.why = DENIED
+    silent = Telling(lambda: None, refused, KEY, 0.001)
+    assert not silent.tried.is_set()
+    telling = Telling(lambda: OWN, refused, KEY, 0.001)
+    telling.start()
+    assert telling.tried.wait(30)
+    telling.close(clean=False)
+    assert refused.tried > 0
+
+
 def test_one_that_has_told_nothing_has_no_last_word() -> None:
     writer: Any = Writer()
     telling = Telling(lambda: None, writer, KEY, 0.001)
