@@ -617,6 +617,34 @@ def test_a_worker_that_dies_behind_a_record_cannot_say_that_it_has_ended() -> No
     assert_found("NoRepeats", words, lambda told: story(told, dies=True, goes_on=True))
 
 
+def test_a_worker_that_dies_in_several_records_cannot_say_of_any_that_it_has_ended() -> None:
+    individually = settings(individually=True, poison="drop", retry=RetryPolicy(attempts=1))
+
+    def story(told: Told, *, dies: bool) -> None:
+        told.write("a", "b")
+        told.join(1, 2)
+        told.assign(1)
+        told.deliver(1, 0, 1)
+        told.hand(1, 0, 1)
+        told.begin(1, 0)
+        told.begin(1, 1)
+        for offset in (0, 1):
+            told.end(1, offset, "died" if dies else "failed")
+        if dies:
+            told.tell(happened.WorkerDied(1, SUB, 0))
+        told.revoke(1)
+        told.assign(2)
+        told.deliver(2, 0, 1)
+        told.hand(2, 0, 1)
+        told.begin(2, 0)
+
+    found = assert_right(lambda told: story(told, dies=True), individually)["NoRepeats"]
+    assert isinstance(found, NoRepeats)
+    assert found.repeats == {"its worker had not gone on": 1}
+    words = "its last commit leaves it out: none was sent"
+    assert_found("NoRepeats", words, lambda told: story(told, dies=False), individually)
+
+
 def test_what_ends_beside_a_dead_worker_tells_nothing_of_what_it_was_in_last() -> None:
     def story(told: Told) -> None:
         done(told)

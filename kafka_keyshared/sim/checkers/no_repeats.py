@@ -51,8 +51,9 @@ class NoRepeats(Checker):
     After a clean stop it has all that settled. A partition that was lost and comes back to its
     member within five minutes, with no commit but that member's, repeats nothing at all; unless the
     group has given it up only while the member was about to give it back, and committed. What a
-    worker has ended last may be unknown where it was lost, or where that worker has died. Without
-    reliability it may begin again in another assignment, and never in the same.
+    worker has ended last may be unknown where it was lost, or where that worker has died; and all
+    that it was in then. Without reliability it may begin again in another assignment, and never in
+    the same.
 
     ``repeats`` counts the others, by why.
     """
@@ -76,6 +77,8 @@ class NoRepeats(Checker):
         self._last: dict[tuple[tuple[int, str, int], bool], Fate] = {}
         self._unclear: dict[int, list[Fate]] = {}
         self._dead: set[tuple[int, str, int]] = set()
+        # What ended with its worker, which may have been in many records at once.
+        self._died_in: dict[tuple[int, str, int], list[Fate]] = {}
         # Assignments, by their numbers, whose log did not answer when it was asked for last.
         self._silent: set[int] = set()
         # Since when a member commits nothing any more.
@@ -98,6 +101,7 @@ class NoRepeats(Checker):
         each = self.books.delivery
         if self._dead:
             self._dead.discard((told.member, told.subscription, told.worker))
+            self._died_in.pop((told.member, told.subscription, told.worker), None)
         if each is None or not each.fate.finished:
             return
         fate, now = each.fate, each.assignment
@@ -131,6 +135,8 @@ class NoRepeats(Checker):
         if self.books.delivery is not None:
             worker = told.member, told.subscription, told.worker
             self._last[worker, self.books.beside] = self.books.delivery.fate
+            if told.outcome == "died":
+                self._died_in.setdefault(worker, []).append(self.books.delivery.fate)
 
     def _died(self, told: happened.WorkerDied) -> None:
         self._dead.add((told.member, told.subscription, told.worker))
@@ -163,6 +169,8 @@ class NoRepeats(Checker):
             for (worker, _), fate in self._last.items()
             if worker[0] == member and (lost or worker in self._dead)
         ]
+        for worker, fates in self._died_in.items():
+            mine += fates if worker[0] == member and worker in self._dead else ()
         for each in self.books.ended:
             self._unclear[each.number] = [fate for fate in mine if each.log.has(fate)]
 
