@@ -1293,3 +1293,38 @@ def test_nobody_waits_for_a_turn_behind_a_fetch_that_raises() -> None:
     raising(stage, STATE)
     stage.step(2)
     assert waiting(stage) == 0
+
+
+def test_nobody_waits_for_a_turn_while_a_revoke_waits_for_what_runs() -> None:
+    """Nothing is fetched inside of a callback."""
+    stage = Stage(SubscriptionSettings(workers=worker_names(64)))
+    stage.client.stored = dict.fromkeys((P0, P1), CommittedOffset(0, None))
+    stage.fill(record(0, "slow"), *(record(offset, f"key-{offset}", P1) for offset in range(4_000)))
+    stage.assign(P0, P1)
+    stage.step()
+    for worker in stage.pool.workers.values():
+        while (item := worker.start()) is not None and item.partition() == P1.partition:
+            worker.finish(None)
+    stage.step()
+    assert waiting(stage) > 0
+    seen: list[int] = []
+    stage.on_wait = lambda: seen.append(waiting(stage))
+    stage.client.callbacks["revoke"]([P0])
+    assert seen[0] == 0
+    assert not stage.core.subscriptions.wait_for_more()
+
+
+def test_nobody_waits_for_a_turn_while_it_is_asked_where_partitions_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = on_shift()
+    seen: list[int] = []
+    committed = stage.client.committed
+
+    def asked(partitions: Sequence[TopicPartition], timeout: float) -> Any:
+        seen.append(waiting(stage))
+        return committed(partitions, timeout)
+
+    monkeypatch.setattr(stage.client, "committed", asked)
+    stage.client.callbacks["assign"]([P1])
+    assert seen == [0]
