@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.loop import CHUNK, Loop
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.rebalance import Rebalancer
 from kafka_keyshared.owner.stopping import StopReport, stop
@@ -33,13 +33,16 @@ class Watcher(Protocol):
 class Instance:
     """A member of a group. One thread, its owner, calls it.
 
-    ``revoke_deadline`` is in seconds. ``watcher`` looks on after every round.
+    ``revoke_deadline`` is in seconds. A fetch brings ``chunk`` records at most. ``watcher`` looks
+    on after every round.
     """
 
-    def __init__(self, core: Dispatcher, ports: Ports, *, revoke_deadline: float) -> None:
+    def __init__(
+        self, core: Dispatcher, ports: Ports, *, revoke_deadline: float, chunk: int = CHUNK
+    ) -> None:
         self.core = core
         self.ports = ports
-        self.loop = Loop(core, ports)
+        self.loop = Loop(core, ports, chunk)
         self.rebalancer = Rebalancer(self.loop, revoke_deadline)
         self.watcher: Watcher | None = None
         self.pid = os.getpid()

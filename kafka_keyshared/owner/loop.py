@@ -61,7 +61,7 @@ CLIENT_ERRORS = (KafkaException, RuntimeError, ValueError)
 class Loop(Actor):
     """The owner's steps and what they remember."""
 
-    def __init__(self, dispatcher: Dispatcher, ports: Ports) -> None:
+    def __init__(self, dispatcher: Dispatcher, ports: Ports, chunk: int = CHUNK) -> None:
         super().__init__(dispatcher, ports.pool, ports.clock.monotonic)
         self.ports = ports
         self.stats = LoopStats()
@@ -80,6 +80,7 @@ class Loop(Actor):
         self.shares = Shares(ports.client, dispatcher.holds, self.core.subscriptions.values())
         self._room = Room(sub.window for sub in self.core.subscriptions.values())
         self._ends = Ends(ports.client, ports.clock)
+        self._chunk = chunk
         self._plenty = False
         self._next_beat = 0.0
         # For the next commit, or look at who is held up: the progress, and how much of the mail
@@ -147,7 +148,8 @@ class Loop(Actor):
         count = self._room.fetch(hungry=not busy)
         if count and not (busy and self.shares.wait_and_see(core.partitions)):
             self._window_has_room()
-            self._fetch(min(count, self.shares.most or CHUNK, CHUNK), 0.0 if busy else IDLE_WAIT)
+            most = min(count, self.shares.most or count, self._chunk)
+            self._fetch(most, 0.0 if busy else IDLE_WAIT)
         else:
             if not busy:
                 # Everything held waits for something far off; nothing but time will change that.
@@ -243,7 +245,7 @@ class Loop(Actor):
         except CLIENT_ERRORS as error:
             self.lost_some(error)
             return
-        self._plenty = len(chunk) * 4 >= CHUNK
+        self._plenty = len(chunk) * 4 >= self._chunk
         if chunk:
             self.admit(chunk)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from kafka_keyshared.core.commit import CommitPolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import ON_UNMATCHED
 from kafka_keyshared.core.routing.modes import RoutingSettings
@@ -151,6 +152,61 @@ def withdrawn(plan: Plan, draw: Draw) -> Plan:
     return _with_more(_each(plan, in_ranges), "a range was assigned")
 
 
+def with_full_chunks(plan: Plan, draw: Draw) -> Plan:
+    """Return the plan, in some of those that are about nothing else, with full chunks."""
+    reliable = all(each.reliable for each in plan.member.subscriptions)
+    return full_chunks(plan, draw) if reliable and draw.happens("full chunks", 0.22) else plan
+
+
+def full_chunks(plan: Plan, draw: Draw) -> Plan:
+    """Have chunks that are full one upon the other, so that workers are served in turn.
+
+    Fetches are small for that, instead of logs long; workers are many and quick, and what keeps a
+    member from reading on is left out. Partitions and slots move meanwhile: records that wait for
+    their worker's turn are to be there when they do.
+    """
+
+    def quick(sub: SubscriptionSettings) -> SubscriptionSettings:
+        changed = replace(
+            sub,
+            workers=worker_names(max(4, len(sub.workers))),
+            window_records=1_000,
+            leases_per_worker=1_000,
+        )
+        if plan.member.on_a_loop:
+            return replace(changed, slice_records=max(sub.slice_records, 50), ack_timeout=None)
+        return changed if plan.member.pool.own else replace(changed, individually=False)
+
+    chance = draw.generator("what moves while chunks are full")
+    plan = _each(_busy(plan), quick)
+    return replace(
+        plan,
+        disturbances={
+            **dict(chance.sample(MEMBERS_MOVE, 2)),
+            **dict(chance.sample(WORKERS_MOVE, 1)),
+        },
+        partitions=max(plan.partitions, 3),
+        members=max(plan.members, 2),
+        backlog=4_000,
+        burst=400,
+        member=replace(
+            plan.member,
+            commit=CommitPolicy(0.1, 0.0, 0.0),
+            chunk=draw.one("chunk", (8, 12, 40)),
+            rounds=draw.one("rounds", (0.002, 0.005, 0.009)),
+        ),
+        habits=replace(
+            plan.habits,
+            failing=min(plan.habits.failing, 0.02),
+            poisoned=0.0,
+            hanging=0.0,
+            stuck=0.0,
+            at_once=0.9,
+            typical=0.001,
+        ),
+    )
+
+
 EMPHASES: Mapping[str, Emphasis] = {
     "stuck": Emphasis(0.22, stuck),
     "looked after": Emphasis(0.12, looked_after),
@@ -159,6 +215,18 @@ EMPHASES: Mapping[str, Emphasis] = {
     "withdrawn": Emphasis(0.13, withdrawn),
 }
 """By name what some seeds are about."""
+
+MEMBERS_MOVE = (
+    ("a member joined", 30.0),
+    ("a member was stopped", 30.0),
+    ("a member was thrown out", 20.0),
+)
+WORKERS_MOVE = (
+    ("a worker was added", 30.0),
+    ("a worker died", 10.0),
+    ("a subscription was resized", 5.0),
+)
+"""What moves partitions, and what moves slots, and how much more often than usual."""
 
 LOOKED_AFTER = "a lane was ordered about"
 POISON: Sequence[PoisonPolicy] = ("dead_letter", "block", "block_and_dlq", "divert")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from kafka_keyshared.core.metadata import SET_BUDGET
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.owner.instance import Instance
-from kafka_keyshared.owner.loop import Loop
+from kafka_keyshared.owner.loop import CHUNK, Loop
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.sim import history as was
 from kafka_keyshared.sim.chance import Chance
@@ -36,6 +37,7 @@ from kafka_keyshared.sim.publisher import LetterFaults, SimPublisher
 from kafka_keyshared.sim.pulling import SimMembers
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.routings import may_be_withdrawn
+from kafka_keyshared.sim.shifts import InTurn
 from kafka_keyshared.sim.site import Site
 from kafka_keyshared.sim.stepped import PoolKind
 from kafka_keyshared.sim.tasks import SimTasks
@@ -45,6 +47,9 @@ WALL = 1_700_000_000.0
 """What the wall clock shows when the timeline begins, in seconds since 1970."""
 
 NOWHERE = TopicPartition("", -1)
+
+ROUND_LEAST = 0.00002
+"""Seconds from one round of an owner to the next one at least."""
 
 OF_THE_PACKAGE: Mapping[PoolKind, type[SimProcesses] | type[SimMembers]] = {
     "process": SimProcesses,
@@ -62,7 +67,8 @@ class MemberPlan:
     """What every member of the group is made with. Times are in seconds.
 
     ``rests`` is how long an owner at most stands still after a round in which it had nothing to do,
-    unless something comes for it.
+    unless something comes for it, and ``rounds`` how far two of its rounds are apart at most else.
+    A fetch brings ``chunk`` records at most.
     """
 
     subscriptions: tuple[SubscriptionSettings, ...] = (SubscriptionSettings(),)
@@ -72,6 +78,8 @@ class MemberPlan:
     set_budget: int = SET_BUDGET
     pool: PoolHabits = PoolHabits()  # noqa: RUF009 - an immutable value
     rests: float = 0.0
+    rounds: float = 0.00022
+    chunk: int = CHUNK
 
     @property
     def on_a_loop(self) -> bool:
@@ -91,6 +99,7 @@ class Surroundings:
     habits: Habits
     letters: LetterFaults
     on_turn: Callable[[int], None]
+    reached: Counter[str]
 
 
 QUIET_EVENTS = (ev.Beat, ev.Flush)
@@ -108,6 +117,7 @@ class CountedDispatcher(Dispatcher):
     on_resize: Callable[[ev.Resize], None]
     on_assign: Callable[[ev.AssignRange], None]
     on_filters: Callable[[str, str, Sequence[str | bytes]], None]
+    in_turn: InTurn
     taken = 0
     _looks = 0
 
@@ -122,7 +132,9 @@ class CountedDispatcher(Dispatcher):
             self.taken += 1
         if isinstance(event, ev.Resize):
             self.on_resize(event)
+        self.in_turn.before(event)
         commands = super().handle(event, now)
+        self.in_turn.after(event)
         if isinstance(event, ev.LaneOrder) and any(
             isinstance(each, LaneAnswer) and each.done for each in commands
         ):
@@ -159,6 +171,7 @@ class Member:
         self._core = core
         core.on_order, core.on_resize, core.on_assign = self.ordered, self.resized, self.assigned
         core.on_filters = self.filters
+        core.in_turn = InTurn(core.subscriptions, around.reached)
         self.handlers = Handlers(around.habits, around.chance("handlers"), around.chance.seed)
         site = Site(number, self.process, around.history)
         publisher = SimPublisher(
@@ -178,7 +191,9 @@ class Member:
         else:
             self.pool = SimPool(*made, post=post)
         ports = Ports(self.client, self.pool, self.mailbox, clock, publisher)
-        self.instance = Instance(core, ports, revoke_deadline=plan.revoke_deadline)
+        self.instance = Instance(
+            core, ports, revoke_deadline=plan.revoke_deadline, chunk=plan.chunk
+        )
         self.instance.rebalancer.observer = self._observed
         if any(map(may_be_withdrawn, plan.subscriptions)):
             self.instance.loop.on_dropped = self._dropped
@@ -313,7 +328,8 @@ class Member:
         return True
 
     def _turn_soon(self) -> None:
-        self._around.timeline.after(0.00002 + self._chance.random() * 0.0002, self._turn)
+        longest = self._plan.rounds - ROUND_LEAST
+        self._around.timeline.after(ROUND_LEAST + self._chance.random() * longest, self._turn)
 
     def _rest(self) -> None:
         """Have the next turn when something comes, or a while later.

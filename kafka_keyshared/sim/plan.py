@@ -19,7 +19,7 @@ from kafka_keyshared.core.routing.modes import RoutingSettings
 from kafka_keyshared.core.settings import OnEvict, SubscriptionSettings, worker_names
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.disturbances import DISTURBANCES, ON_REQUEST
-from kafka_keyshared.sim.emphases import emphasised
+from kafka_keyshared.sim.emphases import emphasised, with_full_chunks
 from kafka_keyshared.sim.handlers import Habits
 from kafka_keyshared.sim.keys import keyed
 from kafka_keyshared.sim.member import OF_THE_PACKAGE, MemberPlan
@@ -109,7 +109,9 @@ def plan_of(chance: Chance) -> Plan:
     plain = _plain(draw)
     found = emphasised(plain, draw)
     # What an emphasis is about takes workers that leave, are given up, or lend.
-    return _of_its_own(_on_a_loop(found, draw), draw) if found is plain else found
+    if found is not plain:
+        return found
+    return with_full_chunks(_of_its_own(_on_a_loop(found, draw), draw), draw)
 
 
 def _of_its_own(plan: Plan, draw: Draw) -> Plan:

@@ -6,6 +6,7 @@ from collections import Counter
 
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as was
+from kafka_keyshared.sim import shifts
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.cluster import Cluster
 from kafka_keyshared.sim.faults import GroupSettings
@@ -38,7 +39,7 @@ class World:
         self.history = was.History(self.timeline, summed=summed)
         self.events = 0
         self.turns = 0
-        self.reached: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter(dict.fromkeys(shifts.RARE, 0))
         self.topics = [f"topic-{number}" for number in range(plan.topics)]
         self.cluster = Cluster(
             self.timeline,
@@ -57,6 +58,7 @@ class World:
             habits=plan.habits,
             letters=plan.letters,
             on_turn=self._count_turn,
+            reached=self.reached,
         )
         self.members: list[Member] = []
         self._numbers = 0

@@ -49,6 +49,21 @@ def test_two_seeds_of_five_and_more_are_about_nothing_in_particular() -> None:
     assert len(plain) > len(SEEDS) * 2 / 5
 
 
+def test_full_chunks_are_in_some_seeds_and_leave_the_others_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [plan_of(Chance(seed)) for seed in SEEDS]
+    monkeypatch.setattr(plan, "with_full_chunks", lambda plan, draw: plan)
+    before = [plan_of(Chance(seed)) for seed in SEEDS]
+    changed = [new for old, new in zip(before, now, strict=True) if old != new]
+    assert 0.05 < len(changed) / len(SEEDS) < 0.2
+    for each in changed:
+        assert each.member.chunk <= 40
+        assert all(sub.reliable and len(sub.workers) >= 4 for sub in each.member.subscriptions)
+        for sub in each.member.subscriptions:
+            sub.check()
+
+
 def test_one_more_thing_that_may_happen_changes_no_seed_but_by_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
