@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from typing import NamedTuple
 
 from confluent_kafka import libversion
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -89,27 +91,57 @@ def _add(
         metric.add_metric(labels, float(value))  # type: ignore[arg-type]
 
 
-class Exposition:
-    """The text that is scraped, made once for each status however often it is asked for."""
+SERVED_FOR = 0.1
+"""Seconds for which a text is served again whatever has changed meanwhile. In a rebalance each
+status is another one, as it says how long that has taken; writing a thousand partitions down takes
+the interpreter 50 ms, and handlers run on meanwhile."""
 
-    def __init__(self, read: Callable[[], Status | None], *, partitions: bool = True) -> None:
+
+FORMATS_MOST = 8
+"""Texts that are kept, the latest: a client may name any version of a format."""
+
+
+class Exposition:
+    """The text that is scraped, made once for each status however often it is asked for.
+
+    One that is younger than ``SERVED_FOR`` stands for a later status, too.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Status | None],
+        *,
+        partitions: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._read = read
+        self._clock = clock
         self._status: Status | None = None
         self._registry = CollectorRegistry()
         self._registry.register(StatusCollector(lambda: self._status, partitions=partitions))
         ProcessCollector(registry=self._registry)
         self._lock = threading.Lock()
-        self._texts: dict[str, bytes] = {}
+        self._made: dict[str, _Made] = {}  # by the format
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics in the format that the ``Accept`` header asks for, and its name."""
-        status = self._read()
+        status, read_at = self._read(), self._clock()
         encode, content_type = choose_encoder(accept)
         with self._lock:
-            if status is not self._status:
+            made = self._made.get(content_type)
+            if made is None or (status is not made.status and read_at - made.read_at >= SERVED_FOR):
                 self._status = status
-                self._texts.clear()
-            text = self._texts.get(content_type)
-            if text is None:
-                text = self._texts[content_type] = encode(self._registry)
-        return text, content_type
+                made = _Made(encode(self._registry), status, read_at)
+                self._made.pop(content_type, None)
+                self._made[content_type] = made
+                if len(self._made) > FORMATS_MOST:
+                    del self._made[next(iter(self._made))]
+        return made.text, content_type
+
+
+class _Made(NamedTuple):
+    """A text, the status that it tells of, and when that was read."""
+
+    text: bytes
+    status: Status | None
+    read_at: float

@@ -16,6 +16,9 @@ from kafka_keyshared import KeyShared
 Samples: TypeAlias = dict[tuple[str, tuple[str, ...]], float]
 """Values by the sample's name and its label values, in the order of the names of the labels."""
 
+OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
+"""Asks for that format."""
+
 
 def get(url: str, accept: str = "") -> tuple[int, str, str]:
     """Status, content type and body."""

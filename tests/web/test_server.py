@@ -22,10 +22,10 @@ from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.owner.observe import SILENT_MAX, Board
 from kafka_keyshared.status import Status
 from kafka_keyshared.web.families import FAMILIES
-from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.metrics import SERVED_FOR, Exposition
 from kafka_keyshared.web.server import HttpServer, Probes
 from tests.support.live import client_conf, group_name, write
-from tests.support.scrapes import get, running, samples, scraped
+from tests.support.scrapes import OPEN_METRICS, get, running, samples, scraped
 
 Eventually = Callable[..., None]
 
@@ -174,7 +174,7 @@ def test_promtool_finds_nothing_to_object_to(
 
 def test_openmetrics_is_spoken_to_whoever_asks_for_it(app: KeyShared) -> None:
     with running(app) as url:
-        _, content_type, text = get(f"{url}/metrics", "application/openmetrics-text;version=1.0.0")
+        _, content_type, text = get(f"{url}/metrics", OPEN_METRICS)
     assert content_type.startswith("application/openmetrics-text")
     assert text.endswith("# EOF\n")
 
@@ -272,15 +272,40 @@ def test_the_text_is_made_once_for_each_status(app: KeyShared, eventually: Event
         eventually(lambda: app.status() is not None, 60)
         status = app.status()
         assert status is not None
-        asked = []
+        asked, now = [], 0.0
 
         def read() -> Any:
             asked.append(1)
             return status
 
-        exposition = Exposition(read)
-        first, second = exposition.text("")[0], exposition.text("")[0]
-        assert first is second
+        exposition = Exposition(read, clock=lambda: now)
+        first, now = exposition.text("")[0], now + 2 * SERVED_FOR
+        assert exposition.text("")[0] is first
         status = msgspec.structs.replace(status)
         assert exposition.text("")[0] is not first
         assert len(asked) == 3
+
+
+def test_an_answer_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second piece would wait until the client has acknowledged the first: 40 ms."""
+    pieces: list[bytes] = []
+
+    def sendall(self: socket.socket, data: bytes) -> None:
+        if self.getsockname()[1] == server.port:
+            pieces.append(bytes(data))
+        send(self, data)
+
+    board = Board(Clock())
+    server = HttpServer(
+        "127.0.0.1", 0, Exposition(board.read), Probes(board.live, board.ready, board.read)
+    )
+    assert server.start()
+    send = socket.socket.sendall
+    monkeypatch.setattr(socket.socket, "sendall", sendall)
+    try:
+        _, _, text = get(f"{server.url}/metrics")
+    finally:
+        server.close()
+    (answer,) = pieces
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n" + text.encode())
