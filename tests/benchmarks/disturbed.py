@@ -46,14 +46,14 @@ def run_on(
 
 
 @contextmanager
-def disturbed_by(module: str, *ports: int, within: float = 30.0) -> Iterator[list[str]]:
-    """Run a module of the benchmarks beside the block, on these ports.
+def disturbed_by(module: str, *told: int | str, within: float = 30.0) -> Iterator[list[str]]:
+    """Run a module of the benchmarks beside the block, with these words (mostly ports).
 
     It is ended with SIGTERM, has ``within`` seconds for that, and what it says then, word by word,
     is in the list behind the block.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, ports)],
+        [sys.executable, "-m", module, *map(str, told)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],

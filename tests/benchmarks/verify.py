@@ -83,7 +83,7 @@ class ScrapePlan:
 
 @dataclass(frozen=True, slots=True)
 class LorisPlan:
-    """The empty handler with and without scrapers and clients that never ask."""
+    """The empty handler, asked by scrapers and clients that never ask, and beside them."""
 
     noop: NoopPlan
 
@@ -315,7 +315,8 @@ CASES = (
     ),
     Case(
         "loris",
-        "a hundred scrapes a second and 240 clients that ask byte by byte, share of the throughput",
+        "a hundred scrapes a second and 240 clients that ask byte by byte, share of the throughput "
+        "that there is beside them while they ask another process",
         (Floor("ratio", 0.9),),
         LorisPlan(NoopPlan(records=4_000_000, repeat=5)),
     ),
