@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,12 @@ TOO_WIDE = """() => {
 }"""
 
 
+CUT_OFF = """() => [...document.querySelectorAll("#screen *")]
+  .filter((each) => getComputedStyle(each).textOverflow === "ellipsis")
+  .filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => `cut off: ${each.textContent}`)"""
+
+
 @contextmanager
 def chromium(milliseconds: float = MILLISECONDS) -> Iterator[Browser]:
     """Start Chromium within so long; skip the test where there is none."""
@@ -49,8 +56,39 @@ def chromium(milliseconds: float = MILLISECONDS) -> Iterator[Browser]:
         browser.close()
 
 
-def live_page(browser: Browser, url: str, faults: list[str], scheme: Any, width: int) -> Page:
-    """Open a screen in a context of its own, once it is live; ``faults`` hears its complaints."""
+# The page's stream is this snapshot, again and again; all else is the instance's own answer.
+_GIVEN = """(given) => {
+  const real = window.fetch;
+  const told = (at) => "event: snapshot\\ndata: "
+    + JSON.stringify({ ...given, taken_at: given.taken_at + at }) + "\\n\\n";
+  window.fetch = (url, ...rest) => {
+    if (!String(url).endsWith("/api/v1/stream")) return real(url, ...rest);
+    let number = 0;
+    const body = new ReadableStream({
+      start(stream) {
+        const tell = () => stream.enqueue(new TextEncoder().encode(told(number++)));
+        tell();
+        setInterval(tell, 250);
+      },
+    });
+    return Promise.resolve(new Response(body, { status: 200 }));
+  };
+}"""
+
+
+def live_page(
+    browser: Browser,
+    url: str,
+    faults: list[str],
+    scheme: Any,
+    width: int,
+    *,
+    given: dict[str, Any] | None = None,
+) -> Page:
+    """Open a screen in a context of its own, once it is live; ``faults`` hears its complaints.
+
+    With ``given`` that is the snapshot which the page is told, whatever the instance's own is.
+    """
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
     )
@@ -61,6 +99,8 @@ def live_page(browser: Browser, url: str, faults: list[str], scheme: Any, width:
         "console",
         lambda said: faults.append(said.text) if said.type in {"error", "warning"} else None,
     )
+    if given is not None:
+        page.add_init_script(f"({_GIVEN})({json.dumps(given)})")
     page.goto(url)
     page.wait_for_selector("#link[data-state=live]")
     return page

@@ -7,7 +7,7 @@ import { UNKNOWN } from "./format.js";
 const HEIGHT = 150;
 
 /** A chart: `lines` are {label, color (of the style sheet), dash?, read(history)}. */
-export function chart({ title, unit, lines, format }) {
+export function chart({ title, unit, lines, format, ticks = format }) {
   const legend = h("div", { class: "legend" });
   const values = lines.map((line) => {
     const value = h("b", { class: "figure" }, UNKNOWN);
@@ -33,10 +33,10 @@ export function chart({ title, unit, lines, format }) {
         legend: { show: false },
         padding: [10, 18, 0, 0],
         cursor: { show: false },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-9) * 1.15 || 1] } },
+        scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
         axes: [
           { ...axis, grid: { show: false }, size: 26, space: 90, values: (_, at) => at.map((each) => new Date(each * 1000).toLocaleTimeString("en-GB")) },
-          { ...axis, grid, size: 52, space: 34, values: (_, at) => at.map((each) => format(each)) },
+          { ...axis, grid, size: 52, space: 34, values: (_, at) => at.map((each) => ticks(each)) },
         ],
         series: [
           {},

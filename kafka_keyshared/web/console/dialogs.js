@@ -5,10 +5,10 @@ import { auth } from "./stream.js";
 
 const box = () => document.getElementById("dialog");
 
-/** Show a dialog with a title; resolve with what it is closed with ("" for Escape). */
+/** Show a dialog with a title and children, where null is none; resolve with what it is closed with ("" for Escape). */
 export function show(title, ...children) {
   const dialog = box();
-  dialog.replaceChildren(h("h2", { id: "dialog-title" }, title), ...children);
+  dialog.replaceChildren(h("h2", { id: "dialog-title" }, title), ...children.filter((each) => each !== null));
   if (dialog.open) dialog.close("");
   dialog.returnValue = "";
   dialog.showModal();

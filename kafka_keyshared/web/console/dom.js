@@ -60,11 +60,13 @@ export function keyed(parent, keyOf, make) {
 }
 
 /**
- * A table that is updated in place. A column is {title, text(row), number?, node?(row), hint?}:
- * `text` fills a cell each time; `node` makes {node, update(row)} once for a cell of its own.
- * On a narrow page each row is a card, so roles are said and not left to the layout.
+ * A table that is updated in place. A column is {title, text(row), number?, brief?, node?(row), none?(row), hint?, spare?(row)}:
+ * `text` fills a cell each time; `node` makes {node, update(row)} once for a cell of its own. What is
+ * `brief`, or a number, is never broken. A column goes where it is `spare` of every row. On a narrow page each row is a card under its first
+ * cell (`narrow`: "pairs", a name and its value; "lines", a name and a sentence below it), without the
+ * cells that have nothing (`none`), so roles are said and not left to the layout.
  */
-export function table({ caption, columns, keyOf, empty }) {
+export function table({ caption, columns, keyOf, empty, narrow = null }) {
   const head = h("tr", { role: "row" });
   for (const each of columns) {
     head.append(
@@ -78,7 +80,7 @@ export function table({ caption, columns, keyOf, empty }) {
   const body = h("tbody", { role: "rowgroup" });
   const shown = h(
     "table",
-    { role: "table" },
+    { role: "table", class: narrow },
     h("caption", { class: "unseen" }, caption),
     h("thead", { role: "rowgroup" }, head),
     body,
@@ -89,7 +91,7 @@ export function table({ caption, columns, keyOf, empty }) {
       const own = column.node?.(first);
       const cell = h(
         "td",
-        { role: "cell", class: column.number ? "number" : null, "data-label": column.title },
+        { role: "cell", class: column.number ? "number" : column.brief ? "brief" : column.spare ? "spare" : null, "data-label": column.title },
         own?.node,
       );
       return { column, own, cell };
@@ -100,18 +102,29 @@ export function table({ caption, columns, keyOf, empty }) {
         for (const { column, own, cell } of cells) {
           if (own) own.update(row);
           else say(cell, column.text(row));
-          mark(cell, "data-none", cell.textContent.trim() === UNKNOWN);
+          mark(cell, "data-none", column.none ? column.none(row) : cell.textContent.trim() === UNKNOWN);
         }
       },
     };
   });
+  const node = h("div", { class: "table" }, shown, nothing);
   return {
-    node: h("div", { class: "table" }, shown, nothing),
+    node,
     update(rows, context) {
       update(rows);
+      for (const [at, column] of columns.entries()) {
+        if (!column.spare) continue;
+        const none = rows.every((row) => column.spare(row));
+        for (const line of [head, ...body.children]) line.children[at].hidden = none;
+      }
       shown.hidden = rows.length === 0;
       nothing.hidden = rows.length > 0;
       if (rows.length === 0) say(nothing, typeof empty === "function" ? empty(context) : empty);
+      // What is wider than its place can be scrolled to by keyboard, too.
+      const wide = node.scrollWidth > node.clientWidth;
+      mark(node, "tabindex", wide ? "0" : null);
+      mark(node, "role", wide ? "group" : null);
+      mark(node, "aria-label", wide ? caption : null);
     },
   };
 }
@@ -138,7 +151,7 @@ export function badge(kind = "") {
   };
 }
 
-export const SYMBOLS = { ok: "✓", fail: "✕", warn: "▲", busy: "▶", idle: "–", info: "i" };
+export const SYMBOLS = { ok: "✓", fail: "✕", warn: "▲", busy: "▶", idle: "–", info: "○" };
 
 /** Calls, errors: text that keeps its lines, folded unless it is asked for. */
 export function folded(title) {

@@ -2,13 +2,13 @@
 
 import { close, show } from "./dialogs.js";
 import { h, keyed, say } from "./dom.js";
-import { count, key, many, partition, place, seconds, slot as slotText } from "./format.js";
+import { count, key, many, place, seconds, slot as slotText } from "./format.js";
 import { slotOf } from "./hashing.js";
 
 /** What was asked for: {slot} or {topic?, partition, offset}, or {wrong}. */
 export function parse(text, snapshot) {
   const asked = text.trim();
-  const record = /^(?:(\S+?)[[:/\s]|p?)(\d+)\]?\s*(?:@|\/|:|\s)\s*([\d,]+)$/.exec(asked);
+  const record = /^(\S+)-(\d+)@(\d+)$/.exec(asked) ?? /^(?:(\S+?)[[:/\s]|p?)(\d+)\]?\s*(?:@|\/|:|\s)\s*([\d,]+)$/.exec(asked);
   if (record) {
     const [, topic, number, offset] = record;
     return { topic: topic === "p" ? "" : topic, partition: Number(number), offset: Number(offset.replaceAll(",", "")) };
@@ -29,11 +29,18 @@ export function ownerOf(sub, slot) {
   return run && run[2] >= 0 ? sub.workers[run[2]].name : null;
 }
 
+/** Why no slot of a subscription has an owner. */
+export function unowned({ routing }) {
+  if (routing === "exclusive") return "Routing is exclusive: one worker has every record, and no slot is looked at.";
+  if (routing === "unordered") return "Routing is unordered: any worker may have any record, and no slot is looked at.";
+  return "No slot has an owner just now: there is no worker that could have one.";
+}
+
 function* ofSlot(snapshot, slot) {
   for (const sub of snapshot.status.subscriptions) {
     const owner = ownerOf(sub, slot);
     const named = snapshot.status.subscriptions.length > 1 ? ` of ${sub.name}` : "";
-    if (!sub.slots?.length) yield `Routing by ${sub.routing}${named}: any worker may have it.`;
+    if (!sub.slots?.length) yield `${unowned(sub)}${named && ` (${sub.name})`}`;
     else yield owner ? `Slot ${slotText(slot)}${named} is ${owner}'s.` : `Slot ${slotText(slot)}${named} is nobody's.`;
     for (const worker of sub.workers) {
       for (const each of worker.draining) {
@@ -55,7 +62,7 @@ function* ofRecord(snapshot, asked) {
   const found = snapshot.status.partitions.filter((each) => each.partition === asked.partition && (!asked.topic || each.topic === asked.topic));
   if (found.length === 0) yield "This instance does not have that partition: another member of the group may.";
   for (const each of found) {
-    const at = `${partition(each)} @ ${count(asked.offset)}`;
+    const at = place({ ...each, offset: asked.offset });
     const stuck = snapshot.stuck.find((one) => one.topic === each.topic && one.partition === each.partition && one.offset === asked.offset);
     const lease = snapshot.status.subscriptions
       .flatMap((sub) => sub.pending ?? [])
@@ -83,7 +90,8 @@ export function followed(text, snapshot) {
 
 /** Open the dialog that follows what is typed, live. */
 export function findAndFollow(now) {
-  const field = h("input", { type: "search", id: "follow", autofocus: true, autocomplete: "off", spellcheck: "false", placeholder: "customer-7   0x3f2a   orders 3 @ 1200" });
+  // Not a search field: there Escape would clear it first, and not close the dialog.
+  const field = h("input", { type: "text", id: "follow", autofocus: true, autocomplete: "off", spellcheck: "false", placeholder: "customer-7   0x3f2a   orders-3@1200" });
   const list = h("ol", { class: "followed", "aria-live": "polite" });
   const update = keyed(list, (row) => row.at, () => {
     const node = h("li");
@@ -98,7 +106,7 @@ export function findAndFollow(now) {
   const timer = setInterval(refresh, 500);
   show(
     "Follow a key, a slot or a record",
-    h("label", { for: "follow" }, "A key; a slot, 0x3f2a; or topic, partition @ offset"),
+    h("label", { for: "follow" }, "A key; a slot, 0x3f2a; or a record, topic-partition@offset"),
     field,
     list,
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => close() }, "Close")),

@@ -9,6 +9,13 @@ export function count(value) {
   return value === null || value === undefined ? UNKNOWN : whole.format(value);
 }
 
+const compact = new Intl.NumberFormat("en-US", { notation: "compact" });
+
+/** A number where there is room for four characters: 987, 12K, 1.2M */
+export function short(value) {
+  return compact.format(value);
+}
+
 /** A rate: 0.4, 12.3, 4,321 */
 export function rate(value) {
   if (value === null || value === undefined) return UNKNOWN;
@@ -62,14 +69,14 @@ export function slot(value) {
   return value === null || value === undefined ? UNKNOWN : `0x${value.toString(16).padStart(4, "0")}`;
 }
 
-/** orders[3] */
+/** orders-3 */
 export function partition(each) {
-  return `${each.topic}[${each.partition}]`;
+  return `${each.topic}-${each.partition}`;
 }
 
-/** orders[3] @ 12,345 */
+/** orders-3@12345: as the log, the diagnosis and the command line name a record. */
 export function place(each) {
-  return each.offset < 0 ? partition(each) : `${partition(each)} @ ${count(each.offset)}`;
+  return each.offset === null || each.offset < 0 ? partition(each) : `${partition(each)}@${each.offset}`;
 }
 
 /** A key as it may be shown: its text, what is hidden, or that there is none. */

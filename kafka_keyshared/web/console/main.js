@@ -3,7 +3,7 @@
 import { askToken, close, show, toast } from "./dialogs.js";
 import { h, mark, say, SYMBOLS } from "./dom.js";
 import { findAndFollow } from "./finding.js";
-import { clock, seconds } from "./format.js";
+import { clock, many, seconds, short } from "./format.js";
 import { History } from "./history.js";
 import * as dlq from "./screens/dlq.js";
 import * as doctor from "./screens/doctor.js";
@@ -51,11 +51,12 @@ $("nav").append(...links.map((each) => each.link));
 function frame() {
   const { about, status, diagnosis } = snapshot;
   say($("whose"), `${status.group} · ${about.topics.join(", ")} · ${about.host}`);
-  document.title = `${diagnosis.healthy ? "" : "✕ "}${status.group} · keyshared`;
+  mark($("whose"), "title", `Group ${status.group}, ${many(about.topics.length, "topic")} ${about.topics.join(", ")}, host ${about.host}`);
+  document.title = `${diagnosis.healthy ? "" : "✕ "}${current.title} · ${status.group} · keyshared`;
   for (const each of links) {
     if (!each.beside) continue;
     const number = each.beside(snapshot);
-    say(each.shown, number > 0 ? String(number) : "");
+    say(each.shown, number > 0 ? short(number) : "");
   }
   const strip = $("diagnosis");
   const kind = kindOf(diagnosis);
@@ -86,9 +87,8 @@ function notice(text) {
 // --- screens ---
 
 function go() {
-  const [name, ...rest] = decodeURIComponent(location.hash.replace(/^#\/?/, "")).split("/");
+  const [name] = location.hash.replace(/^#\/?/, "").split("/");
   const wanted = SCREENS.find((each) => each.name === name) ?? SCREENS[0];
-  const argument = rest.join("/");
   for (const each of links) {
     mark(each.link, "aria-current", each.name === wanted.name ? "page" : null);
     // On a narrow page the names are in a row that scrolls.
@@ -97,18 +97,26 @@ function go() {
   if (current?.name !== wanted.name) {
     current?.screen.leave?.();
     const root = h("div", { class: `screen ${wanted.name}` });
-    current = { name: wanted.name, screen: wanted.module.screen(root) };
-    $("screen").replaceChildren(h("h1", {}, wanted.title), root);
+    const waits = h("p", { class: "empty" }, "Waiting for the first snapshot…");
+    current = { name: wanted.name, title: wanted.title, root, waits, screen: wanted.module.screen(root) };
+    $("screen").replaceChildren(h("h1", {}, wanted.title), waits, root);
     scrollTo(0, 0);
   }
-  current.screen.argue?.(argument);
   draw();
 }
 
 function draw() {
+  current.waits.hidden = snapshot !== null;
+  current.root.hidden = snapshot === null;
   if (snapshot === null) return;
   frame();
-  current.screen.update(snapshot, history);
+  try {
+    current.screen.update(snapshot, history);
+  } catch (error) {
+    // A fault of this page: it must not look like one of the connection.
+    console.error(error);
+    notice(`This screen cannot be shown (${error.message}). The others can; keyshared status shows the same.`);
+  }
 }
 
 // --- keys ---
@@ -127,7 +135,9 @@ function help() {
 }
 
 function theme() {
-  say($("theme"), { auto: "Auto", light: "Light", dark: "Dark" }[window.keysharedTheme.name]);
+  const name = { auto: "Auto", light: "Light", dark: "Dark" }[window.keysharedTheme.name];
+  say($("theme"), name);
+  mark($("theme"), "aria-label", `${name} theme`);
 }
 
 let waiting = "";
@@ -146,6 +156,11 @@ addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+// The address names the screen: a fragment of its own would be another one.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("content").focus();
+});
 $("help").addEventListener("click", help);
 $("find").addEventListener("click", () => findAndFollow(() => snapshot));
 $("theme").addEventListener("click", () => {
@@ -160,13 +175,13 @@ addEventListener("hashchange", go);
 // --- the stream ---
 
 const SAID = {
-  lost: (detail) => `Connection lost${detail ? ` (${detail})` : ""}. Trying again. What you see is as of ${asOf()}.`,
+  lost: (detail) => `Connection lost${detail ? ` (${detail})` : ""}. It is tried again by itself. ${seen()} If the instance has ended, start it again.`,
   old: (detail) => `This page and the instance do not fit: ${detail}. Load the page again.`,
   refused: (detail) => `The instance refuses: ${detail}.`,
 };
 
-function asOf() {
-  return snapshot === null ? "never: nothing was heard yet" : clock(snapshot.taken_at);
+function seen() {
+  return snapshot === null ? "Nothing was heard yet." : `What you see is as of ${clock(snapshot.taken_at)}.`;
 }
 
 let wasLive = false;

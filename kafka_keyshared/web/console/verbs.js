@@ -7,14 +7,17 @@ import { askToken, confirm, toast } from "./dialogs.js";
 
 const PREFIX = "/api/v1/actions/";
 
+/** Which partitions an order is about, in words: nothing where it is about all. */
+const from = ({ partitions }) => (partitions ? ` from ${partitions.map(([topic, number]) => `${topic}-${number}`).join(", ")}` : "");
+
 /**
  * Every verb: its label, whether it takes something away (then the button is marked), and the
  * question that is asked before it is sent; what only looks has none. Of a replay it is asked first
  * what it would do (its trial). What a verb is sent with is up to the button.
  */
 export const VERBS = {
-  pause: { label: "Pause", question: () => "Fetch nothing more until it is resumed? What was received is finished." },
-  resume: { label: "Resume", question: () => "Fetch again?" },
+  pause: { label: "Pause", question: (body) => `Fetch nothing more${from(body)} until it is resumed? What was received is finished.` },
+  resume: { label: "Resume", question: (body) => `Fetch again${from(body)}?` },
   drain: { label: "Drain", question: () => "Fetch nothing more, finish what was received and commit it? It stays in its group, paused, until it is resumed." },
   scale: { label: "Scale", question: (body) => `Run ${body.workers} workers? Slots that move drain first.` },
   assign: {
@@ -23,9 +26,9 @@ export const VERBS = {
       `Make the slots ${slot(first)} to ${slot(last)} ${worker === null ? "nobody's" : `those of ${worker}`}? ${take_over ? "What others have of them drains first." : "If others have some of them, it is refused."}`,
   },
   move: { label: "Move the slot", question: (body) => `Make slot ${slot(body.slot)} ${body.worker === null ? "nobody's" : `one of ${body.worker}`}? It drains first.` },
-  release: { label: "Try again", question: () => "Release the key? Its record is tried again, and what waits behind it goes on." },
-  drop: { label: "Drop", hard: true, question: () => "Drop the record? It counts as done without having run to its end, for good." },
-  "dead-letter": { label: "Dead letter", hard: true, question: () => "Send the record to the dead-letter topic? Its key goes on without it." },
+  release: { label: "Try again", question: ({ at }) => `Release the key of ${at}? The record is tried again, and what waits behind it goes on.` },
+  drop: { label: "Drop", hard: true, question: ({ at }) => `Drop ${at}? The record counts as done without having run to its end, for good.` },
+  "dead-letter": { label: "Dead letter", hard: true, question: ({ at }) => `Send ${at} to the dead-letter topic? Its key goes on without it.` },
   letters: { label: "List the newest" },
   replay: {
     label: "Replay",
@@ -36,10 +39,17 @@ export const VERBS = {
 };
 
 const NOT_OFFERED = "this instance does not offer it over HTTP";
-const NO_ORDERS = "this instance takes no orders, because it runs without http_token_file";
+const NO_ORDERS = "this instance takes no orders, because it runs without http_token_file; set that to a file with a token, and restart it";
 let offered = null;
 let why = "asking what the instance offers";
-const buttons = new Set();
+const greyed = new Set(); // by weak references: what the page has let go is not kept here
+
+/** Have `refresh` called now, and whenever it is known anew what the instance offers, while the element is there. */
+function keepUp(element, refresh) {
+  element.keepUp = refresh;
+  greyed.add(new WeakRef(element));
+  refresh();
+}
 
 /** Ask what the instance offers. Buttons that it has nothing for stay greyed, and say why. */
 export async function discover({ settings }) {
@@ -53,7 +63,11 @@ export async function discover({ settings }) {
   } catch {
     return; // it is asked again with the next connection
   }
-  for (const each of buttons) each();
+  for (const each of greyed) {
+    const element = each.deref();
+    if (element) element.keepUp();
+    else greyed.delete(each);
+  }
 }
 
 /**
@@ -68,8 +82,7 @@ export function button(verb, body, { what = "", after = () => {}, label = VERBS[
     mark(made, "aria-disabled", there ? null : "true");
     mark(made, "title", there ? null : `${label}: ${why}`);
   };
-  buttons.add(refresh);
-  refresh();
+  keepUp(made, refresh);
   const about = what ? `${label} (${what})` : label;
   const order = async (sent) => {
     const tried = trial ? await send(verb, { ...sent, ...trial.asks }) : {};
@@ -136,7 +149,6 @@ export function note(...verbs) {
     line.hidden = missing.length === 0;
     say(line, missing.length ? `${missing.map((each) => VERBS[each].label).join(", ")}: ${why}.` : "");
   };
-  buttons.add(refresh);
-  refresh();
+  keepUp(line, refresh);
   return line;
 }

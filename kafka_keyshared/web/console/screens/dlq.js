@@ -12,12 +12,12 @@ function newest(chosen, shown) {
   const lines = table({
     caption: "Newest letters",
     columns: [
-      { title: "Letter", text: (each) => each.at },
+      { title: "Letter", brief: true, text: (each) => each.at },
       { title: "Of record", text: (each) => each.source ?? "–" },
       { title: "Key", text: (each) => key(textOf(each.key), each.source, shown()) },
       { title: "Failed with", text: (each) => each.error },
       { title: "Attempts", number: true, text: (each) => count(each.attempts) },
-      { title: "Written", text: (each) => (Date.parse(each.written) ? moment(Date.parse(each.written) / 1000) : each.written ?? "–") },
+      { title: "Written", brief: true, text: (each) => (Date.parse(each.written) ? moment(Date.parse(each.written) / 1000) : each.written ?? "–") },
       { title: "State", node: () => {
         const state = badge("brief");
         return { node: state.node, update: (each) => (each.replayed ? state.update("ok", "replayed") : state.update("warn", "outstanding")) };
@@ -63,13 +63,13 @@ export function screen(root) {
       { title: "Record", text: place },
       { title: "State", text: (each) => each.state },
       { title: "For", number: true, text: (each) => seconds(each.seconds) },
-      { title: "Behind it", number: true, text: (each) => count(each.waiting) },
+      { title: "Records behind", number: true, text: (each) => count(each.waiting) },
       { title: "Error", text: (each) => each.error },
     ],
     keyOf: (each) => `${each.subscription}/${place(each)}`,
     empty: "No letter waits to be written.",
   });
-  const commands = h("pre", { tabindex: "0", "aria-label": "Commands" });
+  const commands = h("pre", { class: "commands", tabindex: "0", "aria-label": "Commands" });
   const which = h("select", { id: "letters-of" });
   let keysShown = false;
   const letters = newest(() => which.value, () => keysShown);

@@ -1,8 +1,11 @@
 // Doctor and settings: what the instance relies on, one after the other, and what it runs with.
 
 import { badge, h, panel, say, table } from "../dom.js";
-import { bytes, count, moment, percent, seconds } from "../format.js";
+import { bytes, count, many, moment, percent, seconds } from "../format.js";
 import { button, note } from "../verbs.js";
+
+/** What the broker has answered to commits. */
+const COMMITS = { accepted: "accepted", retry: "tried again", too_large: "too large", lost: "lost", denied: "denied" };
 
 /** Each check: its name, and what it finds: [ok | warn | fail | info, in words]. */
 const CHECKS = [
@@ -26,13 +29,13 @@ const CHECKS = [
   ["Commits are accepted", ({ status }) => {
     if (status.commit_failures) return ["fail", `${count(status.commit_failures)} refused in a row: ${status.commit_error}`];
     if (status.commit_waiting_seconds > 5) return ["warn", `one has been waiting for ${seconds(status.commit_waiting_seconds)}`];
-    return ["ok", Object.entries(status.commits).map(([answer, number]) => `${count(number)} ${answer}`).join(", ") || "none was needed yet"];
+    return ["ok", Object.entries(status.commits).filter(([, number]) => number > 0).map(([answer, number]) => `${count(number)} ${COMMITS[answer] ?? answer}`).join(", ") || "none was needed yet"];
   }],
   ["The window has room", ({ totals }) => [totals.held >= totals.held_max ? "warn" : "ok", `${count(totals.held)} of ${count(totals.held_max)} records, ${bytes(totals.bytes)}`]],
   ["Workers are alive", ({ status, totals }) => {
     const gone = status.subscriptions.flatMap((sub) => sub.workers.filter((each) => each.state === "gone"));
     const left = gone.length ? `; gone, as a smaller size leaves them: ${gone.map((each) => each.name).join(", ")}` : "";
-    return [totals.stuck ? "warn" : "ok", `${count(totals.workers - gone.length)} are there, ${count(totals.stuck)} records stuck${left}`];
+    return [totals.stuck ? "warn" : "ok", `${count(totals.workers - gone.length)} are there, ${many(totals.stuck, "record")} stuck${left}`];
   }],
   ["Declared workers are there", ({ status }) => {
     const missing = status.subscriptions.flatMap((sub) => sub.missing);
@@ -64,6 +67,7 @@ export function screen(root) {
     ],
     keyOf: (each) => each.name,
     empty: "",
+    narrow: "lines",
   });
   const settings = table({
     caption: "Settings",
@@ -73,20 +77,24 @@ export function screen(root) {
         return { node: name, update: (each) => say(name, each.name) };
       } },
       { title: "Value", text: (each) => written(each.value) },
-      { title: "From", text: (each) => each.origin },
+      { title: "From", text: (each) => each.origin, none: (each) => each.origin === "default" },
     ],
     keyOf: (each) => each.name,
-    empty: () => `No setting has “${wanted}” in its name, value or origin.`,
+    empty: () => (wanted ? `No setting${own.checked ? " that was set" : ""} has “${wanted}” in its name, value or origin.` : "Nothing was set: all of it is as it is by default."),
+    narrow: "pairs",
   });
   const about = table({
     caption: "Process",
     columns: [{ title: "What", text: (each) => each[0] }, { title: "Which", text: (each) => each[1] }],
     keyOf: (each) => each[0],
     empty: "",
+    narrow: "pairs",
   });
   const filter = h("input", { type: "search", id: "settings", autocomplete: "off", spellcheck: "false" });
+  const own = h("input", { type: "checkbox", id: "own" });
   const level = h("select", { id: "level" }, ...["debug", "info", "warning", "error"].map((each) => h("option", { selected: each === "info" }, each)));
-  const found = panel("Settings", h("p", { class: "bar" }, h("label", { for: "settings" }, "With"), filter), settings.node);
+  const found = panel("Settings", h("p", { class: "bar" }, h("label", { for: "settings" }, "Filter"), filter, h("span", {}, own, " ", h("label", { for: "own" }, "only what was set"))), settings.node);
+  own.addEventListener("change", () => now && screenOf.update(now));
   filter.addEventListener("input", () => {
     wanted = filter.value.trim().toLowerCase();
     if (now) screenOf.update(now);
@@ -103,7 +111,7 @@ export function screen(root) {
         const [kind, text] = find(snapshot);
         return { name, kind, text };
       }));
-      const shown = snapshot.settings.filter((each) => !wanted || `${each.name} ${written(each.value)} ${each.origin}`.toLowerCase().includes(wanted));
+      const shown = snapshot.settings.filter((each) => (!own.checked || each.origin !== "default") && (!wanted || `${each.name} ${written(each.value)} ${each.origin}`.toLowerCase().includes(wanted)));
       settings.update(shown);
       say(found.beside, `${count(shown.length)} of ${count(snapshot.settings.length)}`);
       const { about: it, status } = snapshot;

@@ -4,12 +4,12 @@ import { h, panel, say, table } from "../dom.js";
 import { count, many, place, seconds, slot } from "../format.js";
 
 const COLUMNS = [
-  { title: "Slot", text: (each) => slot(each.hash) },
-  { title: "From", text: (each) => each.worker },
-  { title: "To", text: (each) => each.owner ?? "nobody" },
+  { title: "Slot", brief: true, text: (each) => slot(each.hash) },
+  { title: "From", brief: true, text: (each) => each.worker },
+  { title: "To", brief: true, text: (each) => each.owner ?? "nobody" },
   { title: "For", number: true, text: (each) => seconds(each.seconds) },
-  { title: "To end", number: true, text: (each) => many(each.pending, "lease"), hint: "Leases of the old owner's" },
-  { title: "Waiting", number: true, text: (each) => many(each.blocked, "record"), hint: "At the new owner" },
+  { title: "Leases to end", number: true, text: (each) => count(each.pending), hint: "Of the old owner's" },
+  { title: "Records waiting", number: true, text: (each) => count(each.blocked), hint: "At the new owner" },
   { title: "Waits for", node: () => {
     const text = h("span");
     return { node: text, update: (each) => say(text, each.first ? `${place(each.first)}, ${each.first.running ? "running" : "in the mailbox"}` : "–") };

@@ -11,7 +11,7 @@ function spark() {
   return {
     node: h("span", { class: "sparkline" }, canvas, text),
     update(values) {
-      say(text, `${rate(values.at(-1))}/s`);
+      say(text, `${rate(values.at(-1))} attempts/s`);
       const [width, height] = [120, 24];
       const sharp = devicePixelRatio || 1;
       [canvas.width, canvas.height] = [width * sharp, height * sharp];
@@ -46,13 +46,13 @@ function group(shown) {
       say(message, each.message || "(without a message)");
       fill([
         ["attempts", count(each.count)],
-        ["last", `${moment(each.last_at)}, ${seconds(Math.max(0, now - each.last_at))} ago`],
         ["first", moment(each.first_at)],
+        ["last", `${moment(each.last_at)}, ${seconds(Math.max(0, now - each.last_at))} ago`],
         ["where", each.where || "–"],
         ["record", place(each)],
       ]);
-      const told = each.keys.map(([name, often], at) => `${shown() && name !== null ? key(name, each.slots[at], true) : `slot ${slot(each.slots[at])}`} (${count(often)})`);
-      say(keys, told.length ? `Of the last ${many(told.length, "key")}: ${told.join(", ")}` : "");
+      const told = each.keys.map(([name, often], at) => `${shown() && name !== null ? key(name, each.slots[at], true) : `slot ${slot(each.slots[at])}`} (${many(often, "attempt")})`);
+      say(keys, told.length ? `${told.length === 1 ? "The key" : `The last ${count(told.length)} keys`}: ${told.join(", ")}` : "");
       stack.update(each.stack);
       line.update(values);
     },

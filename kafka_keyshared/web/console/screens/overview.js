@@ -1,8 +1,8 @@
 // Overview: what is wrong, the numbers that matter, and how they went.
 
 import { chart } from "../charts.js";
-import { badge, folded, h, keyed, mark, say, table } from "../dom.js";
-import { bytes, count, key, many, partition, percent, place, rate, seconds, slot } from "../format.js";
+import { badge, folded, h, keyed, mark, panel, say, table } from "../dom.js";
+import { bytes, count, key, many, percent, place, rate, seconds, slot } from "../format.js";
 import { button, note } from "../verbs.js";
 
 /** One finding: what is so, about which record, why, and what to do. */
@@ -17,26 +17,28 @@ function finding() {
   let now = null;
   const named = () => ({ at: `${now.topic}-${now.partition}@${now.offset}`, subscription: now.subscription });
   const acts = h("div", { class: "buttons" }, ["release", "drop", "dead-letter"].map((verb) => button(verb, named)));
+  const why = h("div", {}, note("release", "drop", "dead-letter"));
   const fill = keyed(facts, (row) => row[0], ([name]) => {
     const value = h("dd");
     return { node: h("div", {}, h("dt", {}, name), value), update: ([, text]) => say(value, text) };
   });
-  const node = h("article", { class: "finding" }, h("div", { class: "head" }, level.node, sentence), facts, cause, cure, stack.node, acts, code);
+  const node = h("article", { class: "finding" }, h("div", { class: "head" }, level.node, sentence), facts, cause, cure, stack.node, acts, why, code);
   return {
     node,
     update(each, shown) {
       now = each;
-      acts.hidden = each.code !== "key-blocked" || each.offset === null;
+      acts.hidden = why.hidden = each.code !== "key-blocked" || each.offset === null;
       const fails = each.level === "fail";
       mark(node, "data-kind", each.level);
       level.update(each.level, fails ? "to be mended" : "to be watched");
       say(sentence, each.sentence);
       const rows = [];
-      if (each.topic) rows.push(["record", each.offset === null ? partition(each) : `${partition(each)} @ ${count(each.offset)}`]);
-      if (each.slot !== null) rows.push(["slot", slot(each.slot)], ["key", key(each.key, each.slot, shown)]);
-      if (each.worker) rows.push(["worker", each.worker]);
+      if (each.topic) rows.push([each.offset === null ? "partition" : "record", place(each)]);
       if (each.seconds !== null) rows.push(["for", seconds(each.seconds)]);
-      if (each.count > 1) rows.push(["in all", count(each.count)]);
+      if (each.slot !== null) rows.push(["slot", slot(each.slot)]);
+      if (each.worker) rows.push(["worker", each.worker]);
+      if (each.count > 1) rows.push(["of this kind", count(each.count)]);
+      if (each.slot !== null) rows.push(["key", key(each.key, each.slot, shown)]);
       fill(rows);
       say(cause, `Why: ${each.cause}.`);
       say(cure, `To do: ${each.cure}.`);
@@ -46,17 +48,20 @@ function finding() {
   };
 }
 
+/** The unit of a number: one record, else records. */
+const unitOf = (number, one) => (number === 1 ? one : `${one}s`);
+
 const FIGURES = [
   { title: "Received", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.fetched)), more: (s) => `${count(s.totals.fetched)} in all` },
   { title: "Settled", unit: "records/s", value: (s, past) => rate(past.rate((each) => each.settled)), more: (s) => `${count(s.totals.ok)} done, ${count(s.totals.dropped)} dropped` },
-  { title: "Lag", unit: "records", value: (s) => count(s.totals.lag), more: (s) => (s.totals.lag_seconds === null ? "committed position to log end" : `the oldest is ${seconds(s.totals.lag_seconds)} old`) },
-  { title: "Backlog", unit: "records", value: (s) => count(s.totals.backlog), more: () => "lag without the settled" },
+  { title: "Lag", unit: (s) => unitOf(s.totals.lag, "record"), value: (s) => count(s.totals.lag), more: (s) => (s.totals.lag_seconds === null ? "committed position to log end" : `the oldest is ${seconds(s.totals.lag_seconds)} old`) },
+  { title: "Backlog", unit: (s) => unitOf(s.totals.backlog, "record"), value: (s) => count(s.totals.backlog), more: () => "lag without the settled" },
   { title: "Workers busy", unit: (s) => `of ${s.totals.workers}`, value: (s) => count(s.totals.busy), more: (s) => `${many(s.totals.running, "record")} running` },
-  { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `records held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
+  { title: "Window", unit: (s) => `of ${count(s.totals.held_max)}`, value: (s) => count(s.totals.held), more: (s) => `${unitOf(s.totals.held, "record")} held, ${bytes(s.totals.bytes)}`, share: (s) => s.totals.held / (s.totals.held_max || 1) },
   { title: "Handler, median", unit: "last 10 s", value: (s, past) => seconds(past.handler(0.5)), more: (s, past) => `p99 ${seconds(past.handler(0.99))}` },
   { title: "Failed attempts", unit: "since the start", value: (s) => count(s.totals.failed), more: (s) => `${count(s.totals.retried)} tried again` },
-  { title: "Closed lanes", unit: "keys", value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
-  { title: "Dead letters", unit: "records", value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} on their way` : "none waits") },
+  { title: "Closed lanes", unit: (s) => unitOf(s.totals.closed, "key"), value: (s) => count(s.totals.closed), more: (s) => `${many(s.totals.stuck, "record")} stuck` },
+  { title: "Dead letters", unit: (s) => unitOf(s.totals.dead_letters, "record"), value: (s) => count(s.totals.dead_letters), more: (s) => (s.dlq.waiting ? `${count(s.dlq.waiting)} on their way` : "none waits") },
 ];
 
 function figure({ title, unit, value, more, share }) {
@@ -75,12 +80,15 @@ function figure({ title, unit, value, more, share }) {
   };
 }
 
+/** What stands at an axis of records: there is no half of one. */
+const whole = (each) => (each % 1 ? "" : count(each));
+
 const CHARTS = [
-  { title: "Records", unit: "per second", format: rate, lines: [
+  { title: "Records", unit: "per second", format: rate, ticks: (each) => (each % 1 ? rate(each) : count(each)), lines: [
     { label: "settled", color: "accent", read: (past) => past.rates((each) => each.settled) },
     { label: "received", color: "second", dash: true, read: (past) => past.rates((each) => each.fetched) },
   ] },
-  { title: "Behind", unit: "records", format: count, lines: [
+  { title: "Behind", unit: "records", format: count, ticks: whole, lines: [
     { label: "backlog", color: "accent", read: (past) => past.samples.map((each) => each.backlog) },
     { label: "lag", color: "second", dash: true, read: (past) => past.samples.map((each) => each.lag) },
   ] },
@@ -88,7 +96,7 @@ const CHARTS = [
     { label: "median", color: "accent", read: (past) => past.handlers(0.5) },
     { label: "p99", color: "second", dash: true, read: (past) => past.handlers(0.99) },
   ] },
-  { title: "Held", unit: "records", format: count, lines: [
+  { title: "Held", unit: "records", format: count, ticks: whole, lines: [
     { label: "received and not settled", color: "accent", read: (past) => past.samples.map((each) => each.held) },
   ] },
 ];
@@ -96,10 +104,10 @@ const CHARTS = [
 const STUCK_MOST = 8;
 
 const STUCK = [
-  { title: "Does not get on", text: (each) => each.state },
   { title: "Record", text: place },
+  { title: "State", brief: true, text: (each) => each.state },
   { title: "Key", text: (each) => each.named },
-  { title: "Behind it", number: true, text: (each) => many(each.waiting, "record") },
+  { title: "Records behind", number: true, text: (each) => count(each.waiting) },
   { title: "For", number: true, text: (each) => seconds(each.seconds) },
 ];
 
@@ -115,7 +123,8 @@ export function screen(root) {
   others.append(summary, list);
   const stuck = table({ caption: "Records that do not get on", columns: STUCK, keyOf: (each) => `${each.subscription}/${place(each)}`, empty: "" });
   const all = h("a", { href: "#/stuck" });
-  const held = h("section", { class: "panel" }, stuck.node, h("p", { class: "note" }, all));
+  const held = panel("Slow and stuck", stuck.node);
+  held.beside.append(all);
   let shown = false;
   const fill = keyed(list, (each) => `${each.code}/${each.topic}/${each.partition}/${each.offset}/${each.worker}/${each.slot}`, () => {
     const made = finding();
@@ -126,7 +135,7 @@ export function screen(root) {
   const acts = h("div", { class: "buttons" }, button("pause", () => ({})), button("resume", () => ({})), button("drain", () => ({})));
   root.append(
     h("section", { class: "panel diagnosed", id: "findings", "aria-label": "Diagnosis" }, well, first.node, others),
-    held,
+    held.node,
     h("section", { class: "tiles", "aria-label": "Numbers" }, ...figures.map((each) => each.node)),
     h("section", { class: "charts", "aria-label": "Charts, since this page was opened, five minutes at most" }, ...charts.map((each) => each.node)),
     h("section", { class: "panel" }, h("h2", {}, "This instance"), acts, note("pause", "resume", "drain")),
@@ -144,11 +153,11 @@ export function screen(root) {
       others.hidden = rest.length === 0;
       say(summary, `${many(rest.length, "more finding")}`);
       fill(rest);
-      held.hidden = snapshot.stuck.length === 0;
+      held.node.hidden = snapshot.stuck.length === 0;
       // What has gone wrong last first: a key that was blocked just now is among them.
       const newest = [...snapshot.stuck].sort((a, b) => a.seconds - b.seconds).slice(0, STUCK_MOST);
       stuck.update(newest.map((each) => ({ ...each, named: each.key === null ? `slot ${slot(each.slot)}` : key(each.key, each.slot, shown) })));
-      say(all, snapshot.stuck.length > STUCK_MOST ? `All ${count(snapshot.stuck.length)} that do not get on, with their stacks` : "With their stacks");
+      say(all, snapshot.stuck.length > STUCK_MOST ? `All ${count(snapshot.stuck.length)}, with their stacks` : "With their stacks");
       for (const each of figures) each.update(snapshot, past);
       for (const each of charts) each.update(past);
     },

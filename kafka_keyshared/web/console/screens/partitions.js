@@ -1,7 +1,7 @@
 // Partitions: a strip for each, from the committed position to the end of the log.
 
 import { css } from "../colors.js";
-import { badge, h, keyed, panel, say } from "../dom.js";
+import { badge, h, keyed, mark, panel, say } from "../dom.js";
 import { count, many, partition, seconds } from "../format.js";
 import { button, note } from "../verbs.js";
 
@@ -48,8 +48,8 @@ function draw(canvas, each) {
   }
   paint.stroke();
   paint.restore();
-  if (end === start) block(begun, room, css("done"));
-  if (each.safe !== null) block(begun, x(each.safe), css("settled"));
+  if (end === start) block(0, room, css("done"));
+  if (each.safe !== null && each.safe > start) block(begun, x(each.safe), css("settled"));
   for (const [first, last] of each.settled ?? []) block(x(first), x(last), css("settled"));
   if (beyond) {
     block(room + 2, width, css("later"));
@@ -85,9 +85,11 @@ function strip() {
       const byHand = each.held_back.includes("it is paused by hand");
       if (each.held_back.length) {
         state.update("warn", each.held_back.map((why, place) => `${why}, ${seconds(each.held_seconds[place])}`).join("; "));
-      } else state.update(each.backlog === 0 ? "ok" : "busy", each.backlog === 0 ? "at the end" : "fetching");
+      } else if (each.backlog === 0) state.update("ok", "at the end");
+      else state.update("busy", each.incomplete && each.fetched >= each.log_end ? `${many(each.incomplete, "record")} to settle` : "fetching");
       pause.hidden = byHand;
       resume.hidden = !byHand && !each.paused;
+      mark(facts, "data-large", (each.log_end ?? each.fetched) >= 1e8);
       fill([
         ["committed", count(each.committed)],
         ["safe", count(each.safe)],
@@ -114,20 +116,30 @@ const ORDERS = {
   "most lag first": (a, b) => (b.lag ?? -1) - (a.lag ?? -1),
 };
 
+/** Why there is no partition, and what to do. */
+function nothing(status) {
+  if (status.brokers_away_seconds !== null) return `No partition: no broker has answered for ${seconds(status.brokers_away_seconds)}. Doctor says what the client has heard.`;
+  if (status.rebalance_seconds !== null) return `No partition yet: the group gives them out, for ${seconds(status.rebalance_seconds)} now.`;
+  if (!status.joined) return "No partition yet: this instance has not joined its group. It takes some seconds; Doctor says whether brokers answer.";
+  return "The group has given this instance no partition. Most often there are more instances than partitions: run fewer, each with more workers, or add partitions. Group shows who has them.";
+}
+
 export function screen(root) {
   const order = h("select", { id: "order" }, ...Object.keys(ORDERS).map((each) => h("option", {}, each)));
   const list = h("div", { class: "strips" });
-  const none = h("p", { class: "empty", hidden: true }, "The group has given this member no partition. Most often there are more members than partitions.");
+  const none = h("p", { class: "empty", hidden: true });
   const update = keyed(list, partition, strip);
+  const signs = h("ul", { class: "signs", "aria-label": "Signs" },
+    h("li", {}, h("span", { class: "sign done", "aria-hidden": "true" }), "committed"),
+    h("li", {}, h("span", { class: "sign settled", "aria-hidden": "true" }), "settled"),
+    h("li", {}, h("span", { class: "sign gap", "aria-hidden": "true" }), "received, not settled"),
+    h("li", {}, h("span", { class: "sign later", "aria-hidden": "true" }), "in the log, not received (not to scale)"),
+    h("li", {}, h("span", { class: "sign at", "aria-hidden": "true" }), "committed position"),
+    h("li", {}, h("span", { class: "sign safe", "aria-hidden": "true" }), "safe position"));
   const shown = panel(
-    "Positions",
+    "Positions, in offsets",
     h("p", { class: "bar" }, h("label", { for: "order" }, "Order"), order),
-    h("ul", { class: "signs", "aria-label": "Signs" },
-      h("li", {}, h("span", { class: "sign done", "aria-hidden": "true" }), "committed"),
-      h("li", {}, h("span", { class: "sign settled", "aria-hidden": "true" }), "settled"),
-      h("li", {}, h("span", { class: "sign gap", "aria-hidden": "true" }), "received, not settled"),
-      h("li", {}, h("span", { class: "sign later", "aria-hidden": "true" }), "in the log, not received (not to scale)"),
-      h("li", {}, h("span", { class: "sign safe", "aria-hidden": "true" }), "safe position")),
+    signs,
     list, none, note("pause", "resume"));
   root.append(shown.node);
   let now = null;
@@ -137,6 +149,8 @@ export function screen(root) {
       const all = [...snapshot.status.partitions].sort(ORDERS[order.value]);
       update(all.slice(0, MOST));
       none.hidden = all.length > 0;
+      say(none, nothing(snapshot.status));
+      order.parentElement.hidden = signs.hidden = all.length < 1;
       say(shown.beside, all.length > MOST ? `${MOST} of ${count(all.length)} partitions` : many(all.length, "partition"));
     },
   };

@@ -1,7 +1,7 @@
 // Rebalances: what came, what went, and what it cost.
 
 import { badge, h, panel, say, table } from "../dom.js";
-import { count, many, moment, seconds } from "../format.js";
+import { count, moment, seconds } from "../format.js";
 
 const KINDS = { assigned: "ok", revoked: "info", lost: "fail" };
 
@@ -25,7 +25,7 @@ export function screen(root) {
   const rows = table({
     caption: "The last rebalances",
     columns: [
-      { title: "At", text: (each) => moment(each.at) },
+      { title: "At", brief: true, text: (each) => moment(each.at) },
       { title: "What", node: () => {
         const made = badge("brief");
         return { node: made.node, update: (each) => made.update(KINDS[each.event] ?? "info", each.event) };
@@ -39,11 +39,11 @@ export function screen(root) {
           bar.firstChild.style.setProperty("width", `${longest ? (each.seconds / longest) * 100 : 0}%`);
         } };
       } },
-      { title: "Let go", number: true, text: (each) => many(each.let_go, "record"), hint: "Received, and not settled here any more" },
+      { title: "Records let go", number: true, text: (each) => count(each.let_go), hint: "Received, and not settled here any more" },
       { title: "Left running", number: true, text: (each) => count(each.left), hint: "Still running at the deadline: they may run twice" },
     ],
     keyOf: (each) => `${each.at}/${each.event}/${few(each.partitions)}`,
-    empty: "The group has given out no partitions yet.",
+    empty: "The group has given this instance no partition yet, and taken none.",
   });
   const shown = panel("The last 50", h("p", { class: "note" }, "A record that was let go runs at the member that has its partition now. One that was left running at the deadline may run twice."), rows.node);
   const going = h("p", { class: "going", hidden: true });

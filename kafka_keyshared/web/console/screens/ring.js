@@ -2,8 +2,8 @@
 
 import { css, workerColor } from "../colors.js";
 import { SYMBOLS, h, keyed, mark, panel, say } from "../dom.js";
-import { ownerOf, parse } from "../finding.js";
-import { count, many, percent, slot as slotText } from "../format.js";
+import { ownerOf, parse, unowned } from "../finding.js";
+import { UNKNOWN, count, many, percent, slot as slotText } from "../format.js";
 import { handing, sizing } from "./slots.js";
 
 const SLOTS = 65536;
@@ -110,11 +110,12 @@ function draw(canvas, { sub, picked, asked, beat, then }) {
   }
   paint.fillStyle = css("text");
   paint.font = `600 ${Math.round(size * 0.072)}px system-ui, sans-serif`;
-  paint.fillText(String(sub.workers.length), middle, middle - size * 0.035);
+  const own = sub.workers.filter((each) => each.share > 0).length;
+  paint.fillText(String(own), middle, middle - size * 0.03 - 10);
   paint.fillStyle = css("muted");
   paint.font = "13px system-ui, sans-serif";
-  paint.fillText(sub.workers.length === 1 ? "worker" : "workers", middle, middle + size * 0.025);
-  paint.fillText(`${count((sub.slots ?? []).length)} runs of slots`, middle, middle + size * 0.025 + 20);
+  paint.fillText(own === 1 ? "worker with slots" : "workers with slots", middle, middle + 12);
+  paint.fillText(many((sub.slots ?? []).length, "run of slots", "runs of slots"), middle, middle + 32);
 }
 
 export function screen(root) {
@@ -135,7 +136,7 @@ export function screen(root) {
   const sub = () => now?.status.subscriptions[Math.max(0, which.selectedIndex)] ?? null;
   const repaint = (beat = 0.5) => {
     const found = sub();
-    if (found === null || !canvas.isConnected) return;
+    if (found === null || !canvas.clientWidth) return; // not shown: no slots, or another screen
     draw(canvas, { sub: found, picked, asked: slotAsked(), beat, then: size.then() });
   };
   const animate = (time) => {
@@ -169,10 +170,12 @@ export function screen(root) {
   const fill = keyed(list, (each) => each.name, () => {
     let name = "";
     const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
-    const label = h("span", { class: "name" });
+    const label = h("span");
+    const gone = h("span", { class: "muted" });
     const share = h("span", { class: "number" });
     const meter = h("span", { class: "meter", "aria-hidden": "true" }, h("i"));
-    const load = h("span", { class: "number muted" });
+    const load = h("span");
+    const unit = h("span", { class: "unseen" });
     const row = h(
       "button",
       {
@@ -186,7 +189,7 @@ export function screen(root) {
           screenOf.update(now);
         },
       },
-      swatch, label, share, meter, load,
+      swatch, h("span", { class: "name" }, label, gone), share, meter, h("span", { class: "number" }, load, unit),
     );
     return {
       node: h("li", {}, row),
@@ -194,20 +197,25 @@ export function screen(root) {
         name = each.name;
         swatch.style.setProperty("--swatch", workerColor(each.at));
         say(label, each.name);
-        say(share, percent(each.share));
+        const leaves = each.share === 0 && each.draining.length > 0;
+        say(gone, each.state === "gone" ? " gone" : leaves ? " leaving" : "");
+        say(share, each.owned ? percent(each.share) : UNKNOWN);
         meter.firstChild.style.setProperty("width", `${Math.min(100, each.share * 100 * each.scale)}%`);
-        say(load, many(each.leased, "lease"));
+        say(load, count(each.leased));
+        say(unit, each.leased === 1 ? " lease" : " leases");
         mark(row, "aria-pressed", pinned === each.name ? "true" : "false");
       },
     };
   });
 
-  const drawn = panel("Slots", h("div", { class: "ring-box" }, canvas), none,
-    h("ul", { class: "signs", "aria-label": "Signs" },
-      h("li", {}, h("span", { class: "sign lease", "aria-hidden": "true" }), "a lease; long: it runs"),
-      h("li", {}, h("span", { class: "sign drain", "aria-hidden": "true" }), "a slot that drains"),
-      h("li", {}, h("span", { class: "sign closed", "aria-hidden": "true" }, SYMBOLS.fail), "a closed lane")));
-  const owners = panel("Workers", h("p", { class: "note" }, "The share of all slots, and what each was given. Choose one to see its slots alone."), list);
+  const signs = h("ul", { class: "signs", "aria-label": "Signs" },
+    h("li", {}, h("span", { class: "sign lease", "aria-hidden": "true" }), "a lease; long: it runs"),
+    h("li", {}, h("span", { class: "sign drain", "aria-hidden": "true" }), "a slot that drains"),
+    h("li", {}, h("span", { class: "sign closed", "aria-hidden": "true" }, SYMBOLS.fail), "a closed lane"));
+  const drawn = panel("Slots", h("div", { class: "ring-box" }, canvas), none, signs);
+  const heads = h("p", { class: "heads", "aria-hidden": "true" }, h("i", { class: "swatch" }), "Worker", h("span", { class: "number" }, "Share"), h("span", { class: "meter" }), h("span", { class: "number" }, "Leases"));
+  const owners = panel("Workers", h("p", { class: "note" }, "The share of all slots, and what each was given. Choose one to see its slots alone."),
+    heads, list);
   root.append(
     h("div", { class: "bar" }, which, h("label", { for: "ring-key" }, "Key or slot"), field, answer),
     h("div", { class: "two" }, drawn.node, h("div", {}, owners.node,
@@ -224,11 +232,13 @@ export function screen(root) {
       size.update(found);
       byHand.update(found);
       const most = Math.max(...found.workers.map((each) => each.share), 1e-9);
-      fill(found.workers.map((each, at) => ({ ...each, at, scale: 1 / most })));
       const there = Boolean(found.slots?.length);
+      fill(found.workers.map((each, at) => ({ ...each, at, owned: there, scale: 1 / most })));
       canvas.hidden = !there;
       none.hidden = there;
-      say(none, `Routing by ${found.routing}: no slot is anybody's own, any worker may have any record.`);
+      signs.hidden = !there;
+      heads.hidden = found.workers.length === 0;
+      say(none, unowned(found));
       say(drawn.beside, `routing by ${found.routing}`);
       say(drained, `${many(found.draining_hashes_count, "slot")} draining now, ${count(found.draining_hashes_cleared_total)} drained so far.`);
       canvas.setAttribute("aria-label", `Ring of 65,536 slots: ${found.workers.map((each) => `${each.name} ${percent(each.share)}`).join(", ")}. ${count(found.draining_hashes_count)} slots drain.`);

@@ -54,7 +54,8 @@ export function sizing(sub, changed) {
       note("scale"), told, shares.node),
     then: () => then,
     update(found) {
-      if (!field.value) field.value = String(found.workers.length);
+      // Who is leaving has no slots any more, and does not count for the size.
+      if (!field.value && found.workers.length) field.value = String(found.workers.filter((each) => each.share > 0 || (each.state !== "gone" && !each.draining.length)).length);
     },
   };
 }
@@ -103,7 +104,7 @@ export function handing(sub) {
       const sticky = found.routing === "sticky";
       fields.hidden = ranges.node.hidden = !sticky;
       elsewise.hidden = sticky;
-      say(elsewise, `With routing ${found.routing}, slots follow from who is there. They are given by hand with routing sticky.`);
+      say(elsewise, found.slots?.length ? `With routing ${found.routing}, slots follow from who is there. They are given by hand with routing sticky.` : "There is no slot to give. They are given by hand with routing sticky.");
       if (!sticky) return;
       const given = Object.entries(found.ranges).map(([name, slots]) => ({ name, slots }));
       ranges.update(found.unassigned ? [...given, { name: "nobody", slots: found.unassigned }] : given);

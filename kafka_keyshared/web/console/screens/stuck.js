@@ -1,7 +1,7 @@
 // Slow and stuck: records that do not get on, and what can be done about them.
 
 import { badge, folded, h, keyed, mark, say } from "../dom.js";
-import { count, key, many, place, seconds, slot } from "../format.js";
+import { count, key, place, seconds, slot } from "../format.js";
 import { button, note } from "../verbs.js";
 
 const KINDS = { running: "warn", stuck: "fail", blocked: "fail", archived: "fail", waiting: "warn" };
@@ -29,11 +29,11 @@ function card(shown) {
       mark(node, "data-kind", kind);
       state.update(kind, each.state);
       say(at, place(each));
-      const rows = [["for", seconds(each.seconds)], ["slot", slot(each.slot)], ["key", key(each.key, each.slot, shown())]];
+      const rows = [["for", seconds(each.seconds)], ["records behind", count(each.waiting)], ["slot", slot(each.slot)]];
       if (each.worker) rows.push(["worker", each.worker]);
       if (each.attempts) rows.push(["attempts", count(each.attempts)]);
       if (each.due_seconds !== null) rows.push(["next in", seconds(Math.max(0, each.due_seconds))]);
-      rows.push(["behind it", many(each.waiting, "record")]);
+      rows.push(["key", key(each.key, each.slot, shown())]);
       fill(rows);
       error.hidden = !(each.error || each.where);
       say(error, each.error || each.where);
@@ -49,7 +49,7 @@ export function screen(root) {
   const none = h("p", { class: "empty" }, "Every record gets on: none has been running for a second, and no key is closed.");
   const update = keyed(list, (each) => `${each.subscription}/${each.topic}/${each.partition}/${each.offset}`, () => card(() => snapshot.keys_shown));
   const greyed = h("div", {}, note("release", "drop", "dead-letter"));
-  root.append(none, list, greyed);
+  root.append(none, greyed, list);
   return {
     update(value) {
       snapshot = value;

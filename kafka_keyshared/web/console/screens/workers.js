@@ -2,7 +2,7 @@
 
 import { workerColor } from "../colors.js";
 import { badge, folded, h, panel, say, table } from "../dom.js";
-import { count, key, many, percent, place, rate, seconds, slot } from "../format.js";
+import { UNKNOWN, count, key, many, percent, place, rate, seconds, slot } from "../format.js";
 
 const STATES = { idle: "idle", running: "busy", stuck: "fail", gone: "info" };
 
@@ -20,24 +20,24 @@ function columns(shown, busy) {
       const made = badge("brief");
       return { node: made.node, update: (each) => made.update(STATES[each.state] ?? "info", each.state) };
     } },
-    { title: "Record", node: () => {
+    { title: "Record", none: (each) => !each.running, node: () => {
       const at = h("span");
       const of = h("span", { class: "muted" });
       const stack = folded("Where it stands");
-      return { node: h("div", {}, at, " ", of, stack.node), update({ running }) {
+      return { node: h("div", { class: "record" }, at, of, stack.node), update({ running }) {
         say(at, running ? place(running) : "–");
-        say(of, running ? `slot ${slot(running.slot)}, key ${key(running.key, running.slot, shown())}` : "");
+        say(of, running ? `key ${key(running.key, running.slot, shown())}, slot ${slot(running.slot)}` : "");
         stack.update(running?.stack);
       } };
     } },
-    { title: "Running for", number: true, text: (each) => seconds(each.running?.seconds) },
+    { title: "For", number: true, text: (each) => seconds(each.running?.seconds), hint: "How long that record has been running" },
     { title: "Running", number: true, text: (each) => count(each.runs), hint: "Records that run" },
     { title: "Leased", number: true, text: (each) => count(each.leased), hint: "Given to it and not settled" },
     { title: "Waiting", number: true, text: (each) => count(each.queued), hint: "In its row: not leased yet" },
     { title: "Busy", number: true, text: (each) => percent(busy(each)), hint: "Of the last 10 s" },
     { title: "Share", number: true, text: (each) => percent(each.share), hint: "Of all slots" },
-    { title: "Restarts", number: true, text: (each) => count(each.restarts) },
-    { title: "Besides", text: (each) => besides(each) },
+    { title: "Restarts", number: true, text: (each) => count(each.restarts), spare: (each) => each.restarts === 0 },
+    { title: "Besides", text: besides, spare: (each) => besides(each) === UNKNOWN },
   ];
 }
 
@@ -45,18 +45,20 @@ function besides(each) {
   const told = [];
   if (each.stuck) told.push(`${count(each.stuck)} stuck`);
   if (each.draining.length) told.push(`${many(each.draining.length, "slot")} draining`);
-  if (each.lends_to.length) told.push(`lends its slots to ${each.lends_to.join(", ")}`);
+  if (each.lends_to.length) told.push(`lends its slots to ${each.lends_to.length > 2 ? `${count(each.lends_to.length)} others` : each.lends_to.join(", ")}`);
   if (each.dropped) told.push(`${count(each.dropped)} dropped while full`);
-  return told.join("; ") || "–";
+  return told.join("; ") || UNKNOWN;
 }
 
 const LEASES = [
-  { title: "Worker", text: (each) => each.worker },
+  { title: "Worker", brief: true, text: (each) => each.worker },
   { title: "Record", text: place },
-  { title: "Slot", number: true, text: (each) => slot(each.slot) },
-  { title: "State", text: (each) => (each.running ? "running" : "in the mailbox") },
-  { title: "Drains", text: (each) => (each.draining ? "the slot waits for it" : "–") },
+  { title: "Slot", brief: true, text: (each) => slot(each.slot) },
+  { title: "State", brief: true, text: (each) => (each.running ? "running" : "in the mailbox") },
+  { title: "Drains", text: (each) => (each.draining ? "the slot waits for it" : UNKNOWN), spare: (each) => !each.draining },
 ];
+
+const MOST = 25; // leases that are listed: thousands of them are no list that anybody reads
 
 export function screen(root) {
   let now = null;
@@ -67,13 +69,14 @@ export function screen(root) {
       const spent = past.rate((sample) => sample.busy[`${name}/${each.name}`]);
       return spent === null ? null : Math.min(1, spent / Math.max(1, each.runs));
     };
-    const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker: nothing runs until there is one." });
+    const workers = table({ caption: "Workers", columns: columns(() => now.keys_shown, busy), keyOf: (each) => each.name, empty: "There is no worker, and nothing runs until there is one. In the pool pull, workers are your own code: one comes with join()." });
     const leases = table({ caption: "Leases", columns: LEASES, keyOf: (each) => `${each.topic}/${each.partition}/${each.offset}`, empty: "No worker has a record just now." });
     const choice = h("select", { id: `of-${name}` });
     choice.append(h("option", { value: "" }, "all workers"));
     choice.addEventListener("change", () => update());
-    const first = panel(name === "default" ? "Workers" : `Workers of ${name}`, workers.node);
-    const second = panel("Leases", h("p", { class: "bar" }, h("label", { for: `of-${name}` }, "Of"), choice), leases.node);
+    const bar = h("p", { class: "bar" }, h("label", { for: `of-${name}` }, "Of"), choice);
+    const first = panel(name === "default" ? "What each runs" : `What each runs in ${name}`, workers.node);
+    const second = panel("Leases", bar, leases.node);
     root.append(first.node, second.node);
     const update = () => {
       const sub = now.status.subscriptions.find((each) => each.name === name);
@@ -85,9 +88,10 @@ export function screen(root) {
         choice.replaceChildren(h("option", { value: "" }, "all workers"), ...names.map((each) => h("option", { value: each }, each)));
         choice.value = names.includes(kept) ? kept : "";
       }
+      bar.hidden = names.length === 0;
       const pending = (sub.pending ?? []).filter((each) => !choice.value || each.worker === choice.value);
-      leases.update(pending.slice(0, 100));
-      say(second.beside, pending.length > 100 ? `the first 100 of ${count(pending.length)}` : many(pending.length, "lease"));
+      leases.update(pending.slice(0, MOST));
+      say(second.beside, pending.length > MOST ? `the first ${MOST} of ${count(pending.length)}` : many(pending.length, "lease"));
     };
     return { update, remove: () => [first.node, second.node].forEach((each) => each.remove()) };
   };
