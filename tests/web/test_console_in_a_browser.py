@@ -183,6 +183,14 @@ def test_what_cannot_be_read_is_found(planted: str, id: str, opened: Opened) -> 
     assert [each.split(":")[0] for each in page.evaluate(SERIOUS)] == [id]
 
 
+def test_a_name_that_is_cut_off_is_found(opened: Opened) -> None:
+    page = opened("ring")
+    page.wait_for_selector(".owner .name")
+    assert page.evaluate(CUT_OFF) == []
+    page.evaluate("() => { document.querySelector('.owner .name').style.width = '20px'; }")
+    assert page.evaluate(CUT_OFF) == ["cut off: worker-0"]
+
+
 def order(page: Page, button: str, within: str = "#screen") -> str:
     """Order something by click, with the token where it is asked for; return what is said of it."""
     toasts = page.locator("#toasts .toast").count()
