@@ -139,6 +139,14 @@ class Retry(Verdict):
         self.attempt = attempt
         self.delay()
 
+    def __str__(self) -> str:
+        """Return what people read where errors are shown; a subclass may have words of its own."""
+        if self.args not in ((), (self.after,)):
+            return super().__str__()
+        if self.after is None:
+            return "to be tried again after the back-off"
+        return f"to be tried again after {self.after} s"
+
     def delay(self) -> float | None:
         """Return the delay in seconds; raise :class:`ValueError` when ``after`` is none.
 

@@ -58,6 +58,16 @@ def test_a_retry_that_got_one_all_the_same_is_a_failed_attempt_that_names_it(aft
     assert failure.message.startswith("Retry(after=")
 
 
+def test_a_retry_says_what_it_asks_for_and_a_subclass_what_it_was_given() -> None:
+    class NotYet(Retry):
+        def __init__(self, order: str) -> None:
+            self.order = order
+
+    assert str(Retry(60)) == "to be tried again after 60 s"
+    assert str(Retry()) == "to be tried again after the back-off"
+    assert str(NotYet("o-1")) == "o-1"
+
+
 def test_a_verdict_of_a_subclass_that_never_called_its_base_counts() -> None:
     class NotYet(Retry):
         def __init__(self, order: str) -> None:
