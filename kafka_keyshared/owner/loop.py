@@ -264,11 +264,8 @@ class Loop(Actor):
     def _received_ends(self, chunk: list[Record]) -> dict[TopicPartition, int]:
         assigned = self.core.partitions
         behind = self._ends.behind(chunk, len(assigned), self.core.topic)
-        return {
-            partition: position
-            for partition, position in behind.items()
-            if partition in assigned and partition not in self.reseek.partitions
-        }
+        gone = self.reseek.partitions
+        return {each: end for each, end in behind.items() if each in assigned and each not in gone}
 
     def lost_some(self, error: Exception) -> None:
         """Records may have been lost between the client and us: read them again."""

@@ -278,10 +278,12 @@ class _LastCommit:
         entries = answer.commit.entries
         if answer.result is ev.CommitResult.ACCEPTED:
             self._refused.difference_update(entries)
-        elif answer.result in REFUSALS:
-            here = self._loop.core.partitions
+            return
+        last: Collection[TopicPartition] = ()  # what fails for now is sent again, while it is here
+        if answer.result in REFUSALS:
             last = entries if answer.commit in self._sent else self._earlier.get(answer.commit, ())
-            self._refused.update(each for each in entries if each in last or each not in here)
+        here = self._loop.core.partitions
+        self._refused.update(each for each in entries if each in last or each not in here)
 
     def refused_of_ours(self) -> bool:
         """Say whether something was refused that this member may still commit."""

@@ -1181,6 +1181,28 @@ def test_what_is_refused_and_then_given_up_or_lost_in_a_stop_is_told_as_it_is(lo
     assert report.clean is not lost
 
 
+@pytest.mark.parametrize("then", [ev.CommitResult.RETRY, ev.CommitResult.ACCEPTED])
+def test_what_fails_for_now_and_is_given_up_meanwhile_is_told_as_it_is(
+    stage: Stage, then: ev.CommitResult
+) -> None:
+    """Nobody sends it again for a partition that has gone."""
+    stage.step()
+    stage.work()
+    answers = iter([ev.CommitResult.RETRY, then])
+    stage.client.answer = lambda commit: ev.CommitAnswered(commit, next(answers), "a rebalance")
+    poll = stage.client.poll
+
+    def taken_away(timeout: float) -> Record | None:
+        if P0 in stage.core.partitions:
+            stage.client.callbacks["revoke"]([P0])
+        return poll(timeout)
+
+    stage.client.poll = taken_away  # type: ignore[method-assign]
+    report = stop(stage.loop, 5.0, lambda: False)
+    assert stage.sent() == [20, 20]
+    assert report.commit_accepted is (then is ev.CommitResult.ACCEPTED)
+
+
 @pytest.mark.parametrize(("hurried", "most"), [(False, 2.0), (True, 0.5)])
 def test_a_last_commit_without_an_answer_is_not_clean(
     stage: Stage, hurried: bool, most: float
