@@ -466,8 +466,8 @@ def test_what_a_function_returns_becomes_bytes() -> None:
         (Undecodable("because"), Undecodable, "because"),
         (KeyError("id"), Undecodable, "KeyError: 'id'"),
         (RecursionError("deep"), Undecodable, "RecursionError: deep"),
-        (Retry(5.0), Retry, "5.0"),
-        (TimeoutError("registry"), Retry, "None"),
+        (Retry(5.0), Retry, "after 5.0 s"),
+        (TimeoutError("registry"), Retry, "after the back-off"),
     ],
 )
 def test_what_a_function_raises(error: Exception, raised: type[Exception], text: str) -> None:
