@@ -140,7 +140,9 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(words, _value(result[name])) for name, words in WORDS.items() if name in result]
 
 
-def _value(value: float) -> str:
+def _value(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "yes" if value else "NO"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

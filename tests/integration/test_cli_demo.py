@@ -44,6 +44,16 @@ def test_a_part_of_the_year_is_clean(capsys: pytest.CaptureFixture[str]) -> None
     assert ended.err.startswith("A year of flights: 20,000 records in a topic of 4 partitions")
 
 
+@pytest.mark.parametrize("workers", ["4", "thread:4", "asyncio:4"])
+def test_the_table_says_which_workers_there_were(
+    capsys: pytest.CaptureFixture[str], workers: str
+) -> None:
+    ended = in_process(capsys, "demo", "--records", 3_000, "--workers", workers)
+    assert ended.status == 0, ended.err
+    (row,) = [line for line in ended.out.splitlines() if "workers" in line.split()]
+    assert workers in row.split()
+
+
 def test_an_audit_log_has_what_was_written_and_what_became_of_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
