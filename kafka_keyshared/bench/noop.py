@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kafka_keyshared.bench.child import COMMIT_INTERVAL, SEED
+from kafka_keyshared.bench.child import COMMIT_INTERVAL, SEED, Side
 from kafka_keyshared.bench.common import (
     RECORD_OVERHEAD,
     Progress,
@@ -63,6 +63,21 @@ class NoopPlan(msgspec.Struct, kw_only=True, frozen=True):
     def key_header(self) -> str | None:
         """Return the name of the header that has the key."""
         return None if self.key == "record" else KEY_HEADER
+
+    def task(self, side: Side, bootstrap: str, topic: str) -> Task:
+        """Return what one side has to run over the topic, in a group of its own."""
+        return Task(
+            side=side,
+            bootstrap=bootstrap,
+            topic=topic,
+            group=group_of(side),
+            records=self.records,
+            workers=self.workers,
+            max_leases_per_key=self.max_leases_per_key,
+            fail_every=self.fail_every,
+            key_header=self.key_header,
+            bare_reads=self.bare_reads,
+        )
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for numbers that make no sense."""
@@ -125,20 +140,7 @@ def run_pair(
     """Return what both sides of one pair measured; who is first alternates with its number."""
     pair: dict[str, Result] = {}
     for side in sides_of(number):
-        pair[side] = run_side(
-            Task(
-                side=side,
-                bootstrap=cluster.bootstrap,
-                topic=topic,
-                group=group_of(side),
-                records=plan.records,
-                workers=plan.workers,
-                max_leases_per_key=plan.max_leases_per_key,
-                fail_every=plan.fail_every,
-                key_header=plan.key_header,
-                bare_reads=plan.bare_reads,
-            )
-        )
+        pair[side] = run_side(plan.task(side, cluster.bootstrap, topic))
         _check_commits(side, pair[side])
     bare, layer = pair["bare"], pair["keyshared"]
     progress(

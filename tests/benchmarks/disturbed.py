@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import signal
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kafka_keyshared.bench.common import group_of
+from msgspec import structs
+
+from kafka_keyshared.bench.common import Progress
 from kafka_keyshared.bench.noop import NoopPlan, run_side
-from kafka_keyshared.bench.side import Result, Task
+from kafka_keyshared.bench.side import Result
 from kafka_keyshared.local.cluster import Cluster
 
 
@@ -30,19 +33,45 @@ def run_on(
 
     With ``beats`` it tells that topic how it is.
     """
-    return run_side(
-        Task(
-            side=side,
-            bootstrap=cluster.bootstrap,
-            topic=topic,
-            group=group_of(side),
-            records=plan.records,
-            workers=plan.workers,
-            http_port=http_port,
-            console_port=console_port,
-            beats=beats,
+    served = {"http_port": http_port, "console_port": console_port, "beats": beats}
+    return run_side(structs.replace(plan.task(side, cluster.bootstrap, topic), **served))
+
+
+def lost_beside(
+    plan: NoopPlan,
+    alone: Callable[[], Result],
+    beside: Callable[[], Result],
+    progress: Progress,
+    remark: Callable[[], str] = lambda: "",
+) -> dict[str, Any]:
+    """Return ``lost``: the median share of the throughput that what stands beside a run takes.
+
+    And ``busier``: how much more processor time the process takes for the same records, as a share.
+    Where it has an interpreter's lock to share that is what can be lost, and other work of the
+    machine disturbs it less. ``remark`` is said of each pair as well.
+    """
+    lost, busier, rates = [], [], []
+    for number in range(plan.repeat):
+        # In turn, so that the machine's moods hit both alike.
+        if number % 2:
+            second = beside()
+            first = alone()
+        else:
+            first = alone()
+            second = beside()
+        lost.append(1.0 - first.seconds / second.seconds)
+        busier.append(second.processor / first.processor - 1.0)
+        rates.append(plan.records / first.seconds)
+        progress(
+            f"{number + 1} of {plan.repeat}: {lost[-1]:.3f} lost, {busier[-1]:.3f} busier{remark()}"
         )
-    )
+    return {
+        "lost": round(statistics.median(lost), 3),
+        "all_lost": [round(each, 3) for each in lost],
+        "busier": round(statistics.median(busier), 3),
+        "all_busier": [round(each, 3) for each in busier],
+        "alone_per_s": round(statistics.median(rates)),
+    }
 
 
 @contextmanager

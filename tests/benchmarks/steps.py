@@ -31,7 +31,6 @@ from kafka_keyshared.bench import side as bench_side
 from kafka_keyshared.bench.child import Side, read_task, tell_parent
 from kafka_keyshared.bench.common import (
     Progress,
-    group_of,
     open_cluster,
     sides_of,
     topic_of_our_own,
@@ -286,15 +285,7 @@ def measure(
         for number in range(plans[0].repeat):
             for plan, topic, into in zip(plans, topics, found, strict=True):
                 for side in sides_of(number):
-                    task = Task(
-                        side=side,
-                        bootstrap=cluster.bootstrap,
-                        topic=topic,
-                        group=group_of(side),
-                        records=plan.records,
-                        workers=plan.workers,
-                    )
-                    spent = run_spending(task)
+                    spent = run_spending(plan.task(side, cluster.bootstrap, topic))
                     into[side].append(spent)
                     progress(
                         f"{plan.partitions} partitions, {plan.workers}, {side}: "

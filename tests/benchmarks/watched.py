@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import signal
-import statistics
 import sys
 import threading
 from contextlib import closing
@@ -22,7 +21,7 @@ from kafka_keyshared.bench.side import Result
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.local.node import free_ports
-from tests.benchmarks.disturbed import disturbed_by, run_on
+from tests.benchmarks.disturbed import disturbed_by, lost_beside, run_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +32,8 @@ class WatchedPlan:
 
 
 def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, Any]:
-    """Return ``lost``: the median share of the throughput that being watched takes.
-
-    And ``busier``: how much more processor time the process takes for the same records, as a share.
-    Where it has an interpreter's lock to share that is what can be lost, and other work of the
-    machine disturbs it less.
-    """
-    lost, busier, rates, events = [], [], [], []
+    """Return what being watched takes, as :func:`.disturbed.lost_beside` does."""
+    events: list[int] = []
     with topic_of_our_own(cluster, plan.partitions, progress) as topic:
         fill(cluster.bootstrap, topic, plan)
 
@@ -50,31 +44,16 @@ def measure(plan: NoopPlan, cluster: Cluster, progress: Progress) -> dict[str, A
             events.append(int(said[0]))
             return result
 
-        for number in range(plan.repeat):
-            # In turn, so that the machine's moods hit both alike.
-            if number % 2:
-                with_them = watched()
-                alone = run_on(plan, cluster, topic)
-            else:
-                alone = run_on(plan, cluster, topic)
-                with_them = watched()
-            lost.append(1.0 - alone.seconds / with_them.seconds)
-            busier.append(with_them.processor / alone.processor - 1.0)
-            rates.append(plan.records / alone.seconds)
-            progress(
-                f"{number + 1} of {plan.repeat}: {lost[-1]:.3f} lost, {busier[-1]:.3f} busier, "
-                f"{events[-1]} snapshots"
-            )
+        found = lost_beside(
+            plan,
+            lambda: run_on(plan, cluster, topic),
+            watched,
+            progress,
+            lambda: f", {events[-1]} snapshots",
+        )
     if min(events) < 2:
         raise KeySharedError("nobody has watched: a stream brought no two snapshots")
-    return {
-        "lost": round(statistics.median(lost), 3),
-        "all_lost": [round(each, 3) for each in lost],
-        "busier": round(statistics.median(busier), 3),
-        "all_busier": [round(each, 3) for each in busier],
-        "alone_per_s": round(statistics.median(rates)),
-        "snapshots": events,
-    }
+    return found | {"snapshots": events}
 
 
 def main(http_port: int, console_port: int) -> int:
