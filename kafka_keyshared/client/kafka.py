@@ -33,11 +33,11 @@ from kafka_keyshared.client.port import (
     Rebalance,
     classify_commit,
     is_cooperative,
-    is_kip_848,
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds
+from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
+from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError
@@ -239,11 +240,6 @@ def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
         "the broker runs, that it advertises an address that can be reached from here, and that "
         "'security.protocol' is what it expects"
     )
-
-
-def is_kip_848(conf: Mapping[str, Any]) -> bool:
-    """Say whether the broker assigns, member by member (``group.protocol=consumer``, KIP-848)."""
-    return str(conf.get("group.protocol", "classic")).lower() == "consumer"
 
 
 def is_cooperative(conf: Mapping[str, Any]) -> bool:

@@ -151,9 +151,14 @@ def _fault(name: str, value: Any, what: str) -> Fault:
     return Fault((name,), f"{name!r} is {told}{scrubbed(what, {name: value})}")
 
 
+def is_kip_848(conf: Mapping[str, Any]) -> bool:
+    """Say whether the broker assigns, member by member (``group.protocol=consumer``, KIP-848)."""
+    return str(conf.get("group.protocol", "classic")).lower() == "consumer"
+
+
 def conflicts(conf: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield settings of the client that each would work, but not together."""
-    if str(conf.get("group.protocol", "")).lower() == "consumer":
+    if is_kip_848(conf):
         for name, why in _BY_THE_BROKER.items():
             if name in conf:
                 text = (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.setup.suites import ALONE, NONE_PICKED, SPREAD, commands, status_of
 from tests.spread import in_order, read_first, read_together
-from tests.tidy.sources import ROOT
+from tests.support.planted_run import planted_run
 
 PYPROJECT = Path("pyproject.toml")
 
@@ -97,15 +94,7 @@ def test_a_test_that_ends_its_process_fails_once_and_all_others_run(tmp_path: Pa
         tests, ends = (4, True) if at in (4, 9) else (1 + 3 * (at % 2), False)
         text = PLANTED.format(tests=tests, ends=ends)
         (tmp_path / f"test_{at:02}.py").write_text(text)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.spread", "-n", "2", *SPREAD],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    ended = planted_run(tmp_path, "-p", "tests.spread", "-n", "2", *SPREAD)
     said = ended.stdout + ended.stderr
     assert ended.returncode == 1, said
     expected = sum(4 if at in (4, 9) else 1 + 3 * (at % 2) for at in range(12))

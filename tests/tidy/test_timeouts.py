@@ -15,6 +15,7 @@ import pytest
 from tests import reaper
 from tests.budgets import read_budgets
 from tests.conftest import Eventually
+from tests.support.planted_run import planted_run
 from tests.tidy.sources import ROOT
 from tests.timeouts import TimeoutPlugin, read_timeouts
 
@@ -36,15 +37,7 @@ def run(place: Path, text: str, **changed: object) -> subprocess.CompletedProces
     (place / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{settings}")
     (place / "pyproject.toml").write_text("")
     (place / "test_planted.py").write_text(textwrap.dedent(text))
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.timeouts", "-p", "no:cacheprovider"],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return planted_run(place, "-p", "tests.timeouts", "-p", "no:cacheprovider")
 
 
 def test_a_hanging_test_fails_with_the_stacks_of_all_threads_and_the_run_goes_on(
