@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
@@ -143,7 +143,7 @@ class Doctor:
         """Return every check in order."""
         if self._arguments.handler is None and not self._named:
             return only_spark(list(CHECKS))
-        looks = (
+        looks: tuple[Callable[[], Check], ...] = (
             self._check_handler,
             self._check_configuration,
             self._check_broker,
