@@ -67,6 +67,11 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
 
 
+def does(count: int, verb: str) -> str:
+    """Return the verb as so many of a thing do it: one ``waits``, several ``wait``."""
+    return f"{verb}s" if count == 1 else verb
+
+
 def in_words(seconds: float) -> str:
     """Return a time for a person: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):

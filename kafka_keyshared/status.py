@@ -157,7 +157,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``key`` and ``slot`` are as those of a :class:`RunningRecord`. ``offset`` is -1 where it has no
     head; ``due_seconds`` is the time until that is tried again, or its letter. It first failed so
-    many ``seconds`` ago, its letter was ``refused`` so many times; ``stack`` is the last attempt's.
+    many ``seconds`` ago; its letter was ``refused`` so many times, the last time for ``refusal``.
+    ``stack`` is the last attempt's.
     """
 
     subscription: str
@@ -174,6 +175,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     slot: int | None = None
     seconds: float = 0.0
     refused: int = 0
+    refusal: str = ""
     stack: str = ""
 
 

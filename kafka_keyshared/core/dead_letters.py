@@ -58,6 +58,7 @@ def _refused(
 ) -> list[Command]:
     """Try again later: what is not written settles nothing."""
     closed.publish_failures += 1
+    closed.refusal = error
     delay = min(PUBLISH_BACKOFF * 2 ** min(closed.publish_failures - 1, 16), PUBLISH_BACKOFF_MAX)
     sub.closed.wake_at(closed, now + delay)
     where, about = _named(closed, head)

@@ -104,6 +104,7 @@ def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -
     closed.on(LaneEvent.DIVERT)
     closed.head, closed.partition = record, partition_of(record)
     closed.failures = closed.publish_failures = 0
+    closed.refusal = ""
     sub.diverted.add(closed.lane, closed.partition)
     failure = _unrun(closed, at_ms)
     closed.letter = Publish(sub.name, closed.lane, record, 0, failure, failure)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kafka_keyshared.core.commands import Command, LaneAnswer, Level, Notice
 from kafka_keyshared.core.dispositions import Disposition, Failure
 from kafka_keyshared.core.events import LaneAction, LaneOrder
-from kafka_keyshared.core.failure_lines import in_short
+from kafka_keyshared.core.failure_lines import in_short, one_line
 from kafka_keyshared.core.key_text import key_text
 from kafka_keyshared.core.lanes import (
     DIVERTS,
@@ -248,5 +248,6 @@ def shown(sub: Subscription, closed: ClosedLane, now: float, wall: float) -> Lan
         slot=None if key is None else sub.keys.slot(key) % SLOTS,
         seconds=now - closed.blocked_at if closed.state is LaneState.BLOCKED else seconds,
         refused=closed.publish_failures,
+        refusal=one_line(closed.refusal),
         stack="" if last is None else last.stack,
     )

@@ -242,7 +242,8 @@ class ClosedLane:
     left this process's backlog). ``partition`` is where the head came from, ``fence_at`` the worker
     whose fence is not passed yet, ``attempt`` the id of the slice in which the head runs again, or
     is stuck, and ``blocked_at`` since when it is blocked or diverted. ``letter`` is what was last
-    published of the head, ``archived`` says that the dead-letter topic has a copy of it, and
+    published of the head, ``refusal`` why that was not written the last of ``publish_failures``
+    times, "" if it never was, ``archived`` says that the dead-letter topic has a copy of it, and
     ``unreadable`` that its key cannot be read, so that no handler may see it.
     """
 
@@ -258,6 +259,7 @@ class ClosedLane:
     first: Failure | None = None
     last: Failure | None = None
     publish_failures: int = 0
+    refusal: str = ""
     archived: bool = False
     unreadable: bool = False
     letter: Publish | None = None

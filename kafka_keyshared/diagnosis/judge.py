@@ -16,7 +16,7 @@ from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.diagnosis.findings import Diagnosis, Finding
 from kafka_keyshared.diagnosis.limits import limits
 from kafka_keyshared.diagnosis.say import found, key_of, place
-from kafka_keyshared.model import counted, in_words, some
+from kafka_keyshared.model import counted, does, in_words, some
 from kafka_keyshared.status import LaneStatus, Status, SubscriptionStatus, WorkerStatus
 
 SILENT = 10.0
@@ -193,7 +193,7 @@ def _unread(sub: SubscriptionStatus) -> Iterator[Finding]:
     first = max(those, key=lambda each: each.seconds)
     text = (
         f"the key of {place(first)} cannot be read, for {in_words(first.seconds)}: {first.error}; "
-        f"{counted(first.records, 'record')} of its partition wait"
+        f"{counted(first.records, 'record')} of its partition {does(first.records, 'wait')}"
     )
     yield found(
         causes.KEY_UNREADABLE, text, sub=sub, at=first, seconds=first.seconds, count=len(those)
@@ -207,7 +207,7 @@ def _letters(sub: SubscriptionStatus) -> Iterator[Finding]:
     first = max(those, key=lambda each: each.refused)
     text = (
         f"the dead letter of {place(first)} ({key_of(first.key, first.slot)}) was refused "
-        f"{counted(first.refused, 'time')}"
+        f"{counted(first.refused, 'time')}: {first.refusal}"
     )
     yield found(causes.DLQ_REFUSING, text, sub=sub, at=first, count=len(those))
 
@@ -287,8 +287,8 @@ def _absent(sub: SubscriptionStatus) -> Iterator[Finding]:
     topic, partition, offset = sub.away_at
     who = some(sub.missing, NAMED) if sub.missing else "a worker that takes them"
     text = (
-        f"{counted(sub.away, 'record')} from {topic}-{partition}@{offset} on wait for {who}, for "
-        f"{in_words(sub.away_seconds)}"
+        f"{counted(sub.away, 'record')} from {topic}-{partition}@{offset} on "
+        f"{does(sub.away, 'wait')} for {who}, for {in_words(sub.away_seconds)}"
     )
     yield found(
         causes.WORKER_ABSENT,
@@ -317,8 +317,8 @@ def _draining(sub: SubscriptionStatus) -> Iterator[Finding]:
     what = f", which runs {place(run)}" if run is not None else ""
     text = (
         f"slot {slot.hash:#06x} has been draining at {worker.name}{what} for "
-        f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} wait for it at "
-        f"{slot.owner or 'nobody'}"
+        f"{in_words(slot.seconds)}; {counted(slot.blocked, 'record')} "
+        f"{does(slot.blocked, 'wait')} for it at {slot.owner or 'nobody'}"
     )
     yield found(
         causes.SLOT_DRAINING,

@@ -8,7 +8,7 @@ from kafka_keyshared import status
 from kafka_keyshared.core.holds import Reason
 from kafka_keyshared.doctor.findings import Check, Finding, Kind, Status, conclude
 from kafka_keyshared.doctor.progress_checks import Standing, Told
-from kafka_keyshared.model import TopicPartition, counted, in_words, some
+from kafka_keyshared.model import TopicPartition, counted, does, in_words, some
 
 NAMED = 5
 
@@ -169,7 +169,9 @@ def _others(worker: status.WorkerStatus) -> str:
     if worker.lends_to:
         return f" (its other keys are with {some(worker.lends_to, NAMED)})"
     waiting = worker.queued + worker.leased - worker.runs
-    return f" ({counted(waiting, 'record')} wait for it there)" if waiting > 0 else ""
+    if waiting <= 0:
+        return ""
+    return f" ({counted(waiting, 'record')} {does(waiting, 'wait')} for it there)"
 
 
 def _key(key: str | None) -> str:

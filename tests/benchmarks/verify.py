@@ -50,6 +50,7 @@ from tests.benchmarks import (
     scrapes,
     slow_key,
     start,
+    sticking,
     tables,
     telling,
     watched,
@@ -337,6 +338,12 @@ CASES = (
         "a beat to the group every second, share of the throughput",
         (Floor("lost", 0.02, at_most=True),),
         TellingPlan(NoopPlan(records=6_000_000)),
+    ),
+    Case(
+        "sticking",
+        "an instance stands still: from opening the console until Overview names the cause",
+        tuple(Floor(f"{way}_s", 30.0, at_most=True) for way in sticking.WAYS),
+        run=sticking.measure,
     ),
     Case(
         "told",

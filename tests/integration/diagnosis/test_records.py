@@ -116,7 +116,7 @@ def test_a_slot_that_drains_for_long_is_named_with_who_holds_it(
     write(cluster, topic, [(ODD, b"more")])
     drains = named(member.app, "slot-draining")
     assert "has been draining at worker-0, which runs" in drains.sentence
-    assert "1 record wait for it at worker-1" in drains.sentence
+    assert "1 record waits for it at worker-1" in drains.sentence
     gate.open()
     named.cleared(member.app, "slot-draining")
 
@@ -132,6 +132,7 @@ def test_a_dead_letter_that_is_refused_is_named(
     member = started(fails, records=None, **options)
     refused = named(member.app, "dlq-refusing")
     assert "(key 'odd') was refused" in refused.sentence
+    assert "Topic authorization failed; allow this user to WRITE" in refused.sentence
     cluster.heal("Produce")
     named.cleared(member.app, "dlq-refusing")
 

@@ -8,6 +8,7 @@ import pytest
 
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.lane_notes import LANES_MOST, LaneNotes, hash_of
+from kafka_keyshared.core.lane_orders import shown
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, LaneState, OrderScope, lane_by, lane_of
 from kafka_keyshared.core.metadata import encode
 from kafka_keyshared.core.retry_policy import RetryPolicy
@@ -43,6 +44,13 @@ def letters(harness: Harness) -> list[int]:
     while harness.publishes:
         written.append(harness.dead_letter().record.offset())
     return written
+
+
+def refused(harness: Harness) -> list[tuple[int, str]]:
+    """Return how often the letter of each closed lane was refused, and why at last."""
+    sub = harness.sub()
+    said = [shown(sub, each, harness.now, 0.0) for each in sub.closed.lanes.values()]
+    return [(each.refused, each.refusal) for each in said]
 
 
 def lanes_in(text: str, position: int, sub: str = "default") -> set[bytes]:
@@ -102,10 +110,13 @@ def test_a_letter_that_was_not_written_settles_nothing_and_is_tried_again_before
     harness.work({0: [ERROR]})
     harness.dead_letter()
     harness.dead_letter("no leader")
+    assert refused(harness) == [(1, "no leader")]
     assert harness.committed() == (1, [])
     assert not harness.publishes
     harness.later(1.0)
-    assert letters(harness) == [1, 2]
+    harness.dead_letter()
+    assert refused(harness) == [(0, "")]
+    assert letters(harness) == [2]
     assert harness.committed() == (3, [])
 
 

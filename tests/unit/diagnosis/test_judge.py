@@ -64,8 +64,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "a commit has waited for its answer for 10 s",
     ),
     "dlq-refusing": (
-        {"own": {"closed": [lane("dead_lettering", refused=judge.LETTERS)]}},
-        "the dead letter of orders-1@17 (key 'customer-7') was refused 2 times",
+        {"own": {"closed": [lane("dead_lettering", refused=judge.LETTERS, refusal="away")]}},
+        "the dead letter of orders-1@17 (key 'customer-7') was refused 2 times: away",
     ),
     "dlq-limit": ({"partitions": [held_back(Reason.DLQ_LIMIT, 0.0)]}, "nothing more of orders-0"),
     "key-unreadable": (
