@@ -279,7 +279,7 @@ class KeyShared(Handling, Looked):
         try:
             with signals, garbage.in_flight(self.subscription.window_records):
                 status = ending.run(lambda: self._run_client(ending, host))
-                if ending.report is not None and ending.report.clean:
+                if ending.clean:
                     self._served.part(ending.over)
                 return status
         finally:
@@ -290,8 +290,7 @@ class KeyShared(Handling, Looked):
             self._wrapped.give_back()
             if self._pull is not None:
                 self._pull.stop(0.0)  # also after a start that failed: nobody may wait for ever
-            clean = ending.report is not None and ending.report.clean
-            self._served.close(wait=not ending.given_up, clean=clean)
+            self._served.close(wait=not ending.given_up, clean=ending.clean)
             self._ending = ending.next()  # which what stopped this run does not stop
 
     def _run_client(self, ending: Ending, host: Host | None) -> int:

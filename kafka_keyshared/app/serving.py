@@ -77,6 +77,10 @@ class Looked:
         return StatusCollector(self.status, partitions=self.options.partition_metrics)
 
 
+ENDED_WITHIN = 5.0
+"""Seconds that a stop waits for the end of each part: each bounds itself to less."""
+
+
 class Served:
     """The servers of one run; None for what is not served."""
 
@@ -148,17 +152,18 @@ class Served:
             self.group.part(over)
 
     def close(self, *, wait: bool, clean: bool) -> None:
-        """Stop serving; with ``wait`` until that is so.
+        """Stop serving; with ``wait`` until that is so, or :data:`ENDED_WITHIN` is over.
 
         ``clean`` says whether the group is told that this instance has stopped.
         """
+        seconds = ENDED_WITHIN if wait else 0.0
         link, self.group = self.group, None
         if link is not None:
-            Aside(lambda: link.close(clean=clean), name="keyshared-group-end").wait(wait)
+            Aside(lambda: link.close(clean=clean), name="keyshared-group-end").wait(seconds)
         servers = [each for each in (self.http, self.admin) if each is not None]
         self.http = self.admin = None
         for server in servers:
-            Aside(server.close, name="keyshared-http-end").wait(wait)
+            Aside(server.close, name="keyshared-http-end").wait(seconds)
 
 
 def about(options: Options, topics: Sequence[str]) -> About:

@@ -87,6 +87,11 @@ class Ending:
         self.report: StopReport | None = None
         self.error: BaseException | None = None
 
+    @property
+    def clean(self) -> bool:
+        """Say whether what ran has stopped cleanly."""
+        return self.report is not None and self.report.clean
+
     # --- anybody ---
 
     def ask(self) -> None:

@@ -539,6 +539,24 @@ def test_a_connection_that_is_lost_is_said_and_comes_back(opened: Opened) -> Non
     assert page.is_hidden("#notice")
 
 
+def test_what_an_instance_that_has_ended_showed_last_stays_and_is_said_to_be_old(
+    embedded_cluster: Cluster, opened: Opened, tmp_path: Path
+) -> None:
+    topic = f"console-{uuid.uuid4().hex[:8]}"
+    with scene(embedded_cluster, topic, busy=False) as ended:
+        page = opened("overview", of=ended)
+        page.evaluate(AXE)
+        snapshots(page, 2)
+    page.wait_for_selector("#link[data-state=lost]")
+    said = page.inner_text("#notice")
+    assert "What you see is as of" in said
+    assert "If the instance has ended, start it again." in said
+    assert "records/s" in page.inner_text(".tiles")
+    assert page.locator(".stale #screen").count() == 1
+    page.screenshot(path=tmp_path / "lost.png", full_page=True)
+    assert page.evaluate(SERIOUS) == []
+
+
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [

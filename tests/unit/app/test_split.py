@@ -168,7 +168,8 @@ def test_an_instance_that_has_to_halt_is_a_failure_too(broker: OfflineBroker) ->
         if view.leased() and made and made[0].app.instance is not None:
             made[0].app.instance.loop.halted = "no right to read"
 
-    members = divided(OfflineBroker(*broker.records, stepped=halts))
+    # What the member has by then stays in its hand, and the stop waits for it.
+    members = divided(OfflineBroker(*broker.records, stepped=halts), stop_timeout=0.1)
     made.append(members)
     with pytest.raises(KeySharedError, match="worker-0: the instance has failed"):
         received(members[0], 6)
