@@ -6,6 +6,9 @@ import { UNKNOWN } from "./format.js";
 
 const HEIGHT = 150;
 
+/** How far the times below a chart may be apart: by less than a second two of them would read alike. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
+
 /** A chart: `lines` are {label, color (of the style sheet), dash?, read(history)}. */
 export function chart({ title, unit, lines, format, ticks = format }) {
   const legend = h("div", { class: "legend" });
@@ -31,11 +34,12 @@ export function chart({ title, unit, lines, format, ticks = format }) {
         width: Math.max(200, canvas.clientWidth),
         height: HEIGHT,
         legend: { show: false },
-        padding: [10, 18, 0, 0],
+        // On the right half a time of day: the last one stands at the very edge while snapshots are few.
+        padding: [10, 27, 0, 0],
         cursor: { show: false },
         scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
         axes: [
-          { ...axis, grid: { show: false }, size: 26, space: 90, values: (_, at) => at.map((each) => new Date(each * 1000).toLocaleTimeString("en-GB")) },
+          { ...axis, grid: { show: false }, size: 26, space: 90, incrs: SECONDS, values: (_, at) => at.map((each) => new Date(each * 1000).toLocaleTimeString("en-GB")) },
           { ...axis, grid, size: 52, space: 34, values: (_, at) => at.map((each) => ticks(each)) },
         ],
         series: [
