@@ -12,51 +12,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from kafka_keyshared import KeyShared, Retry
+from kafka_keyshared import KeyShared
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.support.browser import chromium, live_page, until
-from tests.support.live import client_conf, group_name, numbered, write
+from tests.support.live import client_conf, group_name, write
+from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing
 from tests.support.scrapes import running
 
 ALONE = 20.0
 """Seconds that an instance stands still before anybody looks."""
 
-ODD = b"odd"
 TOPIC = "orders"
-RECORDS = [*numbered(100), (ODD, b"it")]
-
-Odd: TypeAlias = Literal["pass", "fail", "hang"]
-"""What becomes of the records of that key."""
-
-
-class Handler:
-    """Passes all records but, as ``odd`` says, those of one key."""
-
-    def __init__(self, odd: Odd) -> None:
-        self._odd = odd
-        self._go = threading.Event()
-
-    def __call__(self, record: Any) -> None:
-        if record.key() != ODD or self._go.is_set():
-            return
-        if self._odd == "hang":
-            self._go.wait()
-        elif self._odd == "fail":
-            raise ValueError("no such address")
-
-    def let_go(self) -> None:
-        """Let every record pass."""
-        self._go.set()
-
-
-def _registry_away(record: Any) -> Any:
-    if record.key() == ODD:
-        raise Retry(0.2) from OSError("the registry is away")
-    return record.key()
 
 
 def _refuse_letters(cluster: EmbeddedCluster) -> None:
@@ -71,7 +41,7 @@ class Way:
     code: str
     says: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
-    odd: Odd = "pass"
+    handler: Callable[[], Callable[[Any], None]] = lambda: nothing
     plant: Callable[[EmbeddedCluster], None] = lambda _: None
 
 
@@ -81,27 +51,27 @@ WAYS = {
         "key-blocked",
         (f"key 'odd' is blocked by {TOPIC}-", "ValueError", "no such address"),
         {"retry": {"attempts": 1}, "poison": "block"},
-        odd="fail",
+        handler=lambda: fails,
     ),
     "stuck": Way(
         "a call in a handler does not return (`ack_timeout=1`)",
         "handler-stuck",
         ("(key 'odd') is stuck: on worker-",),
         {"ack_timeout": 1.0},
-        odd="hang",
+        handler=lambda: Gate(ODD),
     ),
     "unreadable": Way(
         "the registry that keys are read with is away",
         "key-unreadable",
         (f"the key of {TOPIC}-", "OSError: the registry is away"),
-        {"key": _registry_away},
+        {"key": key_unread},
     ),
     "refused": Way(
         "nobody may write to the dead-letter topic",
         "dlq-refusing",
         (f"the dead letter of {TOPIC}-", "(key 'odd') was refused", "authorization failed"),
         {"retry": {"attempts": 1}, "poison": "dead_letter", "dlq": f"{TOPIC}.dlq"},
-        odd="fail",
+        handler=lambda: fails,
         plant=_refuse_letters,
     ),
     "absent": Way(
@@ -160,7 +130,7 @@ def _standing_still(way: Way, cluster: EmbeddedCluster) -> Iterator[KeyShared]:
     cluster.create_topic(f"{TOPIC}.dlq", 1)
     write(cluster, TOPIC, RECORDS)
     way.plant(cluster)
-    handler = Handler(way.odd)
+    handler = way.handler()
     options = {
         "workers": 2,
         "http_port": 0,
@@ -174,7 +144,8 @@ def _standing_still(way: Way, cluster: EmbeddedCluster) -> Iterator[KeyShared]:
         try:
             yield app
         finally:
-            handler.let_go()
+            if isinstance(handler, Gate):
+                handler.open()
 
 
 def _names(page: Page, way: Way) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,11 +9,9 @@ import pytest
 
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.support.causes import WAIT, Looks, Named
-from tests.support.live import Member, Written, client_conf, group_name, numbered, write
-
-ODD = b"odd"
-RECORDS: list[Written] = [*numbered(100), (ODD, b"it")]
+from tests.support.causes import Looks, Named
+from tests.support.live import Member, Written, client_conf, group_name, write
+from tests.support.odd import ODD, RECORDS, Gate
 
 Started = Callable[..., Member]
 
@@ -55,24 +52,6 @@ def started(cluster: EmbeddedCluster, topic: str) -> Iterator[Started]:
         member.stop()
 
 
-class Gate:
-    """A handler that stops in the records of one key, or of all, until it is opened."""
-
-    def __init__(self, key: bytes | None = None) -> None:
-        self.key = key
-        self.entered = threading.Event()
-        self._open = threading.Event()
-
-    def __call__(self, record: Any) -> None:
-        if self.key is None or record.key() == self.key:
-            self.entered.set()
-            self._open.wait(WAIT)
-
-    def open(self) -> None:
-        """Let all go on."""
-        self._open.set()
-
-
 @pytest.fixture
 def gate(started: Started) -> Iterator[Gate]:
     """A handler that stops in the records of the key ``odd``."""
@@ -93,12 +72,3 @@ def closed(started: Started) -> Iterator[Gate]:
 def named(monkeypatch: pytest.MonkeyPatch, eventually: Eventually) -> Named:
     """``named(app, code)`` waits until an instance names a cause, in time, and returns it."""
     return Named(Looks(monkeypatch), monkeypatch, eventually)
-
-
-def fails(record: Any) -> None:
-    if record.key() == ODD:
-        raise ValueError("this one always fails")
-
-
-def nothing(record: Any) -> None:
-    """A handler that has nothing to do."""

@@ -9,9 +9,10 @@ from confluent_kafka import Producer
 
 from kafka_keyshared.diagnosis.causes import CAUSES
 from kafka_keyshared.local.embedded import EmbeddedCluster
-from tests.integration.diagnosis.conftest import ODD, Gate, Started, nothing
+from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import FACTS, WAIT, Named
 from tests.support.live import Written
+from tests.support.odd import ODD, Gate, nothing
 
 HERE = Path(__file__).parent
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from kafka_keyshared.local.embedded import EmbeddedCluster
 from tests.conftest import Eventually
-from tests.integration.diagnosis.conftest import Gate, Started, nothing
+from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found
 from tests.support.live import Member, client_conf, group_name, numbered, write
+from tests.support.odd import Gate, nothing
 
 
 def test_a_control_loop_that_does_not_come_round_is_named(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kafka_keyshared.local.embedded import EmbeddedCluster
-from kafka_keyshared.model import Retry
 from tests.conftest import Eventually
-from tests.integration.diagnosis.conftest import ODD, RECORDS, Gate, Started, fails, nothing
+from tests.integration.diagnosis.conftest import Started
 from tests.support.causes import WAIT, Named, found
 from tests.support.live import write
+from tests.support.odd import ODD, RECORDS, Gate, fails, key_unread, nothing
 
 
 def test_a_blocked_key_is_named_with_its_record_and_its_error(
@@ -20,7 +20,7 @@ def test_a_blocked_key_is_named_with_its_record_and_its_error(
     member = started(fails, retry={"attempts": 1}, poison="block")
     blocked = named(member.app, "key-blocked")
     assert blocked.sentence.startswith(f"key 'odd' is blocked by {topic}-{blocked.partition}@")
-    assert "this one always fails" in blocked.sentence
+    assert "no such address" in blocked.sentence
     assert "in fails" in blocked.stack
     diagnosis = member.app.diagnosis()
     assert diagnosis is not None
@@ -48,7 +48,7 @@ def test_a_stuck_handler_is_named_with_where_it_stands(
 
     def stands() -> bool:
         now = found(member.app, "handler-stuck")
-        return now is not None and "conftest.py" in now.sentence and "wait(" in now.stack
+        return now is not None and "odd.py" in now.sentence and "wait(" in now.stack
 
     eventually(stands, WAIT)
 
@@ -81,14 +81,8 @@ def test_a_key_that_fails_again_and_again_is_named_with_its_next_try(
 def test_a_key_that_cannot_be_read_is_named_with_why(
     started: Started, topic: str, named: Named
 ) -> None:
-    def key(record: Any) -> bytes | None:
-        if record.key() == ODD:
-            raise Retry(0.2) from OSError("the registry is away")
-        found: bytes | None = record.key()
-        return found
-
     named.after_soon("UNREAD")
-    member = started(nothing, key=key)
+    member = started(nothing, key=key_unread)
     unread = named(member.app, "key-unreadable")
     assert "OSError: the registry is away" in unread.sentence
     assert (unread.topic, unread.subscription) == (topic, "default")
