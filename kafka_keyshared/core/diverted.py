@@ -103,12 +103,10 @@ def _letter(sub: Subscription, closed: ClosedLane, record: Record, at_ms: int) -
     """Make the record its lane's head, and return its letter."""
     closed.on(LaneEvent.DIVERT)
     closed.head, closed.partition = record, partition_of(record)
-    closed.failures = closed.publish_failures = 0
-    closed.refusal = ""
+    closed.failures = 0
     sub.diverted.add(closed.lane, closed.partition)
     failure = _unrun(closed, at_ms)
-    closed.letter = Publish(sub.name, closed.lane, record, 0, failure, failure)
-    return closed.letter
+    return closed.write(Publish(sub.name, closed.lane, record, 0, failure, failure))
 
 
 def _unrun(closed: ClosedLane, at_ms: int) -> Failure:

@@ -274,6 +274,11 @@ class ClosedLane:
         """
         self.state = follow(LANE_TABLE, self.state, event, f"the head of lane {self.lane}")
 
+    def write(self, letter: Publish) -> Publish:
+        """Note that this letter of the head is to be written, and return it."""
+        self.letter, self.publish_failures, self.refusal = letter, 0, ""
+        return letter
+
     def waiting(self) -> Iterator[Record]:
         """Every record that waits behind the head, in order."""
         yield from self.aside

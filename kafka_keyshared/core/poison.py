@@ -22,12 +22,11 @@ def letter_of(sub: Subscription, closed: ClosedLane) -> Publish:
     """Return the command that writes the head's letter."""
     if closed.head is None or closed.first is None or closed.last is None:
         raise InvariantError(f"lane {closed.lane} has nothing to dead-letter")
-    closed.publish_failures, closed.refusal = 0, ""
     copy = closed.state is LaneState.ARCHIVING
-    closed.letter = Publish(
+    letter = Publish(
         sub.name, closed.lane, closed.head, closed.failures, closed.first, closed.last, copy
     )
-    return closed.letter
+    return closed.write(letter)
 
 
 def archive(sub: Subscription, closed: ClosedLane, now: float) -> list[Command]:
