@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 from kafka_keyshared.admin_client import AdminClient
 from kafka_keyshared.local.cluster import Cluster
 from tests.support import given
-from tests.support.browser import AXE, SERIOUS, TOO_WIDE, chromium, live_page, until
+from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.console import scene
 
 # A browser has much to do, and a machine may be slow.
@@ -49,12 +49,6 @@ BROKEN_NUMBERS = """() => [...document.querySelectorAll("td.number, td.brief, [d
   .map((each) => each.outerHTML)"""
 
 Given = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from kafka_keyshared.cli.settings import typed_key
 from kafka_keyshared.hashing import SLOT_FUNCTIONS
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin.app import ASSETS
-from tests.support.browser import AXE, CUT_OFF, SERIOUS, TOO_WIDE, chromium, live_page, until
+from tests.support.browser import AXE, CUT_OFF, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.console import HOSTILE, Scene, scene
 
 # A browser has much to do, and a machine may be slow.
@@ -92,12 +92,6 @@ def by_hand(embedded_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
     with scene(embedded_cluster, topic, busy=False, **options) as made:
         made.until(lambda: bool(made.status().partitions))
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

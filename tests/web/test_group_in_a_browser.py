@@ -11,18 +11,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from kafka_keyshared.local.cluster import Cluster
-from tests.support.browser import AXE, SERIOUS, TOO_WIDE, chromium, live_page, until
+from tests.support.browser import AXE, SERIOUS, TOO_WIDE, live_page, until
 from tests.support.grouped import PARTITIONS, Instances, shared, told_in
 
 pytestmark = pytest.mark.timeout(300)
 
 Eventually = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser
 
 from tests.benchmarks import verify
 from tests.benchmarks.sticking import WAYS, read_cause
-from tests.support.browser import chromium
 
 # A browser has much to do, and a machine may be slow.
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.mark.parametrize("name", WAYS)
