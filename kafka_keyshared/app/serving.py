@@ -106,7 +106,7 @@ class Served:
             self._start_admin(options.console_port, layers, acting, link)
         if options.http_port is not None:
             exposition = Exposition(board.read, partitions=options.partition_metrics)
-            probes = Probes(board.live, board.ready, board.read, acting)
+            probes = Probes(board.live, board.ready, board.read, acting, keys=options.show_keys)
             server = HttpServer(options.http_host, options.http_port, exposition, probes)
             if server.start():
                 self.http = server

@@ -44,8 +44,8 @@ ConsoleHost: TypeAlias = Annotated[
 ShowKeys: TypeAlias = Annotated[
     bool,
     Meta(
-        description="Whether the admin API and the diagnosis name the keys of records; else they "
-        "have their slots."
+        description="Whether the admin API, `/status` and the diagnosis name the keys of records; "
+        "else they have their slots. `/status` leaves out stacks and messages of errors as well."
     ),
 ]
 

@@ -3,6 +3,9 @@
 ``/livez`` says whether the control loop still beats; it does not look at lag or at how long a
 handler takes, because a restart helps with neither. ``/readyz`` says whether the group has given
 this member its partitions and it is not on its way out. ``/status`` is the status value as JSON.
+
+Probes and metrics are answered to everybody, under any name. ``/status`` and orders are guarded as
+the admin API is (:mod:`.guard`): no web page may ask for them.
 """
 
 from __future__ import annotations
@@ -17,20 +20,34 @@ import msgspec
 
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.status import Health, Status
-from kafka_keyshared.web.acting import MOST_BYTES, NAME_HEADER, Acting, Asker, ordered
+from kafka_keyshared.web.acting import (
+    MOST_BYTES,
+    NAME_HEADER,
+    Acting,
+    Asker,
+    Refusal,
+    ordered,
+)
+from kafka_keyshared.web.guard import Guard
 from kafka_keyshared.web.metrics import Exposition
+from kafka_keyshared.web.snapshot import without_record_data
 from kafka_keyshared.web.waiting import ASKED_WITHIN, Waiting
 
 log = log_of("kafka_keyshared.web")
 
 
 class Probes(NamedTuple):
-    """What the endpoints ask; each may be called from any thread. ``acting`` takes the orders."""
+    """The callables behind the endpoints; each may be called from any thread.
+
+    ``acting`` takes the orders. ``keys`` says whether ``/status`` shows keys, stacks and the
+    messages of errors (the setting ``show_keys``).
+    """
 
     live: Callable[[], Health]
     ready: Callable[[], Health]
     status: Callable[..., Status | None]
     acting: Acting | None = None
+    keys: bool = False
 
 
 class HttpServer:
@@ -89,6 +106,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], exposition: Exposition, probes: Probes) -> None:
         self.exposition = exposition
         self.probes = probes
+        self.guard = Guard(address[0], None if probes.acting is None else probes.acting.token)
         self.waiting = Waiting()
         super().__init__(address, _Handler)
 
@@ -115,6 +133,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.waiting.over(self.connection)
+        if self._has_body():
+            # A body that nobody reads would be taken for the next request of this connection,
+            # which behind a proxy may be somebody else's.
+            self._refuse(Refusal(400, "a GET or HEAD has no body here"))
+            return
         path, _, query = self.path.partition("?")
         if path == "/metrics":
             text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
@@ -124,7 +147,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/readyz":
             self._health(self.server.probes.ready())
         elif path == "/status":
-            self._status(pending=query == "pending")
+            refusal = self.server.guard.refuse_page(self.headers)
+            if refusal is None:
+                self._status(pending=query == "pending")
+            else:
+                self._refuse(refusal)
         else:
             self._answer(404, b"there are /metrics, /livez, /readyz and /status\n")
 
@@ -132,10 +159,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path, _, _ = self.path.partition("?")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length[:10]) > MOST_BYTES:
-            self.close_connection = True  # what follows is not read
-            self._answer(400, b"an order has a Content-Length, and is not that long\n")
+        refusal = self.server.guard.refuse_page(self.headers)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        length, *others = self.headers.get_all("Content-Length") or [""]
+        if others or "Transfer-Encoding" in self.headers or not _is_length(length, MOST_BYTES):
+            text = f"an order needs a Content-Length of {MOST_BYTES:,} at most"
+            self._refuse(Refusal(400, text))
             return
         body = self.rfile.read(int(length))
         self.server.waiting.over(self.connection)
@@ -149,7 +180,20 @@ class _Handler(BaseHTTPRequestHandler):
         if status is None:
             self._answer(503, b"it has only just begun: no status yet\n")
         else:
-            self._answer(200, msgspec.json.encode(status), "application/json")
+            shown = status if self.server.probes.keys else without_record_data(status)
+            self._answer(200, msgspec.json.encode(shown), "application/json")
+
+    def _has_body(self) -> bool:
+        """Say whether a body follows the head, by any of the two headers that announce one."""
+        lengths = self.headers.get_all("Content-Length", ())
+        return "Transfer-Encoding" in self.headers or any(each.strip() != "0" for each in lengths)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer with a refusal and end the connection: what follows the head is not read."""
+        self.close_connection = True
+        path, _, _ = self.path.partition("?")
+        said = refusal.said(path)
+        self._answer(said.status, said.text, said.content_type)
 
     def _health(self, health: Health) -> None:
         self._answer(200 if health.ok else 503, f"{health.reason}\n".encode())
@@ -158,11 +202,13 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8"
     ) -> None:
         self.log_request(status)
+        closing = "Connection: close\r\n" if self.close_connection else ""
         head = (
             f"{self.protocol_version} {status} {HTTPStatus(status).phrase}\r\n"
             f"Date: {self.date_time_string()}\r\n"
             f"Content-Type: {content_type}\r\n"
             f"Content-Length: {len(body)}\r\n"
+            f"{closing}"
             "Cache-Control: no-store\r\n\r\n"
         ).encode("iso-8859-1")
         # In one piece: a second one would wait until the client has acknowledged the first, which
@@ -171,3 +217,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         log.debug(format, *args)
+
+
+def _is_length(text: str, most: int) -> bool:
+    """Say whether a Content-Length is a number of bytes, and no more than ``most``."""
+    return text.isdecimal() and int(text[:10]) <= most

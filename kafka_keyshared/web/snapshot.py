@@ -300,3 +300,38 @@ def without_keys(status: Status) -> Status:
             for sub in status.subscriptions
         ),
     )
+
+
+def without_record_data(status: Status) -> Status:
+    """Return the status without keys, stacks and error messages; types and places of errors stay.
+
+    For the metrics port, which asks for no token: an exception's message and its stack may repeat
+    what is in a record.
+    """
+    replace = msgspec.structs.replace
+    hidden = without_keys(status)
+    return replace(
+        hidden,
+        subscriptions=tuple(
+            replace(
+                sub,
+                blocked=tuple(replace(each, error=kind_of(each.error)) for each in sub.blocked),
+                closed=tuple(
+                    replace(each, error=kind_of(each.error), stack="") for each in sub.closed
+                ),
+                errors=tuple(replace(each, message="", stack="") for each in sub.errors),
+                workers=tuple(
+                    each
+                    if each.running is None
+                    else replace(each, running=replace(each.running, stack=""))
+                    for each in sub.workers
+                ),
+            )
+            for sub in hidden.subscriptions
+        ),
+    )
+
+
+def kind_of(error: str) -> str:
+    """Return the type and place of an error's text, without its message."""
+    return error.partition(": ")[0]

@@ -22,7 +22,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.web.admin import app as admin_app
 from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS
-from kafka_keyshared.web.admin.guard import MOST_BYTES, Guard, is_loopback
+from kafka_keyshared.web.guard import MOST_BYTES, Guard, is_loopback
 from kafka_keyshared.web.orders import VERBS
 from kafka_keyshared.web.snapshot import Snapshot
 from tests.support.live import client_conf, group_name, write

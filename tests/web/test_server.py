@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import re
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import threading
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from kafka_keyshared.clock import Clock
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.owner.observe import SILENT_MAX, Board
 from kafka_keyshared.status import Status
+from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.families import FAMILIES
 from kafka_keyshared.web.metrics import SERVED_FOR, Exposition
 from kafka_keyshared.web.server import HttpServer, Probes
@@ -43,6 +45,7 @@ def app(embedded_cluster: Cluster, topic: str) -> KeyShared:
         commit_interval=0.2,
         retry={"attempts": 2, "backoff": 0.001},
         http_port=0,
+        show_keys=True,
     )
 
     @app.handler
@@ -113,6 +116,113 @@ def test_the_status_names_the_blocked_key_and_what_blocks_it(
     assert found["seconds"] >= 0
     assert status.version == 1
     assert status.phase == "running"
+
+
+@pytest.fixture
+def answering() -> Iterator[HttpServer]:
+    """The endpoints of an instance that has just begun, on a loopback address."""
+    board = Board(Clock())
+    probes = Probes(board.live, board.ready, board.read, Acting("t" * 16, lambda order: ("", {})))
+    server = HttpServer("127.0.0.1", 0, Exposition(board.read), probes)
+    assert server.start()
+    yield server
+    server.close()
+
+
+def asked(server: HttpServer, method: str, path: str, **headers: str) -> int:
+    """The status of an answer; headers are named with underscores."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        connection.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_status_shows_no_key_stack_or_error_message_unless_keys_may_be_shown(
+    embedded_cluster: Cluster, topic: str, eventually: Eventually
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    write(embedded_cluster, topic, [(b"SECRET-%d" % (n % 5), b"v") for n in range(60)])
+    app = KeyShared(
+        client_conf(embedded_cluster, group_name()),
+        [topic],
+        workers=2,
+        retry={"attempts": 2, "backoff": 0.001},
+        http_port=0,
+    )
+    held = threading.Event()
+
+    @app.handler
+    def handle(record: Any) -> None:
+        if record.key() == b"SECRET-3":
+            raise ValueError(f"no such customer: {record.key()}")
+        if record.key() == b"SECRET-4":
+            assert held.wait(60)
+
+    def shown() -> Any:
+        code, _, text = get(f"{url}/status?pending")
+        return None if code == 503 else (json.loads(text)["subscriptions"][0], text)
+
+    with running(app) as url:
+        eventually(lambda: (found := shown()) is not None and found[0]["blocked"] != [], 60)
+        found = shown()
+        held.set()
+    assert found is not None
+    sub, text = found
+    assert "SECRET" not in text
+    assert re.fullmatch(r"ValueError at tests/web/test_server\.py:\d+", sub["blocked"][0]["error"])
+    assert (sub["errors"][0]["error"], sub["errors"][0]["message"]) == ("ValueError", "")
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({"Host": "attacker.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+    ],
+)
+def test_no_web_page_may_ask_for_the_status_or_give_an_order(
+    answering: HttpServer, headers: dict[str, str], refused: int
+) -> None:
+    token = {"Authorization": f"Bearer {'t' * 16}", "Content_Length": "0"}
+    assert asked(answering, "GET", "/status") == 503, "it has just begun"
+    assert asked(answering, "GET", "/status", **headers) == refused
+    order = "/api/v1/actions/pause"
+    assert asked(answering, "POST", order, **token) == 200
+    assert asked(answering, "POST", order, **token, **headers) == refused
+    assert asked(answering, "GET", "/metrics", **headers) == 200, "scrapers ask by any name"
+    assert asked(answering, "GET", "/livez", **headers) in {200, 503}, "probes ask by any name"
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n",
+        b"HEAD /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n"
+        b"Content-Length: %d\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: %d\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /api/v1/actions/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nX: %d\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        b"POST /api/v1/actions/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n"
+        b"Content-Length: %d\r\n\r\n",
+    ],
+)
+def test_a_body_is_never_answered_as_a_request_of_its_own(
+    answering: HttpServer, request_head: bytes
+) -> None:
+    hidden = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", answering.port), timeout=30) as connection:
+        connection.sendall(request_head % len(hidden) + hidden)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 def test_before_the_first_heartbeat_there_is_no_status() -> None:

@@ -59,7 +59,12 @@ def lag(url: Url = HERE, json: JsonFlag = False, output: OutputFlag = Output.TAB
 
 def top(
     url: Url = HERE,
-    show_keys: Annotated[bool, typer.Option("--show-keys", help="Name keys of records.")] = False,
+    show_keys: Annotated[
+        bool,
+        typer.Option(
+            "--show-keys", help="Name keys of records, where the instance shows them (show_keys)."
+        ),
+    ] = False,
 ) -> int:
     """Watch a running instance: diagnosis, totals, workers, partitions, and what is stuck.
 

@@ -23,7 +23,12 @@ def status(
         ),
     ] = "http://127.0.0.1:8787",
     *,
-    show_keys: Annotated[bool, typer.Option("--show-keys", help="Name keys of records.")] = False,
+    show_keys: Annotated[
+        bool,
+        typer.Option(
+            "--show-keys", help="Name keys of records, where the instance shows them (show_keys)."
+        ),
+    ] = False,
     group: Annotated[
         bool, typer.Option("--group", help="Show every instance of its group, a line each.")
     ] = False,

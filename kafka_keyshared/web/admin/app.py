@@ -34,9 +34,9 @@ from kafka_keyshared.web.acting import (
 from kafka_keyshared.web.acting import MOST_BYTES as ORDER_BYTES
 from kafka_keyshared.web.admin.document import PREFIX, WHAT_IF, document
 from kafka_keyshared.web.admin.feed import OF_GROUP, PARTS, Feed, Look, Part
-from kafka_keyshared.web.admin.guard import Guard
 from kafka_keyshared.web.foretold import foretell
 from kafka_keyshared.web.group.listening import Group
+from kafka_keyshared.web.guard import Guard
 from kafka_keyshared.web.snapshot import REFRESH
 
 ASSETS = Path(__file__).parents[1] / "console"

@@ -12,9 +12,9 @@ from kafka_keyshared.logs import log_of
 from kafka_keyshared.web.acting import Acting
 from kafka_keyshared.web.admin.app import application
 from kafka_keyshared.web.admin.feed import Feed
-from kafka_keyshared.web.admin.guard import Guard
 from kafka_keyshared.web.admin.impatient import Impatient
 from kafka_keyshared.web.group.listening import Group
+from kafka_keyshared.web.guard import Guard
 
 log = log_of("kafka_keyshared.web")
 

@@ -1,9 +1,9 @@
-"""Who may ask: the rules of every request to the admin API, before anything is done for it.
+"""Rules for who may ask an instance over HTTP, on the admin port and on the metrics port.
 
-A browser that somebody has open on another page must not be able to ask (cross-site), nor one that
-was told that a name of the attacker's is this machine (DNS rebinding), and nothing that is not on
-this machine without the token. Nothing here is believed that a browser adds by itself: there are no
-cookies.
+A browser with another page open must not be able to ask (cross-site requests). Nor may a browser
+that was told that an attacker's name is this machine (DNS rebinding). Off this machine nothing may
+act, or read the admin API, without the token. The guard believes nothing that a browser adds by
+itself: there are no cookies.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ SAME = frozenset({"", "same-origin", "none"})
 class Guard:
     """Judges requests. ``host`` is the address that is served on, ``token`` what orders need.
 
-    Off this machine's own addresses everything needs the token.
+    Off this machine's own addresses everything on the admin port needs the token.
     """
 
     def __init__(self, host: str, token: str | None) -> None:
         self._local = is_loopback(host)
         self._token = token
 
-    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Return why a request to the API is refused, None where it may go on."""
+    def refuse_page(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request is refused that a web page may have caused; None where it may go on.
+
+        Looks at ``Host`` (only on a loopback address: pods are asked by many names), ``Origin`` and
+        ``Sec-Fetch-Site``. Probes and scrapes are not judged: they are asked by any name.
+        """
         host = headers.get("host", "")
         if self._local and not is_loopback(_name(host)):
             return Refusal(
@@ -43,6 +47,13 @@ class Guard:
             return Refusal(403, f"pages of {origin!r} may not ask this")
         if headers.get("sec-fetch-site", "") not in SAME:
             return Refusal(403, "pages of other sites may not ask this")
+        return None
+
+    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request to the admin API is refused, None where it may go on."""
+        refusal = self.refuse_page(headers)
+        if refusal is not None:
+            return refusal
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:12]) > MOST_BYTES:
             return Refusal(413, f"a body has a Content-Length of {MOST_BYTES:,} at most")
