@@ -25,8 +25,16 @@ from kafka_keyshared.client.kafka import KafkaClient
 from kafka_keyshared.client.patterns import topics_meant
 from kafka_keyshared.client.wrap import Wrapped, take_over
 from kafka_keyshared.clock import Clock
-from kafka_keyshared.config import Layers, Options, check_deadlines, client_conf, make_options
+from kafka_keyshared.config import (
+    Layers,
+    Options,
+    check_deadlines,
+    client_conf,
+    laid_over,
+    make_options,
+)
 from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
 from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -118,7 +126,22 @@ class KeyShared(Handling, Looked):
         hooks: Hooks = Hooks(),
         **options: Unpack[GivenOptions],
     ) -> None:
-        values: dict[str, Any] = {**options}
+        self.dead_letter_on = dead_letter_on
+        self.serdes = (key_deserializer, value_deserializer)
+        self.hooks = hooks
+        self._callbacks = (on_assign, on_revoke, on_lost)
+        self._of_a_consumer = False
+        self.layers: Layers | None = None
+        self.instance: Instance | None = None
+        self.report: StopReport | None = None
+        self._configure(conf, topics, options)
+
+    def _configure(
+        self, conf: Mapping[str, Any], topics: Sequence[str], options: Mapping[str, Any]
+    ) -> None:
+        """Take settings; raise :class:`ConfigError` for what cannot work."""
+        self._given = given = {**options}
+        values = {**given}
         key = values.pop("key") if callable(values.get("key")) else None
         self.options: Options = make_options(values)
         self.conf = client_conf(conf)
@@ -133,22 +156,49 @@ class KeyShared(Handling, Looked):
             self.subscription = replace(self.subscription, key_of=key_function(key))
         if self.subscription.dlq:
             refuse_own(self.options, self.topics)
-            refuse_to_skip(self.options, dead_letter_on)
+            refuse_to_skip(self.options, self.dead_letter_on)
         self._commit_policy = self.options.commit_policy()
-        self.dead_letter_on = dead_letter_on
-        self._wrapped = Wrapped(self.conf, Subscribed(topics, on_assign, on_revoke, on_lost))
-        self.serdes = (key_deserializer, value_deserializer)
-        self.hooks = hooks
-        self.workers_unsaid = "workers" not in options
+        self._wrapped = Wrapped(self.conf, Subscribed(topics, *self._callbacks))
+        self.workers_unsaid = "workers" not in given
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
         self._board = Board(CLOCK, keys=self.options.show_keys)
         check_served(self.options)
         refuse_own_topic(self.options, self.topics)
         self._served = Served(self.options, self._board)
-        self.layers: Layers | None = None
-        self.instance: Instance | None = None
-        self.report: StopReport | None = None
+
+    def override(self, layers: Layers, origin: str) -> None:
+        """Lay the settings of a file and of the environment over the app's own; before :meth:`run`.
+
+        A deployment has the last word on brokers, group, ports and workers of an app whose handler
+        and key functions are code. ``origin`` names where the app's own settings are from, for
+        whoever asks what is in force. Of a table such as ``retry`` each setting is laid over alone.
+
+        Raises :class:`ConfigError` for settings that do not fit together, and for an app that runs,
+        has members, or was made from a consumer: its settings are the consumer's.
+        """
+        if self.instance is not None:
+            raise ConfigError(f"{origin}: settings are laid over an app before it runs")
+        if self._of_a_consumer or (self._pull is not None and self._pull.cells):
+            raise ConfigError(
+                f"{origin}: an app with members, or around a consumer, keeps the settings that it "
+                "was made with; make it from kafka_keyshared.config.layered() instead"
+            )
+        own = of_program(self.options, self.conf, self.topics, origin)
+        called, batches = self.called, self.batches
+        self._configure(
+            laid_over(
+                {ALIASES.get(name, name): value for name, value in own.conf.items()}, layers.conf
+            ),
+            layers.topics or self.topics,
+            laid_over(self._given, layers.options),
+        )
+        if called is not None and batches is not None:
+            self.batch_handler(**batches._asdict())(called)
+        elif called is not None:
+            self.handler(called)
+        in_force = of_program(self.options, self.conf, self.topics, origin)
+        self.layers = replace(in_force, origins={**own.origins, **layers.origins})
 
     @classmethod
     def wrap(
@@ -187,7 +237,7 @@ class KeyShared(Handling, Looked):
             value_deserializer=value_deserializer,
             **options,
         )
-        app._wrapped = wrapped
+        app._wrapped, app._of_a_consumer = wrapped, True
         wrapped.take(None)
         return app
 

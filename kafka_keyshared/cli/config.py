@@ -11,7 +11,7 @@ from typing import Any
 from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_error, write_note, write_result, write_table
-from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app
+from kafka_keyshared.cli.run import build, gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import load_object
 from kafka_keyshared.client.groupless import outsider
 from kafka_keyshared.config import Fault, Options, SettingsError
@@ -32,8 +32,9 @@ def show_verb(arguments: RunArguments, output: Output) -> int:
     """Print every setting in force and its origin; raise what a run would be refused for."""
     target = _target(arguments)
     if isinstance(target, KeyShared):
-        origin = str(arguments.handler)
-        layers = of_program(target.options, target.conf, target.topics, origin)
+        settle_app(target, arguments)
+        own = of_program(target.options, target.conf, target.topics, str(arguments.handler))
+        layers = target.layers or own
     else:
         layers = gather(arguments)
         layers.check()
@@ -97,6 +98,7 @@ def _found(arguments: RunArguments) -> tuple[list[Fault], Mapping[str, Any]]:
     faults: list[Fault] = []
     target = _caught(faults, lambda: _target(arguments), ("handler",))
     if isinstance(target, KeyShared):
+        _caught(faults, lambda: settle_app(target, arguments))
         _caught(faults, lambda: _make_client(target.conf))
         return faults, target.conf
     layers = _caught(faults, lambda: gather(arguments))

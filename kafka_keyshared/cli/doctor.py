@@ -17,7 +17,7 @@ from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.doctor_spark import check_spark, only_spark
 from kafka_keyshared.cli.output import Output, write_note, write_result
-from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app
+from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, settle_app
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.client.patterns import BadPatternError, topics_meant
 from kafka_keyshared.config import Layers, SettingsError, refuse
@@ -216,6 +216,8 @@ class Doctor:
 
     def _check_configuration(self) -> Check:
         try:
+            if self._app is not None:
+                settle_app(self._app, self._arguments)
             app = self._app or self._build()
             self._survey = Survey(app.conf)
         except ConfigError as error:

@@ -66,15 +66,8 @@ def run_verb(
     layers = Layers({}, [], {}, {})
     live, shown = live_on_terminal()
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments, audit_log, outputs)
         app = target
-        if variables := ours(os.environ):
-            log.warning(
-                "%s has its own settings; of the environment it heeds only what it reads itself "
-                "(kafka_keyshared.config.layered): %s",
-                arguments.handler,
-                ", ".join(sorted(variables)),
-            )
+        layers = settle_app(app, arguments, audit_log, outputs) or layers
     else:
         layers = layer(arguments)
         app = build(layers, live)
@@ -138,6 +131,38 @@ def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:
     return key
 
 
+def settle_app(
+    app: KeyShared,
+    arguments: RunArguments,
+    audit_log: str | None = None,
+    outputs: str | None = None,
+) -> Layers | None:
+    """Lay the settings of ``--config`` and of the environment over an app that is code.
+
+    Without ``--config`` nothing is laid over, and variables of the environment get a warning.
+    Returns what was laid over. Raises :class:`ConfigError` for flags that the app would not heed,
+    and for settings that cannot be used.
+    """
+    refuse_flags_beside_app(arguments, audit_log, outputs)
+    if arguments.config is not None:
+        layers = merge(sources(arguments.config))
+        refuse(map(layers.explained, layers.faults))
+        try:
+            app.override(layers, str(arguments.handler))
+        except ConfigError as error:
+            raise layers.told(error) from error
+        return layers
+    if variables := ours(os.environ):
+        log.warning(
+            "%s has its own settings; of the environment it heeds only what it reads itself "
+            "(kafka_keyshared.config.layered): %s. With --config FILE the file and the environment "
+            "are laid over its settings",
+            arguments.handler,
+            ", ".join(sorted(variables)),
+        )
+    return None
+
+
 def refuse_flags_beside_app(
     arguments: RunArguments, audit_log: str | None = None, outputs: str | None = None
 ) -> None:
@@ -158,7 +183,6 @@ def refuse_flags_beside_app(
         "--unblocking-interval": _said(arguments.unblocking_interval),
         "--new-workers-wait": arguments.new_workers_wait,
         "--from-beginning": arguments.from_beginning,
-        "--config": arguments.config,
         "-X": arguments.client,
         "--http-port": _said(arguments.http_port),
         "--console-port": _said(arguments.console_port),
@@ -168,7 +192,8 @@ def refuse_flags_beside_app(
     if given := [name for name, value in flags.items() if value]:
         raise ConfigError(
             f"{arguments.handler} is a KeyShared app with its own settings; leave out "
-            f"{', '.join(given)}, or name a handler instead"
+            f"{', '.join(given)}, give them in a file with --config, which goes before its own, "
+            "or name a handler instead"
         )
 
 

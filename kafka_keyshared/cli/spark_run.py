@@ -19,7 +19,7 @@ from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
 from kafka_keyshared.cli.outputs import checked_place, whole_place
-from kafka_keyshared.cli.run import build, layer, refuse_flags_beside_app
+from kafka_keyshared.cli.run import build, layer, settle_app
 from kafka_keyshared.cli.settings import client_settings, load_object
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers
@@ -96,8 +96,8 @@ def spark_run_verb(
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     if isinstance(target, KeyShared):
-        refuse_flags_beside_app(arguments, audit_log, outputs)
         app = target
+        layers = settle_app(app, arguments, audit_log, outputs) or layers
     else:
         layers = layer(arguments)
         app = build(layers)

@@ -15,6 +15,7 @@ from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.layers import (
     Layers,
     from_flags,
+    laid_over,
     layered,
     load_file,
     make_options,
@@ -39,6 +40,7 @@ __all__ = [
     "client_conf",
     "connection_conf",
     "from_flags",
+    "laid_over",
     "layered",
     "load_file",
     "make_options",

@@ -146,6 +146,16 @@ def merge(layers: Iterable[Layer]) -> Layers:
     return Layers(conf, topics, nested(settings), origins, tuple(faults))
 
 
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with others laid over them; those of a table are laid over one by one."""
+    return {
+        name: laid_over(below[name], above[name])
+        if isinstance(below.get(name), Mapping) and isinstance(above.get(name), Mapping)
+        else above.get(name, below.get(name))
+        for name in {**below, **above}
+    }
+
+
 # --- the sources ---
 
 

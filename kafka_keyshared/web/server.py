@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/readyz":
             self._health(self.server.probes.ready())
         elif path == "/status":
-            refusal = self.server.guard.refuse_page(self.headers)
+            refusal = self.server.guard.refuse_page(self._headers())
             if refusal is None:
                 self._status(pending=query == "pending")
             else:
@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path, _, _ = self.path.partition("?")
-        refusal = self.server.guard.refuse_page(self.headers)
+        refusal = self.server.guard.refuse_page(self._headers())
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -182,6 +182,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             shown = status if self.server.probes.keys else without_record_data(status)
             self._answer(200, msgspec.json.encode(shown), "application/json")
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers by their names in lower case; the first of several counts."""
+        return {name.lower(): value for name, value in reversed(self.headers.items())}
 
     def _has_body(self) -> bool:
         """Say whether a body follows the head, by any of the two headers that announce one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tomllib
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +14,12 @@ from kafka_keyshared.handling.handlers import maker
 from tests.helm.chart import CHART, DEFAULTS, ROOT
 
 IGNORED = CHART / "Dockerfile.dockerignore"
+
+
+EXTRAS = ("cli", "console", "tracing", "blake3", "uvloop")
+
+NOT_IN_THE_IMAGE = {"tui", "testing", "peers", "spark", "test"}
+"""Extras for a person's terminal, for tests, for comparisons, and for a Spark driver."""
 
 
 class Step(NamedTuple):
@@ -114,7 +121,12 @@ def test_what_goes_in_is_the_wheel_with_the_command_line() -> None:
     runs = [" ".join(step.rest.split()) for step in steps(TEXT) if step.name == "RUN"]
     built = "pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels ."
     assert runs[0].endswith(built)
-    assert runs[1].endswith('constraints.txt "$(ls /wheels/kafka_keyshared-*.whl)[cli]"')
+    assert runs[1].endswith(f'"$(ls /wheels/kafka_keyshared-*.whl)[{",".join(EXTRAS)}]"')
+
+
+def test_the_image_has_every_extra_that_a_running_instance_may_need() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - NOT_IN_THE_IMAGE
 
 
 def test_image_and_chart_agree() -> None:
