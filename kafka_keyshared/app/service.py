@@ -350,8 +350,9 @@ class KeyShared(Handling, Looked):
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(f"the client refuses its settings: {error}") from error
         try:
-            self._wrapped.take(client.consumer)
-            client.users = ending.among(self._wrapped.callbacks(client.consumer))
+            self._wrapped.take(client.consumer, client.calls)
+            users = self._wrapped.callbacks(client.consumer, client.calls)
+            client.users = ending.among(users)
             status = self._run(client, mailbox, ending, host)
         finally:
             ending.leaving(sys.exception() or client.ending)
@@ -402,6 +403,10 @@ class KeyShared(Handling, Looked):
         deadline = self.options.revoke_deadline
         self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
         ending.instance = instance
+        if self._pull is not None and self._pull.ascending:
+            instance.loop.ends.deliver = self._pull.end_of_partition
+        client.start_at = instance.rebalancer.start_at
+        client.withhold = instance.rebalancer.withhold
         instance.start()
         observer = Observer(
             instance.loop,

@@ -35,7 +35,9 @@ class SplitMember:
     :meth:`commit` of a message settles that record and all earlier ones of its partition that this
     member received; without one, everything it received. What a member holds of a partition comes
     in the order of its offsets, so what comes again waits until later ones are settled. With
-    ``auto_ack`` the next poll settles what the one before it returned.
+    ``auto_ack`` the next poll settles what the one before it returned. With the client's
+    ``enable.partition.eof`` each member gets an event for the end of a partition, as the client
+    gives it, once everything before that end has settled at all members.
     """
 
     def __init__(
@@ -69,7 +71,11 @@ class SplitMember:
         if self._auto_ack:
             self.commit()
         waits = None if timeout is None or timeout < 0 else timeout
+        if ends := self._cell.take_ends(count):
+            return ends  # type: ignore[return-value]
         shares = self._cell.take(count, waits)
+        if not shares and (ends := self._cell.take_ends(count)):
+            return ends  # type: ignore[return-value]
         if self._cell.dismissed and not shares:
             self._end_loop()
         elif not shares and self._cell.over and (error := self._fate(waits)) is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
+from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.config import client_conf
 from kafka_keyshared.errors import KeySharedError
 
@@ -72,6 +73,7 @@ class Consumer(confluent_kafka.Consumer):
         self.subscribed = Subscribed()
         self.has_owner = False
         self.live: confluent_kafka.Consumer | None = None
+        self.calls: CallbackCalls | None = None
         self._owners_thread = 0
         self._join: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -86,9 +88,12 @@ class Consumer(confluent_kafka.Consumer):
         """Say whether it takes part in its group already."""
         return bool(self.subscribed.topics) and self._join is None
 
-    def own(self, live: confluent_kafka.Consumer | None) -> None:
+    def own(
+        self, live: confluent_kafka.Consumer | None, calls: CallbackCalls | None = None
+    ) -> None:
         """Take it into ownership, by the thread that runs the client ``live`` in its place."""
         self.has_owner, self.live, self._owners_thread = True, live, threading.get_ident()
+        self.calls = calls
         with self._lock:
             if not (self._away or self._quiet or self._asking):
                 super().close()
@@ -96,7 +101,7 @@ class Consumer(confluent_kafka.Consumer):
 
     def release(self) -> None:
         """Make it what it was."""
-        self.has_owner, self.live = False, None
+        self.has_owner, self.live, self.calls = False, None, None
 
     def _come_back(self) -> None:
         """Have a client again. One that has an owner is not polled, so its lines are left out."""
@@ -172,6 +177,9 @@ def _guarded(name: str) -> Callback:
 
     @functools.wraps(original)
     def method(self: Consumer, *arguments: Any, **more: Any) -> Any:
+        calls = self.calls
+        if calls is not None and calls.takes(name) and threading.get_ident() == self._owners_thread:
+            return getattr(calls, name)(*arguments, **more)
         _refuse_if_owned(self, name)
         if self._away:
             self._come_back()
@@ -211,12 +219,18 @@ for _name in (*OWNERS_ANSWERS, *BROKERS_ANSWERS):
 
 
 class View:
-    """What rebalance callbacks get for a consumer when the user has none: it can only be asked."""
+    """What rebalance callbacks get for a consumer when the user has none.
 
-    def __init__(self, live: confluent_kafka.Consumer) -> None:
+    It can be asked, and takes the calls of :class:`CallbackCalls`.
+    """
+
+    def __init__(self, live: confluent_kafka.Consumer, calls: CallbackCalls) -> None:
         self._live = live
+        self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
+        if self._calls.takes(name):
+            return getattr(self._calls, name)
         if name in OWNERS_CALLS:
             raise KeySharedError(_refusal(name))
         return getattr(self._live, name)

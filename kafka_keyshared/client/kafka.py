@@ -23,6 +23,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
+from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
 from kafka_keyshared.client.leaving import leave
 from kafka_keyshared.client.outage import Outages
@@ -102,6 +103,11 @@ class KafkaClient:
             self._statistics = ClientStatus()  # before its first word it has counted nothing
         forks.watch(self)
         self.users: Mapping[str, Callable[[list[ClientPartition]], None]] = {}
+        # What callbacks of the user ask for, and who carries it out: the rebalancer.
+        self._committed: dict[TopicPartition, int] = {}
+        self.calls = CallbackCalls(lambda: self._committed)
+        self.start_at: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
+        self.withhold: Callable[[Sequence[TopicPartition]], None] = lambda _: None
 
     def forked(self) -> None:
         """Let a child of a callback or a key function go no further: it is not the owner."""
@@ -170,8 +176,7 @@ class KafkaClient:
             ours, users = shielded(callback, name, self._ended), self.users.get(name)
             if users is None:
                 return ours
-            theirs = shielded(users, name, self._ended)
-            return in_turn(ours, lambda _consumer, partitions: theirs(partitions))
+            return in_turn(ours, self._with_calls(name, shielded(users, name, self._ended)))
 
         try:
             self.consumer.subscribe(
@@ -186,6 +191,21 @@ class KafkaClient:
                 f"{error.args[0]}; see the names, and that each one with ^ at its beginning is a "
                 "regular expression"
             ) from error
+
+    def _with_calls(self, name: str, users: Callable[..., None]) -> Callable[..., None]:
+        """Return the user's callback so that what it asks its consumer for is done after it."""
+
+        def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
+            calls = self.calls
+            with calls.during(name, partitions):
+                users(partitions)
+            if calls.refused is not None:
+                self.withhold([TopicPartition(each.topic, each.partition) for each in partitions])
+                self._ended(calls.refused)
+            elif calls.chosen:
+                self.start_at(calls.chosen)
+
+        return callback
 
     def poll(self, timeout: float) -> Record | None:
         """Wait for one message or event."""
@@ -344,6 +364,7 @@ class KafkaClient:
             for partition, entry in commit.entries.items()
         ]
         self._in_flight.append(commit)
+        self._committed |= {each: entry.position for each, entry in commit.entries.items()}
         try:
             self.consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:

@@ -15,6 +15,7 @@ import confluent_kafka
 from confluent_kafka import DeserializingConsumer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.consumer import Callback, Consumer, Subscribed, View
 from kafka_keyshared.errors import ConfigError
 
@@ -29,13 +30,13 @@ class Wrapped:
     subscribed: Subscribed
     facade: Consumer | None = None
 
-    def callbacks(self, live: confluent_kafka.Consumer) -> Users:
+    def callbacks(self, live: confluent_kafka.Consumer, calls: CallbackCalls) -> Users:
         """Return the user's rebalance callbacks, which get their own consumer or a view of ours.
 
         Without an ``on_lost``, ``on_revoke`` hears of lost partitions, as the client does it.
         """
         users = self.subscribed
-        told = self.facade or View(live)
+        told = self.facade or View(live, calls)
         found = {
             "on_assign": users.on_assign,
             "on_revoke": users.on_revoke,
@@ -43,10 +44,15 @@ class Wrapped:
         }
         return {name: partial(each, told) for name, each in found.items() if each is not None}
 
-    def take(self, live: confluent_kafka.Consumer | None) -> None:
-        """Own the user's consumer; from now on it is asked what the running client knows."""
+    def take(
+        self, live: confluent_kafka.Consumer | None, calls: CallbackCalls | None = None
+    ) -> None:
+        """Own the user's consumer; from now on it is asked what the running client knows.
+
+        ``calls`` takes what the user's rebalance callbacks ask it for.
+        """
         if self.facade is not None:
-            self.facade.own(live)
+            self.facade.own(live, calls)
 
     def give_back(self) -> None:
         """Let the user's consumer be what it was."""

@@ -26,6 +26,7 @@ from kafka_keyshared.owner.ends import Ends
 from kafka_keyshared.owner.loopstats import LoopStats
 from kafka_keyshared.owner.notices import log_notice
 from kafka_keyshared.owner.orders import Orders
+from kafka_keyshared.owner.partition_ends import PartitionEnds
 from kafka_keyshared.owner.pauses import Pauses
 from kafka_keyshared.owner.ports import Ports
 from kafka_keyshared.owner.room import FULL_PAUSE_AFTER, FULL_POLL_EVERY, FULL_WAIT, Room
@@ -68,6 +69,7 @@ class Loop(Actor):
         self.halted: str | None = None
         self.commits_stopped = False
         self.topic_ids = TopicIds(ports.client)
+        self.ends = PartitionEnds(ports.clock)
         self.reseek = Reseek(dispatcher.holds, self.topic_ids)
         self.orders = Orders(lambda: ports.mailbox.put(None))
         self.released_in_call: set[TopicPartition] = set()
@@ -162,6 +164,7 @@ class Loop(Actor):
             self.tell(ev.Flush())
         if self.reseek:
             self._read_again()
+        self.ends.hand_on(core)
         self._follow()
         self._to_look = core.look_wanted(now) or self._to_look
         self._to_commit = not self.commits_stopped and (self._to_commit or core.commit_wanted(now))
@@ -379,6 +382,7 @@ class Loop(Actor):
                 partition = partition_of(message)
                 if partition in self.core.partitions and partition not in self.reseek.partitions:
                     self.tell(ev.Fetched([], {partition: message.offset()}))
+                    self.ends.note(message)
             elif kind is EventKind.OUT_OF_RANGE and not self.ports.client.halts_out_of_range:
                 self.reseek.lost_position(partition_of(message), self._clock())
             elif kind is EventKind.MAX_POLL_EXCEEDED:

@@ -8,10 +8,10 @@ session timeout when the coordinator is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
 from kafka_keyshared.client.port import CommittedOffset, LogBounds
 from kafka_keyshared.core import events as ev
@@ -41,6 +41,14 @@ ASK_SHARE = 4.0
 
 REVOKE_WAIT = 0.05
 
+OFFSET_TAIL_BASE = -2000
+"""``RD_KAFKA_OFFSET_TAIL_BASE`` of librdkafka; the Python client has no name for it."""
+
+NOWHERE = CommittedOffset(None, None)
+"""Stands for the committed position of a partition that is not asked for it."""
+
+T = TypeVar("T")
+
 PartitionsCallback = Callable[[Sequence[TopicPartition]], None]
 
 
@@ -52,6 +60,8 @@ class Rebalancer:
         self._revoke_deadline = revoke_deadline
         # With what is known of their committed positions.
         self._unstarted: dict[TopicPartition, CommittedOffset | None] = {}
+        # Where the user's on_assign wants partitions to start that have not started yet.
+        self._chosen: dict[TopicPartition, int] = {}
         self._ask_at = 0.0
         # Since when this member is one without a partition, until that is told.
         self._nothing_since: float | None = None
@@ -71,15 +81,13 @@ class Rebalancer:
             guard(self.on_assign), guard(self.on_revoke), guard(self.on_lost)
         )
 
-    def _guard(
-        self, callback: Callable[[list[TopicPartition]], None]
-    ) -> Callable[[list[TopicPartition]], None]:
+    def _guard(self, callback: Callable[[T], None]) -> Callable[[T], None]:
         """Keep an exception from leaving the callback; the loop ends with it after the poll.
 
         Until then nothing is committed: what the core believes can no longer be trusted.
         """
 
-        def guarded(partitions: list[TopicPartition]) -> None:
+        def guarded(partitions: T) -> None:
             if self.failure is not None:
                 return
             self.turning(True)
@@ -132,6 +140,41 @@ class Rebalancer:
                 _names(waiting),
             )
 
+    def start_at(self, chosen: Mapping[TopicPartition, int]) -> None:
+        """Start partitions that have just been assigned where the user's ``on_assign`` says.
+
+        Offsets are absolute, or logical as the client has them (beginning, end, a tail). What was
+        settled before says nothing then: everything from there on is delivered. Nothing has been
+        read of these partitions yet, since the client is still inside the callback. One whose log
+        is not known yet stays paused and is asked for again, as any other start.
+        """
+        self._guard(self._start_at)(chosen)
+
+    def _start_at(self, chosen: Mapping[TopicPartition, int]) -> None:
+        if self.closing:
+            return
+        loop = self._loop
+        began = loop.ports.clock()
+        mine = [each for each in chosen if each in loop.core.partitions or each in self._unstarted]
+        self._chosen.update((each, chosen[each]) for each in mine)
+        begun = [each for each in mine if each in loop.core.partitions]
+        if begun:
+            loop.tell(ev.Revoking(begun))
+            loop.tell(ev.Forget(begun))
+        loop.core.holds.hold_back(Reason.UNSTARTED, mine)
+        self._unstarted.update(dict.fromkeys(mine, NOWHERE))
+        starts = self._starts(dict.fromkeys(mine, NOWHERE), BOUNDS_TIMEOUT)
+        self._ask_later(began)
+        self._start_late(starts)
+        log.info(
+            "on_assign chose where to start: %s",
+            some([f"{each} at {at.position}" for each, at in sorted(starts.items())], 8),
+        )
+
+    def withhold(self, partitions: Sequence[TopicPartition]) -> None:
+        """Let nothing of these be used: the user's ``on_assign`` cannot be honoured."""
+        self._loop.core.holds.hold_back(Reason.UNSTARTED, partitions)
+
     def step(self) -> None:
         """Ask again where the partitions start for which that could not be had."""
         loop = self._loop
@@ -143,16 +186,21 @@ class Rebalancer:
         self._patience = min(2 * self._patience, COMMITTED_TIMEOUT)
         starts = self._starts(self._unstarted, self._patience)
         self._ask_later(began)
-        if not starts:
-            return
+        if starts:
+            self._start_late(starts)
+            log.info("started %s after asking again", _names(list(starts)))
+
+    def _start_late(self, starts: Mapping[TopicPartition, ev.StartPoint]) -> None:
+        """Start partitions that have been assigned, at positions that came to be known since."""
+        loop = self._loop
         for partition in starts:
             del self._unstarted[partition]
+            self._chosen.pop(partition, None)
         loop.core.holds.let_go(Reason.UNSTARTED, starts)
         # Not a seek here: it may fail for now, and what comes before it must be dropped. Also where
         # there is no position: the client may have refused the pause, and has gone on meanwhile.
         loop.reseek.again(loop.start(starts))
         loop.pause_and_resume()
-        log.info("started %s after asking again", _names(list(starts)))
 
     def _tell_nothing(self, since: float) -> None:
         if self._loop.ports.clock() - since < NOTHING_AFTER:
@@ -208,6 +256,8 @@ class Rebalancer:
         assigned again before it delivers anything. A bare position needs nothing: if the log does
         not have it, the broker says so (:mod:`.seeking`).
         """
+        if partition in self._chosen:
+            return True
         if committed.position is None:
             return self._loop.ports.client.starts_at_end
         return bool(committed.metadata) or partition in self._loop.core.regained
@@ -218,6 +268,9 @@ class Rebalancer:
         position, metadata, _ = committed
         if bounds is None:
             return ev.StartPoint(position)
+        if partition in self._chosen:
+            at = chosen_offset(partition, self._chosen[partition], bounds)
+            return ev.StartPoint(at, None, bounds.start, bounds.end, stored=False)
         if position is None:
             at = bounds.end
             if self._loop.ports.client.is_new(partition):
@@ -309,6 +362,7 @@ class Rebalancer:
         self._nothing_since = None
         for partition in partitions:
             self._unstarted.pop(partition, None)
+            self._chosen.pop(partition, None)
         self._loop.core.holds.let_go(Reason.UNSTARTED, partitions)
 
     def _release(self, partitions: Sequence[TopicPartition], forget: ev.Forget) -> None:
@@ -344,6 +398,30 @@ class Rebalancer:
     def _observe(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         if self.observer is not None:
             self.observer(what, partitions)
+
+
+def chosen_offset(partition: TopicPartition, offset: int, bounds: LogBounds) -> int:
+    """Return the absolute offset that a start position of the user means.
+
+    One outside of the log is moved to the nearer end of it, with a warning.
+    """
+    if offset == OFFSET_BEGINNING:
+        return bounds.start
+    if offset == OFFSET_END:
+        return bounds.end
+    # librdkafka writes "the last n" as OFFSET_TAIL_BASE - n.
+    wanted = bounds.end - (OFFSET_TAIL_BASE - offset) if offset <= OFFSET_TAIL_BASE else offset
+    at = min(max(wanted, bounds.start), bounds.end)
+    if offset >= 0 and at != offset:
+        log.warning(
+            "%s: on_assign chose offset %d, and the log has %d to %d: it starts at %d",
+            partition,
+            offset,
+            bounds.start,
+            bounds.end,
+            at,
+        )
+    return at
 
 
 def await_running(

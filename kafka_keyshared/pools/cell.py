@@ -61,6 +61,7 @@ class Cell:
         self._waiting: deque[Slice] = deque()
         # In the order in which they were received, with the time of that.
         self._received: dict[Slice, float] = {}
+        self._ends: deque[Record] = deque()
         self._ascending = ascending
         # Per partition the highest offset received; never too low, and exact where that matters.
         self._highest: dict[TopicPartition, int] = {}
@@ -77,11 +78,11 @@ class Cell:
         """Receive up to ``count`` records, waiting for the first at most ``timeout`` seconds.
 
         None waits for ever. Nothing comes any more once the member has left or was dismissed, or
-        the instance is over.
+        the instance is over, and nothing before :meth:`take_ends` has taken what there is.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._next(1), timeout)
-            if self.closed:
+            self._changed.wait_for(lambda: self.closed or self._ends or self._next(1), timeout)
+            if self.closed or self._ends:
                 return []
             taken = self._next(count)
             self._taker = threading.current_thread()
@@ -95,6 +96,13 @@ class Cell:
                     partition, offset = _place(slice_)
                     self._highest[partition] = offset
             return taken
+
+    def take_ends(self, count: int) -> list[Record]:
+        """Receive up to ``count`` events of partitions whose end has been reached, at once."""
+        with self._changed:
+            if self.closed:
+                return []
+            return [self._ends.popleft() for _ in range(min(count, len(self._ends)))]
 
     def _next(self, count: int) -> list[Slice]:
         """Return the first records that the member may receive now, up to ``count``."""
@@ -252,6 +260,13 @@ class Cell:
         with self._changed:
             if not (self.failed.lanes and self._set_aside(slice_)):
                 self._waiting.append(slice_)
+                self._wake()
+
+    def put_end(self, event: Record) -> None:
+        """Tell the member of the end of a partition: all before it has settled."""
+        with self._changed:
+            if not self.closed:
+                self._ends.append(event)
                 self._wake()
 
     def recall(self, only: Collection[int] | None) -> list[tuple[int, range]]:

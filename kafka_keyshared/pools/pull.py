@@ -13,7 +13,7 @@ from kafka_keyshared.core.commands import Adopt, Fence, Lapse, Recall, Release, 
 from kafka_keyshared.core.events import FencePassed, Recalled, Released
 from kafka_keyshared.core.slices import Progress, Serial, Slice
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import names_of, some
+from kafka_keyshared.model import Record, names_of, some
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.mailbox import Mailbox
@@ -42,7 +42,7 @@ class PullPool:
     ) -> None:
         self.mailbox = mailbox
         self._clock = clock
-        self._ascending = ascending
+        self.ascending = ascending
         self._lanes: Lanes = own_lanes
         self._subscription = subscription
         self.cells: dict[tuple[str, int], Cell] = {}
@@ -52,7 +52,7 @@ class PullPool:
 
     def join(self, name: str) -> Cell:
         """Add a member; before the start only."""
-        cell = Cell(name, self.mailbox.put, self._clock, ascending=self._ascending)
+        cell = Cell(name, self.mailbox.put, self._clock, ascending=self.ascending)
         self.cells[self._subscription, len(self.cells)] = cell
         return cell
 
@@ -75,6 +75,11 @@ class PullPool:
     def submit(self, slice_: Slice) -> None:
         """Let the record wait for its member."""
         self.cells[slice_.subscription, slice_.worker].put(slice_)
+
+    def end_of_partition(self, event: Record) -> None:
+        """Tell every member that a partition has reached its end."""
+        for cell in self.cells.values():
+            cell.put_end(event)
 
     def fence(self, fence: Fence) -> None:
         """Answer at once: a member hands back what is behind a failed record as it fails."""
@@ -104,7 +109,7 @@ class PullPool:
 
     def add(self, worker: StartWorker) -> None:
         """Make room for one more member."""
-        cell = Cell(worker.name, self.mailbox.put, self._clock, ascending=self._ascending)
+        cell = Cell(worker.name, self.mailbox.put, self._clock, ascending=self.ascending)
         cell.failed = FailedLanes(self._lanes(worker.subscription))
         self.cells[worker.subscription, worker.worker] = cell
 

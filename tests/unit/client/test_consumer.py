@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,9 +12,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.serialization import StringDeserializer
 
 from kafka_keyshared import ConfigError, Consumer, KeyShared, KeySharedError, split
+from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.consumer import OWNERS_ANSWERS, OWNERS_CALLS
 from kafka_keyshared.local.cluster import Cluster
 from tests.conftest import Eventually
+from tests.support.apps import Running, running_apps
 from tests.support.live import client_conf, group_name, write
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
@@ -183,35 +184,7 @@ def test_calls_that_would_disturb_the_owner_are_refused(consumer: Consumer, name
         getattr(consumer, name)(*[["orders"]] * (name == "subscribe"))
 
 
-class Running:
-    """A wrapped app in a thread."""
-
-    def __init__(self, app: KeyShared) -> None:
-        self.app = app
-        self.status: int | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self.status = self.app.run()
-
-    def stop(self) -> int | None:
-        self.app.stop()
-        self._thread.join(60)
-        return self.status
-
-
-@pytest.fixture
-def running() -> Iterator[Callable[[KeyShared], Running]]:
-    made: list[Running] = []
-
-    def run(app: KeyShared) -> Running:
-        made.append(Running(app))
-        return made[-1]
-
-    yield run
-    for each in made:
-        each.stop()
+running = pytest.fixture(running_apps)
 
 
 def test_callbacks_get_the_users_consumer_which_answers_there_and_only_there(
@@ -260,7 +233,7 @@ def test_without_a_consumer_of_their_own_callbacks_get_a_view_and_may_raise(
     def on_assign(given: Any, partitions: list[ClientPartition]) -> None:
         heard.append(f"assigned {len(given.assignment())} of {len(partitions)}")
         try:
-            given.commit()
+            given.pause([])
         except KeySharedError as error:
             refused.append(str(error))
         raise ValueError("of the user's own")
@@ -280,7 +253,7 @@ def test_without_a_consumer_of_their_own_callbacks_get_a_view_and_may_raise(
     eventually(lambda: len(handled) == 100, 30.0)
     assert instance.stop() == 0
     assert heard == ["assigned 1 of 1", "revoked"]
-    assert "commit() on a consumer that is wrapped" in refused[0]
+    assert "pause() on a consumer that is wrapped" in refused[0]
     plain.close()
 
 
@@ -288,7 +261,7 @@ def test_lost_partitions_are_told_to_on_revoke_when_there_is_no_on_lost() -> Non
     heard: list[str] = []
     conf = {**CONF}
     app = KeyShared(conf, ["orders"], on_revoke=lambda *_: heard.append("revoked"))
-    found = app._wrapped.callbacks(confluent_kafka.Consumer(dict(CONF)))
+    found = app._wrapped.callbacks(confluent_kafka.Consumer(dict(CONF)), CallbackCalls(dict))
     found["on_lost"]([])
     assert heard == ["revoked"]
     assert "on_assign" not in found
