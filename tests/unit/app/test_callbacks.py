@@ -95,7 +95,7 @@ def test_a_position_chosen_in_on_assign_is_where_the_partition_starts(
     handled: list[int] = []
     app.handler(lambda record: handled.append(record.offset()))
     instance = running(app)
-    eventually(lambda: len(handled) >= 15, 60.0)
+    eventually(lambda: len(handled) >= 15, 30.0)
     assert instance.stop() == 0
     assert sorted(handled) == list(range(COUNT - 15, COUNT))
     if consumer is not None:
