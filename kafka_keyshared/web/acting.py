@@ -81,9 +81,13 @@ class Refusal(NamedTuple):
     def said(self, path: str) -> Said:
         """Return it as it is answered at this path: a line of text, or for an action as JSON."""
         if path.startswith(ACTIONS):
-            told = msgspec.json.encode(Refused(refused=self.reason))
-            return Said(self.status, told, "application/json")
+            return self.as_json()
         return Said(self.status, f"{self.reason}\n".encode())
+
+    def as_json(self) -> Said:
+        """Return it as JSON, for a reader that expects JSON."""
+        told = msgspec.json.encode(Refused(refused=self.reason))
+        return Said(self.status, told, "application/json")
 
 
 def read_token(path: str) -> str:

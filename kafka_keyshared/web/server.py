@@ -26,6 +26,7 @@ from kafka_keyshared.web.acting import (
     Acting,
     Asker,
     Refusal,
+    Said,
     ordered,
 )
 from kafka_keyshared.web.guard import Guard
@@ -133,12 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.waiting.over(self.connection)
+        path, _, query = self.path.partition("?")
         if self._has_body():
             # A body that nobody reads would be taken for the next request of this connection,
             # which behind a proxy may be somebody else's.
-            self._refuse(Refusal(400, "a GET or HEAD has no body here"))
+            self._refuse(Refusal(400, "a GET or HEAD has no body here").said(path))
             return
-        path, _, query = self.path.partition("?")
         if path == "/metrics":
             text, content_type = self.server.exposition.text(self.headers.get("Accept", ""))
             self._answer(200, text, content_type)
@@ -151,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             if refusal is None:
                 self._status(pending=query == "pending")
             else:
-                self._refuse(refusal)
+                self._refuse(refusal.as_json())
         else:
             self._answer(404, b"there are /metrics, /livez, /readyz and /status\n")
 
@@ -161,12 +162,12 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, _ = self.path.partition("?")
         refusal = self.server.guard.refuse_page(self._headers())
         if refusal is not None:
-            self._refuse(refusal)
+            self._refuse(refusal.said(path))
             return
         length, *others = self.headers.get_all("Content-Length") or [""]
         if others or "Transfer-Encoding" in self.headers or not _is_length(length, MOST_BYTES):
             text = f"an order needs a Content-Length of {MOST_BYTES:,} at most"
-            self._refuse(Refusal(400, text))
+            self._refuse(Refusal(400, text).said(path))
             return
         body = self.rfile.read(int(length))
         self.server.waiting.over(self.connection)
@@ -192,11 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
         lengths = self.headers.get_all("Content-Length", ())
         return "Transfer-Encoding" in self.headers or any(each.strip() != "0" for each in lengths)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, said: Said) -> None:
         """Answer with a refusal and end the connection: what follows the head is not read."""
         self.close_connection = True
-        path, _, _ = self.path.partition("?")
-        said = refusal.said(path)
         self._answer(said.status, said.text, said.content_type)
 
     def _health(self, health: Health) -> None:
