@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
 from multiprocessing import current_process, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -30,6 +31,7 @@ from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.pools import lease
 from kafka_keyshared.pools.board import ENDED, MOST, STARTED, Shared, numbers_of, times_of
+from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.log_lines import only, send_home
 from kafka_keyshared.pools.received import Columns, ReceivedRecord
 from kafka_keyshared.program import forks
@@ -228,6 +230,7 @@ class Child:
         self._dead_letter_on = recipe.dead_letter_on
         self._rows: deque[ReceivedRecord] = deque()
         self._thread = threading.get_ident()
+        self._contexts = Contexts(copy_context())
         forks.watch(self)
 
     def listen(self, aside: Connection) -> None:
@@ -249,6 +252,7 @@ class Child:
         """Do what comes, until nothing can come any more; then close the handler."""
         pid = os.getpid()
         lease.WORKER.set(self)
+        self._contexts = Contexts(copy_context())
         while True:
             try:
                 asked = self._connection.recv()
@@ -259,7 +263,8 @@ class Child:
                 self.current = Held(asked.share)
                 answer = self._run(asked.columns)
             else:
-                answer = _called(getattr(self._made, asked.name), *asked.given)
+                call = getattr(self._made, asked.name)
+                answer = self._contexts.new().run(_called, call, *asked.given)
             if os.getpid() != pid:
                 return
             self._send(answer)
@@ -300,7 +305,7 @@ class Child:
         self._rows.clear()
 
     def _run(self, columns: Columns) -> Ran:
-        handle, places = self._made.handle, self._places
+        handle, places, context = self._made.handle, self._places, self._contexts.new
         self._rows = left = deque(columns.records(self._values))
         number = 0
         while left:
@@ -310,7 +315,7 @@ class Child:
                 break
             record = left.popleft()
             try:
-                if (result := handle(record)) is not None:
+                if (result := context().run(handle, record)) is not None:
                     raise_verdict(result)
             except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
                 if isinstance(error, Drop):
