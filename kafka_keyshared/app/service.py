@@ -27,6 +27,7 @@ from kafka_keyshared.client.wrap import Wrapped, take_over
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.config import Layers, Options, check_deadlines, client_conf, make_options
 from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.config.show import of_program
 from kafka_keyshared.core.commands import Dropped
 from kafka_keyshared.core.dispatcher import Dispatcher
@@ -286,6 +287,8 @@ class KeyShared(Handling, Looked):
             self.report = ending.report
             if ending.instance is not None:
                 ending.instance.refuse_orders()  # also by an owner that was given up on
+                if ending.given_up and self.options.pool == PROCESS:
+                    ending.instance.ports.pool.stop(0.0)  # which kills them; the owner cannot
             self._board.phase = "stopped"
             self._wrapped.give_back()
             if self._pull is not None:

@@ -32,11 +32,13 @@ from kafka_keyshared.pools.process import (
     BATCH,
     HandlerRaisedError,
     ProcessEndedError,
+    StoppedError,
     TimedOutError,
     WorkerProcess,
 )
 from kafka_keyshared.pools.received import columns_of
 from kafka_keyshared.pools.sent import Sent
+from kafka_keyshared.pools.spawned import KILLED_WITHIN
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 
@@ -52,8 +54,12 @@ STARTS = 5
 """In so many processes, one after the other, a handler may fail to be made. One more would be one
 too many: the core gives a worker up that is dead at six heartbeats."""
 
-KILLED_WITHIN = 1.0
-"""Seconds for which the end of a killed process is waited for; mostly it takes milliseconds."""
+STOPPED_WITHIN = 0.2
+"""Seconds that a process has for closing its handler, at least, before it is killed in a stop."""
+
+
+ENDS = (ProcessEndedError, TimedOutError, StoppedError)
+"""What a worker's thread hears of a process that has ended while it had a batch."""
 
 
 @dataclass(eq=False)
@@ -117,6 +123,31 @@ class ProcessPool(ThreadPool):
         if cell.lives():
             cell.process.lapse(lapse.slices, lapse.partitions)
 
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers; kill each process that is there when the time is over.
+
+        A process may be stopped, or its handler may have set aside SIGTERM. Left to the end of the
+        program it would keep the program from exiting.
+        """
+        running = super().stop(max(timeout, STOPPED_WITHIN))
+        killed = [
+            cell
+            for cell in map(_as_processes, self.cells.values())
+            if cell.name in running and cell.process.stop()
+        ]
+        deadline = self._clock.monotonic() + KILLED_WITHIN
+        for cell in killed:
+            ended = cell.process.ended(max(0.0, deadline - self._clock.monotonic()))
+            log.error(
+                "%s: its process %d %s when the stop timeout was over, and %s",
+                cell.name,
+                cell.process.pid,
+                "had not closed its handler" if cell.current is None else "still ran a record",
+                "was killed" if ended else "does not end although it was killed",
+                extra={"worker": cell.name},
+            )
+        return running
+
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the process is now that has the slice."""
         del index  # it runs one at a time
@@ -142,6 +173,8 @@ class ProcessPool(ThreadPool):
             # Only its words: who keeps a line would keep all that was there when it was raised.
             text, worker = "%s: %s; another one is started", {"worker": cell.name}
             log.warning(text, cell.name, str(error), extra=worker)
+        except StoppedError:
+            return  # stop() has told of it
 
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
@@ -151,7 +184,7 @@ class ProcessPool(ThreadPool):
         while asked is not None:
             try:
                 ran = handle(asked)
-            except (ProcessEndedError, TimedOutError) as error:
+            except ENDS as error:
                 batches.throw(error)
                 raise
             try:
@@ -180,8 +213,8 @@ class ProcessPool(ThreadPool):
                 ran = yield Batch(columns, Share(slice_.id, slice_.epoch))
                 while isinstance(ran, HandedOut):
                     ran = yield self._taken(cell, slice_.records[at + ran.at], ran)
-            except (ProcessEndedError, TimedOutError) as error:
-                self._broken_off(cell, sent, error)
+            except ENDS as error:
+                self._broken_off(cell, sent, len(batch), error)
                 raise
             index, outcome = at + ran.done, ran.outcome()
             ended = ran.done + (outcome != OK)
@@ -216,9 +249,15 @@ class ProcessPool(ThreadPool):
         sizes = accumulate(map(len, records))
         return next(many for many, size in enumerate(sizes, 1) if size > BATCH_BYTES)
 
-    def _broken_off(self, cell: ProcessCell, sent: Sent, error: Exception) -> None:
-        """Report the record that the process was in as failed."""
-        index = sent.broken_off(self._clock())
+    def _broken_off(self, cell: ProcessCell, sent: Sent, count: int, error: Exception) -> None:
+        """Report the record that the process was in as failed.
+
+        Which one that was is not known where the board was overwritten. What was not seen to have
+        ended is sent again then, one by one, and the record that does it again has failed.
+        """
+        if cell.process.board.garbled:
+            cell.batch = 1
+        index = sent.broken_off(self._clock(), only=count == 1)
         if index is None:
             cell.reported = sent.last()
             return
@@ -228,3 +267,7 @@ class ProcessPool(ThreadPool):
         cell.failed.fail(sent.slice, index)
         self._mailbox.put(Failed(sent.slice.id, index, failure))
         cell.reported = sent.slice.records[index]
+
+
+def _as_processes(cell: WorkerCell) -> ProcessCell:
+    return cast(ProcessCell, cell)
