@@ -43,6 +43,10 @@ class ProcessEndedError(KeySharedError):
         self.how = how
 
 
+class OverwritingError(ProcessEndedError):
+    """The process was killed because something in it overwrites what is not its own."""
+
+
 class TimedOutError(KeySharedError):
     """A record ran past the ack timeout, and its process was killed."""
 
@@ -223,12 +227,12 @@ class WorkerProcess:
     def _unreadable(self, what: object) -> None:
         """Kill a process whose messages cannot be read; from any thread."""
         how = f"it was killed, because what it sent cannot be read ({what}): {FOREIGN}"
-        self._kill(ProcessEndedError(how))
+        self._kill(OverwritingError(how))
 
     def _overwritten(self) -> None:
         """Kill a process that has overwritten how far it is, and wait until it runs no more."""
         how = f"it was killed, because memory that it shares was overwritten: {FOREIGN}"
-        self._kill(ProcessEndedError(how))
+        self._kill(OverwritingError(how))
         self._process.over(KILLED_WITHIN)
 
     def _ask(self, asked: object) -> Any:

@@ -31,6 +31,7 @@ from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.process import (
     BATCH,
     HandlerRaisedError,
+    OverwritingError,
     ProcessEndedError,
     StoppedError,
     TimedOutError,
@@ -252,12 +253,13 @@ class ProcessPool(ThreadPool):
     def _broken_off(self, cell: ProcessCell, sent: Sent, count: int, error: Exception) -> None:
         """Report the record that the process was in as failed.
 
-        Which one that was is not known where the board was overwritten. What was not seen to have
-        ended is sent again then, one by one, and the record that does it again has failed.
+        Which one has overwritten something is not known when that is noticed: it may have ended. So
+        what has not ended is sent again then, one by one, and fails where it is noticed again.
         """
-        if cell.process.board.garbled:
+        unsure = cell.process.board.garbled or isinstance(error, OverwritingError)
+        if unsure:
             cell.batch = 1
-        index = sent.broken_off(self._clock(), only=count == 1)
+        index = sent.broken_off(self._clock(), counts=not unsure or count == 1)
         if index is None:
             cell.reported = sent.last()
             return

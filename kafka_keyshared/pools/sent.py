@@ -68,19 +68,16 @@ class Sent(Handover):
             self._at += count
             self._until = self._at
 
-    def broken_off(self, now: float, *, only: bool = False) -> int | None:
+    def broken_off(self, now: float, *, counts: bool = True) -> int | None:
         """The process has died. Be through with all that it had ended; return what it was in.
 
-        Where the board was overwritten that is the ``only`` record of a batch, and else not known:
-        the process is through with what was seen to have ended.
+        Where that ``counts`` as an attempt: else that record has not started.
         """
         with self._lock:
             if self._until == self._at:
                 return None
-            started, running = self._board.started(), self._board.running()
-            if self._board.garbled:
-                running = only
-                started = self._board.ended() + running
+            running = counts and (self._board.running() or self._board.garbled)
+            started = self._board.ended() + running
             if self._called is not None:
                 self._tell(self._board.ended())
                 if running:
