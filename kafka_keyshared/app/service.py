@@ -50,6 +50,7 @@ from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.program import garbage
+from kafka_keyshared.program.green import refuse_green_threads
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.program.signals import stop_signals
 
@@ -119,6 +120,7 @@ class KeyShared(Handling, Looked):
         hooks: Hooks = Hooks(),
         **options: Unpack[GivenOptions],
     ) -> None:
+        refuse_green_threads("KeyShared()")
         values: dict[str, Any] = {**options}
         key = values.pop("key") if callable(values.get("key")) else None
         self.options: Options = make_options(values)
@@ -179,6 +181,7 @@ class KeyShared(Handling, Looked):
         joined its group.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        refuse_green_threads("KeyShared.wrap()")
         wrapped = take_over(consumer, conf, topics, callbacks)
         app = cls(
             wrapped.conf,

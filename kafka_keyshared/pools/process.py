@@ -208,6 +208,8 @@ class WorkerProcess:
         connection, theirs = SPAWN.Pipe()
         aside, beside = SPAWN.Pipe()
         lines, logged = SPAWN.Pipe(duplex=False)
+        for each in (connection, theirs, beside):  # which gevent's sockets do not do
+            os.set_blocking(each.fileno(), True)
         token = new_token()
         ends = child.Ends(theirs, beside, logged, token)
         process = Spawned(

@@ -10,7 +10,7 @@ no other. The worker's thread ends with it, and both are replaced as a dead thre
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, takewhile
@@ -55,8 +55,8 @@ STARTS = 5
 """In so many processes, one after the other, a handler may fail to be made. One more would be one
 too many: the core gives a worker up that is dead at six heartbeats."""
 
-STOPPED_WITHIN = 0.2
-"""Seconds that a process has for closing its handler, at least, before it is killed in a stop."""
+STOPPED_WITHIN = 0.3
+"""Seconds that a process without a record has beyond the stop timeout, before it is killed."""
 
 
 ENDS = (ProcessEndedError, TimedOutError, StoppedError)
@@ -73,6 +73,12 @@ class ProcessCell(WorkerCell):
     def make(self) -> Made:
         """Start a process, which makes the handler."""
         return self.process.start()
+
+    def ended_by(self, deadline: float, now: Callable[[], float]) -> bool:
+        """Wait for the worker's thread to end by then; say whether it has."""
+        if self.thread is not None:
+            self.thread.join(max(0.0, deadline - now()))
+        return not self.lives()
 
     def handover(self, slice_: Slice) -> Handover:
         """Return a slice that is sent a batch at a time."""
@@ -130,12 +136,14 @@ class ProcessPool(ThreadPool):
         A process may be stopped, or its handler may have set aside SIGTERM. Left to the end of the
         program it would keep the program from exiting.
         """
-        running = super().stop(max(timeout, STOPPED_WITHIN))
-        killed = [
-            cell
-            for cell in map(_as_processes, self.cells.values())
-            if cell.name in running and cell.process.stop()
-        ]
+        running = super().stop(timeout)
+        left = [each for each in map(_as_processes, self.cells.values()) if each.name in running]
+        killed = [cell for cell in left if cell.current is not None and cell.process.stop()]
+        # The others close their handlers, behind which a process ends within milliseconds.
+        deadline = self._clock.monotonic() + STOPPED_WITHIN
+        for cell in left:
+            if cell not in killed and not cell.ended_by(deadline, self._clock.monotonic):
+                killed += [cell] if cell.process.stop() else []
         deadline = self._clock.monotonic() + KILLED_WITHIN
         for cell in killed:
             ended = cell.process.ended(max(0.0, deadline - self._clock.monotonic()))
@@ -147,7 +155,7 @@ class ProcessPool(ThreadPool):
                 "was killed" if ended else "does not end although it was killed",
                 extra={"worker": cell.name},
             )
-        return running
+        return [cell.name for cell in left if cell in killed or cell.lives()]
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the process is now that has the slice."""
