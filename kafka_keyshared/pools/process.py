@@ -76,6 +76,8 @@ class WorkerProcess:
         self._why: KeySharedError | None = None
         # Which question where it stands was asked last, and which one has been answered.
         self._asked = self._answered = 0
+        self.closed = False
+        """Whether its handler has been closed, and the process only has to end."""
         self.not_made: list[child.Raised] = []
         """What the handler said when it could not be made, each time since it last could."""
 
@@ -86,6 +88,7 @@ class WorkerProcess:
         :class:`HandlerRaisedError` when the handler cannot be made.
         """
         self._why = None
+        self.closed = False
         self._asked = self._answered = 0
         self._process, self._connection, self._aside = self._spawn()
         try:
@@ -147,6 +150,7 @@ class WorkerProcess:
         """Close the handler, and see the process to its end."""
         try:
             self._value(self._ask(child.LAST))
+            self.closed = True
         finally:
             if not self._process.over(CLOSING):
                 self._process.kill()

@@ -55,7 +55,7 @@ STARTS = 5
 """In so many processes, one after the other, a handler may fail to be made. One more would be one
 too many: the core gives a worker up that is dead at six heartbeats."""
 
-STOPPED_WITHIN = 0.3
+STOPPED_WITHIN = 0.2
 """Seconds that a process without a record has beyond the stop timeout, before it is killed."""
 
 
@@ -145,6 +145,7 @@ class ProcessPool(ThreadPool):
             if cell not in killed and not cell.ended_by(deadline, self._clock.monotonic):
                 killed += [cell] if cell.process.stop() else []
         deadline = self._clock.monotonic() + KILLED_WITHIN
+        killed = [cell for cell in killed if not cell.process.closed]
         for cell in killed:
             ended = cell.process.ended(max(0.0, deadline - self._clock.monotonic()))
             log.error(
@@ -155,7 +156,7 @@ class ProcessPool(ThreadPool):
                 "was killed" if ended else "does not end although it was killed",
                 extra={"worker": cell.name},
             )
-        return [cell.name for cell in left if cell in killed or cell.lives()]
+        return [cell.name for cell in killed]
 
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the process is now that has the slice."""
