@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from queue import Empty
 from typing import Protocol
 
@@ -59,8 +60,7 @@ class Loops:
         running = dict.fromkeys(self._loops)
         with stop_signals(self._ask, also_before=True):
             for cell in self._loops:
-                name = f"keyshared-{cell.name}"
-                threading.Thread(target=self._work, args=(cell,), name=name, daemon=True).start()
+                self._start(cell)
             try:
                 self._wait(running)
             finally:
@@ -73,6 +73,12 @@ class Loops:
         if running:
             log.error("loops still running at exit: %s", some(cell.name for cell in running))
         return 1 if running else status
+
+    def _start(self, cell: Cell) -> None:
+        # What the program has set (contextvars) holds in each loop; what a loop sets, in itself.
+        run: Callable[..., object] = copy_context().run
+        name = f"keyshared-{cell.name}"
+        threading.Thread(target=run, args=(self._work, cell), name=name, daemon=True).start()
 
     def _wait(self, running: dict[Cell, None]) -> None:
         """Wait until every loop has ended; behind the end of the instance, for the stop timeout."""

@@ -19,6 +19,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
 from kafka_keyshared.logs import Seldom, log_of
 from kafka_keyshared.model import Record, Retry, TopicPartition, name_of
+from kafka_keyshared.program.green import refuse_green_threads
 
 log = log_of("kafka_keyshared.reader")
 
@@ -74,6 +75,7 @@ class Reader:
         keyless: bool = False,
         tell: Callable[[str], None] = log.warning,
     ) -> None:
+        refuse_green_threads("Reader()")
         if isinstance(topics, str) or not topics:
             raise ConfigError(f"topics={topics!r}: give a list with at least one topic name")
         parsed = parse_ranges(ranges) if isinstance(ranges, str) else check_ranges(ranges)
@@ -124,6 +126,7 @@ class Reader:
         :class:`ConfigError` for a start or an end that means nothing there.
         """
         if not self._opened:
+            refuse_green_threads("Reader.open()")
             try:
                 self._starts = self._logs.open()
             except BaseException:

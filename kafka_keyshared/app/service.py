@@ -34,6 +34,7 @@ from kafka_keyshared.config import (
     make_options,
 )
 from kafka_keyshared.config.given import GivenOptions
+from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.config.properties import ALIASES
 from kafka_keyshared.config.show import of_program
 from kafka_keyshared.core.commands import Dropped
@@ -57,6 +58,7 @@ from kafka_keyshared.pools.mailbox import Mailbox
 from kafka_keyshared.pools.tasks import TaskPool
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.program import garbage
+from kafka_keyshared.program.green import refuse_green_threads
 from kafka_keyshared.program.importing import refuse_inside_handler, refuse_to_begin
 from kafka_keyshared.program.signals import stop_signals
 
@@ -126,6 +128,7 @@ class KeyShared(Handling, Looked):
         hooks: Hooks = Hooks(),
         **options: Unpack[GivenOptions],
     ) -> None:
+        refuse_green_threads("KeyShared()")
         self.dead_letter_on = dead_letter_on
         self.serdes = (key_deserializer, value_deserializer)
         self.hooks = hooks
@@ -228,6 +231,7 @@ class KeyShared(Handling, Looked):
         joined its group.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        refuse_green_threads("KeyShared.wrap()")
         wrapped = take_over(consumer, conf, topics, callbacks)
         app = cls(
             wrapped.conf,
@@ -336,6 +340,8 @@ class KeyShared(Handling, Looked):
             self.report = ending.report
             if ending.instance is not None:
                 ending.instance.refuse_orders()  # also by an owner that was given up on
+                if ending.given_up and self.options.pool == PROCESS:
+                    ending.instance.ports.pool.stop(0.0)  # which kills them; the owner cannot
             self._board.phase = "stopped"
             self._wrapped.give_back()
             if self._pull is not None:

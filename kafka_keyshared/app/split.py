@@ -26,6 +26,7 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.pools.cell import Cell
 from kafka_keyshared.pools.pull import tell_late
 from kafka_keyshared.program import forks
+from kafka_keyshared.program.green import refuse_green_threads
 from kafka_keyshared.program.importing import refuse_to_begin
 
 
@@ -232,6 +233,7 @@ class Split(Sequence[SplitMember]):
         0: everything received was settled and committed, or handed back. 1: see
         :meth:`KeyShared.run`, or a loop did not end. Raises :class:`ConfigError` the second time.
         """
+        refuse_green_threads("run()")
         if self._loops is not None:
             raise ConfigError("run(): the members of a split consumer run once; split another one")
         pairs = zip(self._cells, self._members, strict=True)

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 import msgspec
@@ -171,7 +172,8 @@ def from_callable(function: Callable[[Record], Any]) -> KeyOf:
         if record.error() is not None:
             return None
         try:
-            return key_bytes(function(record))
+            # What it sets (contextvars) no other call of it sees, nor a callback on this thread.
+            return key_bytes(copy_context().run(function, record))
         except (Undecodable, Retry):
             raise
         except OSError as error:

@@ -38,7 +38,7 @@ class Calls(Crew[BatchCell], CallReports):
             if isinstance(work, list):
                 self._call(cell, work, made)
                 continue
-            answer = hand_over(cell.name, made, work, self.in_child)
+            answer = cell.contexts.new().run(hand_over, cell.name, made, work, self.in_child)
             if answer is not None and not self.in_child():
                 self._post(answer)
         return not cell.gone and not self.in_child()
@@ -48,7 +48,8 @@ class Calls(Crew[BatchCell], CallReports):
         started = self._clock.monotonic()
         outcomes: Sequence[Outcome]
         try:
-            answer = made.handle([each.slice.records[0] for each in batch])
+            records = [each.slice.records[0] for each in batch]
+            answer = cell.contexts.new().run(made.handle, records)
             outcomes = outcomes_of(answer, len(batch))
         except BaseException as error:
             if self.in_child():

@@ -80,6 +80,10 @@ class BatchCell(ThreadCell):
         if len(row) == 1 or len(row) == self._rule.size:
             self.bell.notify()
 
+    def waits(self) -> bool:
+        """Say whether records or orders wait."""
+        return bool(self._rows or self._alone or self._adopts or self._releases)
+
     def take_back(self, only: Container[int] | None = None) -> list[Given]:
         """Take out what waits, of these slices or of all; return it in the order of the leases."""
         self._asked = True

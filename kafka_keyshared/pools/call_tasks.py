@@ -1,8 +1,9 @@
 """A worker whose coroutine takes several records: many calls at once, each a task of its own.
 
 What goes into a call :class:`.gathering.Gathering` says. A call that fails says nothing of which
-record it was, so its task goes on with each of them *alone*, one after the other: it has their
-lanes until the last one has ended.
+record it was, so the handler is called with each of them *alone*, one after the other: the call has
+their lanes until the last one has ended. Each time it has a new task, because a handler may have
+left something on the one before (:mod:`.task_state`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from kafka_keyshared.program.forks import end_child
 
 
 class Call:
-    """A task and the records that it calls the handler with. For handlers it is their worker.
+    """The records that the handler is called with, and the task that does so.
+
+    For handlers it is their worker.
 
     ``running`` are those of the call that it is in; ``alone`` wait for one of their own. ``lanes``
     are its own until it is over. One that is ``gone`` was cancelled and runs on: it is stuck. One
@@ -266,19 +269,15 @@ class CallWorker(LoopWorker[Given], CallReports):
             call.begin(batch, now)
             self._calls[call] = None
             self.busy += 1
-            call.task = loop.create_task(self._live(call), context=self._context.copy())
-            call.task.add_done_callback(partial(self._done, call))
+            self._start(call, loop)
 
-    async def _live(self, call: Call) -> None:
-        """Call the handler; and once more for each record where that has failed."""
-        lease.WORKER.set(call)
-        await self._call(call)
-        while call.alone and not self._closing:
-            call.begin([call.alone.popleft()], self._clock.monotonic())
-            await self._call(call)
+    def _start(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        call.task = loop.create_task(self._call(call), context=self._contexts.new())
+        call.task.add_done_callback(partial(self._done, call))
 
     async def _call(self, call: Call) -> None:
         """Call the handler with the records that the call has, and report what becomes of each."""
+        lease.WORKER.set(call)
         batch, loop = call.running, turning()
         error: BaseException | None = None
         outcomes: Sequence[Outcome] = ()
@@ -293,9 +292,6 @@ class CallWorker(LoopWorker[Given], CallReports):
             end_child(f"a handler on {self.name}", error)
         if call.lost:
             return
-        task = call.task
-        while task is not None and task.cancelling():
-            task.uncancel()  # the next call is another matter
         if error is None:
             self._report(call, outcomes)
         elif len(batch) > 1 and not (for_all(error) or call.gone or self._closing):
@@ -322,8 +318,14 @@ class CallWorker(LoopWorker[Given], CallReports):
         self.report(call, batch, outcomes, failures, seconds)
 
     def _done(self, call: Call, task: asyncio.Task[None]) -> None:
+        """Call the handler with the next record that is to run alone, or end the call."""
         del task
-        self._over(call)
+        loop = turning()
+        if call.running or not call.alone or self._closing or call.lost or loop is None:
+            self._over(call)
+            return
+        call.begin([call.alone.popleft()], self._clock.monotonic())
+        self._start(call, loop)
 
     def _over(self, call: Call, error: BaseException | None = None) -> None:
         """Let others have what the call had; once, also where it has ended with its loop.

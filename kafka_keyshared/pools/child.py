@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
 from multiprocessing import current_process, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -29,7 +30,17 @@ from kafka_keyshared.handling.outputs import handing_out
 from kafka_keyshared.handling.verdicts import raise_verdict
 from kafka_keyshared.model import Ack, Drop, Output, TopicPartition
 from kafka_keyshared.pools import lease
-from kafka_keyshared.pools.board import ENDED, MOST, STARTED, Shared, numbers_of, times_of
+from kafka_keyshared.pools.board import (
+    ENDED,
+    MOST,
+    NO_LIMIT,
+    STARTED,
+    Shared,
+    numbers_of,
+    times_of,
+)
+from kafka_keyshared.pools.contexts import Contexts
+from kafka_keyshared.pools.frames import Outlet
 from kafka_keyshared.pools.log_lines import only, send_home
 from kafka_keyshared.pools.received import Columns, ReceivedRecord
 from kafka_keyshared.program import forks
@@ -139,11 +150,15 @@ class Ready(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The ends of the pipes: for batches and calls, for what is said beside them, for the log."""
+    """The ends of the pipes: for batches and calls, for what is said beside them, for the log.
+
+    ``token``: what all that is sent begins with (:mod:`.frames`).
+    """
 
     main: Connection
     aside: Connection
     log: Connection
+    token: bytes
 
 
 def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, int]) -> None:
@@ -151,12 +166,13 @@ def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, 
 
     ``wanted`` is from which levels the parent takes what is logged.
     """
+    end_with_parent()
     # A signal to the group of processes is for the parent: what runs ends, and is committed.
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.current_thread().name = current_process().name
-    log = send_home(ends.log, wanted)
-    connection = ends.main
+    log = send_home(ends.log, ends.token, wanted)
+    connection = Outlet(ends.main, ends.token)
     found: Recipe = pickle.loads(recipe)
     for name, file in found.modules:
         _load(name, file)
@@ -171,10 +187,28 @@ def main(ends: Ends, shared: Shared, recipe: bytes, wanted: Mapping[str | None, 
         calls = {name: call for name, call in made._asdict().items() if call is not None}
         connection.send(Ready(tuple(calls)))
         child = Child(connection, shared, made, found, log.flush)
-        beside = threading.Thread(target=child.listen, args=(ends.aside,), name="keyshared-parent")
+        aside = Outlet(ends.aside, ends.token)
+        beside = threading.Thread(target=child.listen, args=(aside,), name="keyshared-parent")
         beside.daemon = True
         beside.start()
         child.live()
+
+
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): the signal that this process gets when the thread that has started it ends."""
+
+
+def end_with_parent() -> None:
+    """Have the system end this process with its parent, where it can.
+
+    :meth:`Child.listen` does so too, and on every system; but not while a handler is in a call that
+    lets no other thread run, or while the process is stopped. The thread that has started it lives
+    for as long as the process is used.
+    """
+    if sys.platform == "linux":
+        import ctypes  # it is there: the memory that is shared is made with it
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def raised(error: BaseException) -> Raised:
@@ -207,7 +241,7 @@ class Child:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Outlet,
         shared: Shared,
         made: Made,
         recipe: Recipe,
@@ -218,7 +252,7 @@ class Child:
         self.name = recipe.name
         self.current: Held | None = None
         self._connection = connection
-        self._places = numbers_of(shared.places)
+        self._places, self._mark = numbers_of(shared.places), shared.mark
         self._values = shared.values
         if recipe.outputs:
             made = made._replace(handle=handing_out(made.handle, self._hand_out))
@@ -228,13 +262,15 @@ class Child:
         self._dead_letter_on = recipe.dead_letter_on
         self._rows: deque[ReceivedRecord] = deque()
         self._thread = threading.get_ident()
+        self._contexts = Contexts(copy_context())
         forks.watch(self)
 
-    def listen(self, aside: Connection) -> None:
+    def listen(self, aside: Outlet) -> None:
         """Hear what is said beside the batches, in a thread of its own; end with the parent."""
         parent = parent_process()
         ends = [] if parent is None else [parent.sentinel]
-        while aside in wait([aside, *ends]):
+        pipe = aside.fileno()
+        while pipe in wait([pipe, *ends]):
             try:
                 said = aside.recv()
             except (EOFError, OSError):
@@ -249,6 +285,7 @@ class Child:
         """Do what comes, until nothing can come any more; then close the handler."""
         pid = os.getpid()
         lease.WORKER.set(self)
+        self._contexts = Contexts(copy_context())
         while True:
             try:
                 asked = self._connection.recv()
@@ -259,7 +296,8 @@ class Child:
                 self.current = Held(asked.share)
                 answer = self._run(asked.columns)
             else:
-                answer = _called(getattr(self._made, asked.name), *asked.given)
+                call = getattr(self._made, asked.name)
+                answer = self._contexts.new().run(_called, call, *asked.given)
             if os.getpid() != pid:
                 return
             self._send(answer)
@@ -277,10 +315,10 @@ class Child:
         self, handle: Callable[[Any], Any], times: memoryview[float]
     ) -> Callable[[Any], Any]:
         """Return the call so that it notes when it begins and ends."""
-        places, now = self._places, self._clock.monotonic
+        places, mark, now = self._places, self._mark, self._clock.monotonic
 
         def call(record: Any) -> Any:
-            at = 2 * places[STARTED] - 2
+            at = 2 * (places[STARTED] ^ mark) - 2
             times[at] = now()
             try:
                 return handle(record)
@@ -291,7 +329,7 @@ class Child:
 
     def _hand_out(self, _record: Any, outputs: Sequence[Output]) -> None:
         """Have the parent take them, before the record counts as done."""
-        self._connection.send(HandedOut(self._places[STARTED] - 1, outputs))
+        self._connection.send(HandedOut((self._places[STARTED] ^ self._mark) - 1, outputs))
         if (why := self._connection.recv().error) is not None:
             raise KeySharedError(why)
 
@@ -300,17 +338,18 @@ class Child:
         self._rows.clear()
 
     def _run(self, columns: Columns) -> Ran:
-        handle, places = self._made.handle, self._places
+        handle, places, context = self._made.handle, self._places, self._contexts.new
+        mark = self._mark
         self._rows = left = deque(columns.records(self._values))
         number = 0
         while left:
-            places[STARTED] = number + 1
-            if places[MOST] <= number:
-                places[STARTED] = number
+            places[STARTED] = mark ^ (number + 1)
+            if not number < places[MOST] ^ mark <= NO_LIMIT:  # or it is garbled
+                places[STARTED] = mark ^ number
                 break
             record = left.popleft()
             try:
-                if (result := handle(record)) is not None:
+                if (result := context().run(handle, record)) is not None:
                     raise_verdict(result)
             except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it is
                 if isinstance(error, Drop):
@@ -318,7 +357,7 @@ class Child:
                 if not isinstance(error, Ack):
                     return Ran(number, failure=describe(error, self._clock, self._dead_letter_on))
             number += 1
-            places[ENDED] = number
+            places[ENDED] = mark ^ number
         return Ran(number)
 
 

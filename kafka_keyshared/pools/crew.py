@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
+from contextvars import copy_context
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.pools import lease
+from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.failed_lanes import FailedLanes, Lanes, own_lanes
 from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerSpec
 from kafka_keyshared.program import forks
@@ -37,6 +39,8 @@ class Crew(ABC, Generic[C]):
         self._clock = clock
         self._pid = os.getpid()
         self._lanes: Lanes = own_lanes
+        # What the program has set before run() holds in each thread, also in later ones.
+        self._context = copy_context()
         self.cells = {(spec.subscription, spec.index): self.make_cell(spec) for spec in specs}
         # Those whose threads are left with what is stuck, while others do their workers' work.
         self.beside: list[C] = []
@@ -155,8 +159,8 @@ class Crew(ABC, Generic[C]):
     def start_worker(self, cell: C) -> None:
         """Give a worker a thread."""
         thread = threading.Thread(
-            target=self.live,
-            args=(cell,),
+            target=self._context.copy().run,
+            args=(self.live, cell),
             name=cell.spec.thread,
             daemon=True,  # a handler that never returns must not keep the process from exiting
         )
@@ -182,6 +186,7 @@ class Crew(ABC, Generic[C]):
     def _live(self, cell: C) -> None:
         try:
             made = cell.make()
+            cell.contexts = Contexts(copy_context())
         except BaseException as error:
             if self.in_child():
                 raise

@@ -14,36 +14,62 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from kafka_keyshared.clock import Clock
 from kafka_keyshared.core import commands as cmd
 from kafka_keyshared.core import events as ev
 from kafka_keyshared.core.dispatcher import Dispatcher
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.handling.batching import BatchRule
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, partition_of
 from kafka_keyshared.pools.actor import Actor, Mail
+from kafka_keyshared.pools.batch_cells import BatchCell
+from kafka_keyshared.pools.batches import BatchPool
+from kafka_keyshared.pools.crew import Crew
+from kafka_keyshared.pools.port import Pool
 from kafka_keyshared.pools.threads import ThreadPool
-from kafka_keyshared.pools.worker_cells import WorkerCell
+from kafka_keyshared.pools.worker_cells import ThreadCell, WorkerCell, WorkerSpec
 
 log = log_of("kafka_keyshared.pool")
+
+C = TypeVar("C", bound=ThreadCell)
 
 CHUNK = 2_000
 """Most records that the core gets at once."""
 
 
-class InlinePool(ThreadPool):
+class InlineWorkers(Pool, Protocol):
+    """Workers that do something only while they are asked to."""
+
+    def work(self) -> None:
+        """Let every worker do all that it has."""
+
+    def close(self) -> None:
+        """Close the handlers, as workers do when they end."""
+
+
+class InlineCrew(Crew[C]):
     """Runs handlers where :meth:`work` is called, so that they can use what is bound to a thread.
 
     A worker lives for as long as there is something to do and is called into life again for the
     next; its handler is kept meanwhile.
     """
 
+    @abstractmethod
+    def has_work(self, cell: C) -> bool:
+        """Say whether the worker has something to do."""
+
+    @abstractmethod
+    def end_behind(self, cell: C) -> None:
+        """Have the worker end behind all that it has."""
+
     def work(self) -> None:
         """Let every worker do all that it has."""
         for cell in self.cells.values():
-            if not cell.inbox.empty():
+            if self.has_work(cell):
                 self._live_once(cell)
 
     def made(self, subscription: str, worker: int) -> Made:
@@ -59,21 +85,53 @@ class InlinePool(ThreadPool):
         """Close the handler of a worker that has nothing left."""
         self._close(self.cells.pop((subscription, worker)))
 
-    def _close(self, cell: WorkerCell) -> None:
+    def _close(self, cell: C) -> None:
         make = cell.spec.make
         if isinstance(make, _Kept):
             cell.spec = replace(cell.spec, make=make.last)
             self._live_once(cell)
 
-    def _live_once(self, cell: WorkerCell) -> None:
-        cell.inbox.put(None)
+    def _live_once(self, cell: C) -> None:
+        self.end_behind(cell)
         self._pid = os.getpid()  # whoever uses it may be forked from the process that made this
         self.live(cell)
 
-    def start_worker(self, cell: WorkerCell) -> None:
+    def start_worker(self, cell: C) -> None:
         """Make its handler, or say why not; it has nothing to do yet."""
         cell.spec = replace(cell.spec, make=_Kept(cell.spec.make))
         self._live_once(cell)
+
+
+class InlinePool(InlineCrew[WorkerCell], ThreadPool):
+    """Runs handlers of single records where :meth:`work` is called."""
+
+    def has_work(self, cell: WorkerCell) -> bool:
+        """Say whether something is in its inbox."""
+        return not cell.inbox.empty()
+
+    def end_behind(self, cell: WorkerCell) -> None:
+        """Put the end behind what is in its inbox."""
+        cell.inbox.put(None)
+
+
+class InlineBatches(InlineCrew[BatchCell], BatchPool):
+    """Runs handlers of several records where :meth:`work` is called.
+
+    Nothing comes while they run, so a call waits for no further record: ``wait`` passes at once.
+    """
+
+    def __init__(
+        self, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock, rule: BatchRule
+    ) -> None:
+        super().__init__(specs, mailbox, clock, rule._replace(wait=0.0))
+
+    def has_work(self, cell: BatchCell) -> bool:
+        """Say whether records wait, or an order about state."""
+        return cell.waits()
+
+    def end_behind(self, cell: BatchCell) -> None:
+        """Have it end when there is nothing left to call for."""
+        cell.closing = True
 
 
 class _Kept:
@@ -103,13 +161,13 @@ class Inline(Actor):
     def __init__(
         self,
         core: Dispatcher,
-        pool: InlinePool,
+        pool: InlineWorkers,
         mailbox: SimpleQueue[Any],
         clock: Callable[[], float],
         wait: Callable[[float], None],
     ) -> None:
         super().__init__(core, pool, clock)
-        self.workers = pool
+        self.workers: InlineWorkers = pool
         self.ahead: deque[Record] = deque()
         self._mailbox = mailbox
         self._wait = wait

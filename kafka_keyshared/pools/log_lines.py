@@ -12,21 +12,19 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
 
 from kafka_keyshared.logs import Seldom, hand_on, log_of
+from kafka_keyshared.pools.frames import Frames, GarbledError, framed
 
 log = log_of("kafka_keyshared.pool")
 
 LONGEST = 32_000
 """Characters of a message, and of a traceback, after which they are cut off."""
-
-LENGTH = 4
-"""Bytes before each line that say how many it has."""
 
 LAST_LINES = 1.0
 """Seconds for which the last lines of a process that has ended are waited for; they are there, but
@@ -60,10 +58,11 @@ _KEPT = frozenset(
 class Homeward(logging.Handler):
     """In the process: sends every line home."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, token: bytes) -> None:
         super().__init__()
         os.set_blocking(connection.fileno(), False)
         self._connection = connection
+        self._token = token
         self._encode = msgspec.msgpack.Encoder().encode
         self._pid = os.getpid()
         self._rest = b""
@@ -93,8 +92,7 @@ class Homeward(logging.Handler):
         self._rest = self._rest[self._write(self._rest) :]
         if self._rest:
             return False
-        told = self._encode(line)
-        told = len(told).to_bytes(LENGTH, "big") + told
+        told = framed(self._token, self._encode(line))
         if not (written := self._write(told)):
             return False
         self._rest = told[written:]
@@ -136,11 +134,11 @@ def levels() -> dict[str | None, int]:
     return found
 
 
-def send_home(connection: Connection, wanted: Mapping[str | None, int]) -> Homeward:
+def send_home(connection: Connection, token: bytes, wanted: Mapping[str | None, int]) -> Homeward:
     """Have every line of this process sent home that the parent wants to have."""
     for name, level in wanted.items():
         logging.getLogger(name).setLevel(level)
-    handler = Homeward(connection)
+    handler = Homeward(connection, token)
     logging.getLogger().addHandler(handler)
     return handler
 
@@ -151,11 +149,22 @@ def only(handler: Homeward) -> None:
 
 
 class Homecoming:
-    """In the parent: gives the lines of a process to the loggers here, in a thread of its own."""
+    """In the parent: gives the lines of a process to the loggers here, in a thread of its own.
 
-    def __init__(self, name: str, connection: Connection) -> None:
+    ``garbled`` is called with what is wrong when lines cannot be read; then no more are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection,
+        token: bytes,
+        garbled: Callable[[Exception], None] | None = None,
+    ) -> None:
         self._name = name
         self._connection = connection
+        self._frames = Frames(token)
+        self._garbled = garbled
         self._seldom = Seldom(log)
         self._left_out = 0
         self._decode = msgspec.msgpack.Decoder(Line).decode
@@ -167,18 +176,17 @@ class Homecoming:
         self._thread.join(LAST_LINES)
 
     def _read(self) -> None:
-        came = b""
+        frames = self._frames
         with self._connection:
             while more := os.read(self._connection.fileno(), 1 << 16):
-                came += more
-                at = 0
-                while at + LENGTH <= len(came):
-                    until = at + LENGTH + int.from_bytes(came[at : at + LENGTH], "big")
-                    if until > len(came):
-                        break
-                    self._take(self._decode(came[at + LENGTH : until]))
-                    at = until
-                came = came[at:]
+                frames.feed(more)
+                try:
+                    while (line := frames.next()) is not None:
+                        self._take(self._decode(line))
+                except (GarbledError, msgspec.MsgspecError) as error:
+                    if self._garbled is not None:
+                        self._garbled(error)
+                    return
 
     def _take(self, line: Line) -> None:
         if line.left_out:

@@ -123,7 +123,7 @@ class OwnLoop:
                 except BaseException:
                     # Of a task that a handler has started and left to itself: sys.exit() there.
                     log.exception("what a handler left on the event loop would have ended it")
-            _end_tasks(loop)
+            end_tasks(loop)
         loop.close()
 
 
@@ -172,7 +172,7 @@ class CallersLoop:
         """Do nothing: it goes on for the caller."""
 
 
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel what is left on the loop, and give it a moment to see to that."""
     left = asyncio.all_tasks(loop)
     for task in left:

@@ -22,6 +22,7 @@ from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.awaited import awaitable, calls_of, place_of, turning, unmade
+from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.state import hand_over
 from kafka_keyshared.pools.worker_cells import WorkerSpec
@@ -76,8 +77,9 @@ class LoopWorker(ABC, Generic[H]):
         self._post = post
         self._clock = clock
         self._handler = Made(unmade)
-        # In which each task starts, whoever wakes it.
+        # In which the handler is made; each task starts in a copy, whichever call wakes it.
         self._context = copy_context()
+        self._contexts = Contexts(self._context)
         # Orders to give up state, each with what it waits for.
         self._orders: list[tuple[set[int], Release]] = []
         self._closing = False
@@ -141,7 +143,8 @@ class LoopWorker(ABC, Generic[H]):
     def open(self) -> None:
         """Make the handler."""
         try:
-            made = self.spec.make()
+            made = self._context.run(self.spec.make)
+            self._contexts = Contexts(self._context)
             self._handler = made._replace(handle=awaitable(made.handle))
         except BaseException as error:  # noqa: BLE001 - raised where the pool is started
             self.broken = error

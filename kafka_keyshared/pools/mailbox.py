@@ -19,6 +19,7 @@ class Mailbox(SimpleQueue[T]):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._bell = threading.Lock()
         self._bell.acquire()
 

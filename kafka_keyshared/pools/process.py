@@ -1,15 +1,14 @@
-"""The parent's end of a worker's process: started, asked, killed, and seen to its end."""
+"""The parent's end of a worker's process: what it is sent and asked, and what it answers."""
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import pickle
 import signal
 import sys
-import threading
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools import child
-from kafka_keyshared.pools.board import Board
+from kafka_keyshared.pools.board import Board, new_mark
+from kafka_keyshared.pools.frames import GarbledError, Inlet, new_token
 from kafka_keyshared.pools.log_lines import Homecoming, levels
+from kafka_keyshared.pools.spawned import KILLED_WITHIN, SPAWN, Spawned
 from kafka_keyshared.pools.worker_cells import WorkerSpec
-
-SPAWN = multiprocessing.get_context("spawn")
-"""Forked, a process would have the client's sockets, and locks that nobody there lets go of."""
 
 BATCH = 1024
 """Records that are sent at once, at most."""
@@ -34,8 +32,7 @@ ANSWERS = 0.2
 """Seconds for which a process is waited for that is asked where it stands: it may be in a library
 that lets no other thread run."""
 
-_starting = threading.Lock()
-"""Held while processes start and are reaped: multiprocessing keeps one list of all of them."""
+FOREIGN = "its handler, or a library of it, writes into file descriptors that are not its own"
 
 
 class ProcessEndedError(KeySharedError):
@@ -46,8 +43,16 @@ class ProcessEndedError(KeySharedError):
         self.how = how
 
 
+class OverwritingError(ProcessEndedError):
+    """The process was killed because something in it overwrites what is not its own."""
+
+
 class TimedOutError(KeySharedError):
     """A record ran past the ack timeout, and its process was killed."""
+
+
+class StoppedError(KeySharedError):
+    """The process was killed because its handler still ran when the instance had stopped."""
 
 
 class HandlerRaisedError(KeySharedError):
@@ -58,7 +63,8 @@ class WorkerProcess:
     """The process of one worker, and the ones that follow it."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        self.board = Board(BATCH if spec.called is not None else 0)
+        self.board = Board(BATCH if spec.called is not None else 0, mark=new_mark())
+        self.board.on_garbled = self._overwritten
         self._name = spec.name
         self._thread = spec.thread
         self._log: Homecoming | None = None
@@ -66,8 +72,12 @@ class WorkerProcess:
         self._process: Any = None
         self._connection: Any = None
         self._aside: Any = None
-        self._killed = False
-        self._asked = 0
+        # Why it was killed, if it was.
+        self._why: KeySharedError | None = None
+        # Which question where it stands was asked last, and which one has been answered.
+        self._asked = self._answered = 0
+        self.closed = False
+        """Whether its handler has been closed, and the process only has to end."""
         self.not_made: list[child.Raised] = []
         """What the handler said when it could not be made, each time since it last could."""
 
@@ -77,7 +87,9 @@ class WorkerProcess:
         ``handle`` takes the rows of a batch and returns what has become of them. Raises
         :class:`HandlerRaisedError` when the handler cannot be made.
         """
-        self._killed = False
+        self._why = None
+        self.closed = False
+        self._asked = self._answered = 0
         self._process, self._connection, self._aside = self._spawn()
         try:
             ready = self._answer()
@@ -114,9 +126,16 @@ class WorkerProcess:
 
     def ran(self) -> child.Ran | child.HandedOut:
         """Wait for what has become of the batch, and return it."""
-        ran = self._answer()
+        try:
+            ran = self._answer()
+        except KeySharedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever pickle makes of it
+            self._unreadable(error)
+            raise self._ended() from None
         if not isinstance(ran, child.Ran | child.HandedOut):
-            raise ProcessEndedError(f"a batch was answered with {ran!r}")
+            self._unreadable(f"a batch was answered with {ran!r:.200}")
+            raise self._ended()
         return ran
 
     def release(self, slots: Sequence[int]) -> object:
@@ -131,8 +150,9 @@ class WorkerProcess:
         """Close the handler, and see the process to its end."""
         try:
             self._value(self._ask(child.LAST))
+            self.closed = True
         finally:
-            if not self._over(CLOSING):
+            if not self._process.over(CLOSING):
                 self._process.kill()
             self._ended()
 
@@ -142,25 +162,48 @@ class WorkerProcess:
         return int(self._process.pid)
 
     def where(self) -> str:
-        """Return where the handler stands; nothing where the process does not say."""
-        self._asked += 1
-        with suppress(OSError, EOFError):
-            self._aside.send(child.Where(self._asked))
-            while self._aside.poll(ANSWERS):
-                number, where = self._aside.recv()
-                if number == self._asked:
+        """Return where the handler stands; nothing where the process does not say.
+
+        A process that has not answered is not asked again before it has: it may be stopped, and
+        questions that it does not read would fill the pipe.
+        """
+        try:
+            if self._asked == self._answered:
+                self._asked += 1
+                self._aside.send(child.Where(self._asked))
+            until = time.monotonic() + ANSWERS
+            while (left := until - time.monotonic()) > 0:
+                self._answered, where = self._aside.recv(left)
+                if self._answered == self._asked:
                     return str(where)
+        except (OSError, EOFError):  # it has ended, or does not answer
+            return ""
+        except Exception as error:  # noqa: BLE001 - whatever pickle makes of it
+            self._unreadable(error)
         return ""
 
     def lapse(self, slices: Collection[int], partitions: Collection[TopicPartition]) -> None:
         """Let the handler know, if it asks, that its lease is over."""
-        with suppress(OSError):  # it has died meanwhile
+        with suppress(OSError):  # it has died meanwhile, or reads nothing
             self._aside.send(child.Lapsed(slices, partitions))
 
     def kill(self) -> None:
-        """End the process in whatever it does; whoever waits for it hears that."""
-        self._killed = True
-        self._process.kill()
+        """End the process in whatever it does; the thread that waits for it is told why."""
+        self._kill(TimedOutError("it ran past the ack timeout, and its process was killed"))
+
+    def stop(self) -> bool:
+        """Kill the process if it still runs, because the instance has stopped; say whether it did.
+
+        The worker's thread reaps it.
+        """
+        if self._process is None or self._process.over():
+            return False
+        self._kill(StoppedError("it still ran when the instance stopped, so it was killed"))
+        return True
+
+    def ended(self, seconds: float) -> bool:
+        """Wait for the end of the process at most so many seconds; say whether it has ended."""
+        return self._process is None or bool(self._process.over(seconds))
 
     # --- inside ---
 
@@ -169,23 +212,34 @@ class WorkerProcess:
         connection, theirs = SPAWN.Pipe()
         aside, beside = SPAWN.Pipe()
         lines, logged = SPAWN.Pipe(duplex=False)
-        ends = child.Ends(theirs, beside, logged)
-        with _starting:
-            process = SPAWN.Process(
-                target=child.main,
-                args=(ends, self.board.shared, self._recipe, levels()),
-                name=self._thread,
-                daemon=True,
-            )
-            process.start()
-        for each in ends:
+        for each in (connection, theirs, beside):  # which gevent's sockets do not do
+            os.set_blocking(each.fileno(), True)
+        token = new_token()
+        ends = child.Ends(theirs, beside, logged, token)
+        process = Spawned(
+            child.main, (ends, self.board.shared, self._recipe, levels()), self._thread
+        )
+        for each in (theirs, beside, logged):
             each.close()
-        self._log = Homecoming(self._name, lines)
-        return process, connection, aside
+        # A process that is stopped reads nothing; whoever asks it must not wait for that.
+        os.set_blocking(aside.fileno(), False)
+        self._log = Homecoming(self._name, lines, token, self._unreadable)
+        return process, Inlet(connection, token, process), Inlet(aside, token, process)
 
-    def _over(self, seconds: float | None = None) -> bool:
-        """Wait for the process to end; say whether it has."""
-        return bool(wait([self._process.sentinel], seconds))
+    def _kill(self, why: KeySharedError) -> None:
+        self._why = self._why or why
+        self._process.kill()
+
+    def _unreadable(self, what: object) -> None:
+        """Kill a process whose messages cannot be read; from any thread."""
+        how = f"it was killed, because what it sent cannot be read ({what}): {FOREIGN}"
+        self._kill(OverwritingError(how))
+
+    def _overwritten(self) -> None:
+        """Kill a process that has overwritten how far it is, and wait until it runs no more."""
+        how = f"it was killed, because memory that it shares was overwritten: {FOREIGN}"
+        self._kill(OverwritingError(how))
+        self._process.over(KILLED_WITHIN)
 
     def _ask(self, asked: object) -> Any:
         self._send(asked)
@@ -200,7 +254,10 @@ class WorkerProcess:
     def _answer(self) -> Any:
         try:
             return self._connection.recv()
-        except (EOFError, OSError, pickle.UnpicklingError):
+        except (EOFError, OSError):
+            raise self._ended() from None
+        except (GarbledError, pickle.UnpicklingError) as error:
+            self._unreadable(error)
             raise self._ended() from None
 
     def _value(self, answer: object) -> object:
@@ -210,17 +267,12 @@ class WorkerProcess:
 
     def _ended(self) -> KeySharedError:
         """See the process to its end; return what there is to say of it."""
-        self._over()
+        status = self._process.reap()
         self._connection.close()
         self._aside.close()
         if self._log is not None:
             self._log.end()
-        with _starting:
-            self._process.join()
-            code = self._process.exitcode
-        if self._killed:
-            return TimedOutError("it ran past the ack timeout, and its process was killed")
-        return ProcessEndedError(ending(code))
+        return self._why or ProcessEndedError(ending(status))
 
 
 def ending(code: int | None) -> str:

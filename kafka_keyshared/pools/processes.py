@@ -10,7 +10,7 @@ no other. The worker's thread ends with it, and both are replaced as a dead thre
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, takewhile
@@ -31,12 +31,15 @@ from kafka_keyshared.pools.port import Handover
 from kafka_keyshared.pools.process import (
     BATCH,
     HandlerRaisedError,
+    OverwritingError,
     ProcessEndedError,
+    StoppedError,
     TimedOutError,
     WorkerProcess,
 )
 from kafka_keyshared.pools.received import columns_of
 from kafka_keyshared.pools.sent import Sent
+from kafka_keyshared.pools.spawned import KILLED_WITHIN
 from kafka_keyshared.pools.threads import ThreadPool
 from kafka_keyshared.pools.worker_cells import Handle, WorkerCell, WorkerSpec
 
@@ -52,8 +55,12 @@ STARTS = 5
 """In so many processes, one after the other, a handler may fail to be made. One more would be one
 too many: the core gives a worker up that is dead at six heartbeats."""
 
-KILLED_WITHIN = 1.0
-"""Seconds for which the end of a killed process is waited for; mostly it takes milliseconds."""
+STOPPED_WITHIN = 0.2
+"""Seconds that a process without a record has beyond the stop timeout, before it is killed."""
+
+
+ENDS = (ProcessEndedError, TimedOutError, StoppedError)
+"""What a worker's thread hears of a process that has ended while it had a batch."""
 
 
 @dataclass(eq=False)
@@ -66,6 +73,12 @@ class ProcessCell(WorkerCell):
     def make(self) -> Made:
         """Start a process, which makes the handler."""
         return self.process.start()
+
+    def ended_by(self, deadline: float, now: Callable[[], float]) -> bool:
+        """Wait for the worker's thread to end by then; say whether it has."""
+        if self.thread is not None:
+            self.thread.join(max(0.0, deadline - now()))
+        return not self.lives()
 
     def handover(self, slice_: Slice) -> Handover:
         """Return a slice that is sent a batch at a time."""
@@ -117,6 +130,34 @@ class ProcessPool(ThreadPool):
         if cell.lives():
             cell.process.lapse(lapse.slices, lapse.partitions)
 
+    def stop(self, timeout: float) -> list[str]:
+        """End the workers; kill each process that is there when the time is over.
+
+        A process may be stopped, or its handler may have set aside SIGTERM. Left to the end of the
+        program it would keep the program from exiting.
+        """
+        running = super().stop(timeout)
+        left = [each for each in map(_as_processes, self.cells.values()) if each.name in running]
+        killed = [cell for cell in left if cell.current is not None and cell.process.stop()]
+        # The others close their handlers, behind which a process ends within milliseconds.
+        deadline = self._clock.monotonic() + STOPPED_WITHIN
+        for cell in left:
+            if cell not in killed and not cell.ended_by(deadline, self._clock.monotonic):
+                killed += [cell] if cell.process.stop() else []
+        deadline = self._clock.monotonic() + KILLED_WITHIN
+        killed = [cell for cell in killed if not cell.process.closed]
+        for cell in killed:
+            ended = cell.process.ended(max(0.0, deadline - self._clock.monotonic()))
+            log.error(
+                "%s: its process %d %s when the stop timeout was over, and %s",
+                cell.name,
+                cell.process.pid,
+                "had not closed its handler" if cell.current is None else "still ran a record",
+                "was killed" if ended else "does not end although it was killed",
+                extra={"worker": cell.name},
+            )
+        return [cell.name for cell in killed]
+
     def where(self, subscription: str, worker: int, slice_: int, index: int) -> str:
         """Return where in the user's program the process is now that has the slice."""
         del index  # it runs one at a time
@@ -142,6 +183,8 @@ class ProcessPool(ThreadPool):
             # Only its words: who keeps a line would keep all that was there when it was raised.
             text, worker = "%s: %s; another one is started", {"worker": cell.name}
             log.warning(text, cell.name, str(error), extra=worker)
+        except StoppedError:
+            return  # stop() has told of it
 
     def _run(
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
@@ -151,7 +194,7 @@ class ProcessPool(ThreadPool):
         while asked is not None:
             try:
                 ran = handle(asked)
-            except (ProcessEndedError, TimedOutError) as error:
+            except ENDS as error:
                 batches.throw(error)
                 raise
             try:
@@ -180,8 +223,8 @@ class ProcessPool(ThreadPool):
                 ran = yield Batch(columns, Share(slice_.id, slice_.epoch))
                 while isinstance(ran, HandedOut):
                     ran = yield self._taken(cell, slice_.records[at + ran.at], ran)
-            except (ProcessEndedError, TimedOutError) as error:
-                self._broken_off(cell, sent, error)
+            except ENDS as error:
+                self._broken_off(cell, sent, len(batch), error)
                 raise
             index, outcome = at + ran.done, ran.outcome()
             ended = ran.done + (outcome != OK)
@@ -216,9 +259,16 @@ class ProcessPool(ThreadPool):
         sizes = accumulate(map(len, records))
         return next(many for many, size in enumerate(sizes, 1) if size > BATCH_BYTES)
 
-    def _broken_off(self, cell: ProcessCell, sent: Sent, error: Exception) -> None:
-        """Report the record that the process was in as failed."""
-        index = sent.broken_off(self._clock())
+    def _broken_off(self, cell: ProcessCell, sent: Sent, count: int, error: Exception) -> None:
+        """Report the record that the process was in as failed.
+
+        Which one has overwritten something is not known when that is noticed: it may have ended. So
+        what has not ended is sent again then, one by one, and fails where it is noticed again.
+        """
+        unsure = cell.process.board.garbled or isinstance(error, OverwritingError)
+        if unsure:
+            cell.batch = 1
+        index = sent.broken_off(self._clock(), counts=not unsure or count == 1)
         if index is None:
             cell.reported = sent.last()
             return
@@ -228,3 +278,7 @@ class ProcessPool(ThreadPool):
         cell.failed.fail(sent.slice, index)
         self._mailbox.put(Failed(sent.slice.id, index, failure))
         cell.reported = sent.slice.records[index]
+
+
+def _as_processes(cell: WorkerCell) -> ProcessCell:
+    return cast(ProcessCell, cell)

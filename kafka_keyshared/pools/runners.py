@@ -17,7 +17,6 @@ import asyncio
 import threading
 from asyncio import CancelledError
 from collections.abc import Sequence
-from contextvars import Context, copy_context
 from dataclasses import replace
 
 from kafka_keyshared.clock import Clock
@@ -37,6 +36,7 @@ from kafka_keyshared.pools.loop_worker import (
     Post,
     TimedOutError,
 )
+from kafka_keyshared.pools.task_state import TaskState
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.program.forks import end_child
 
@@ -211,7 +211,7 @@ class TaskWorker(LoopWorker[Handed]):
         if len(self._runners) < self.limit + self.apart:
             runner = Runner(self.name)
             self._runners[runner] = None
-            context = self._context.copy()
+            context = self._contexts.new()
             runner.task = loop.create_task(self._live(runner), context=context)
 
     def _turns(self) -> asyncio.AbstractEventLoop | None:
@@ -230,15 +230,17 @@ class TaskWorker(LoopWorker[Handed]):
         return False
 
     async def _live(self, runner: Runner) -> None:
-        """Run records for as long as there are some, and the handlers leave the context as it was.
+        """Run records for as long as there are some, and the handlers leave the task as it was.
 
-        A variable that a handler has set must not reach the next record; a task cannot take it back
-        where it had no value before. So the next one runs in another task.
+        What a handler has left on its task must not reach the next record, and a task cannot be
+        reset: a variable that had no value cannot be unset, and a cancel that the handler did not
+        heed is raised at the next ``await``. So the next record runs in another task.
         """
         lease.WORKER.set(runner)
-        loop, before = asyncio.get_running_loop(), copy_context()
+        loop, state = asyncio.get_running_loop(), TaskState(once=not self._contexts.shares_nothing)
+        untouched = True
         try:
-            while not self._closing and copy_context() == before:
+            while not self._closing and untouched:
                 if not self._ready or self.busy >= self.limit:
                     if len(self._runners) > self.limit + self.apart:
                         return
@@ -247,23 +249,24 @@ class TaskWorker(LoopWorker[Handed]):
                 for _ in range(2):
                     if len(self._ready) > 1:
                         self.wake()
-                await self._run(runner, before)
+                untouched = await self._run(runner, state)
         finally:
             self._runners.pop(runner, None)
             if turning() in (loop, None):  # else the loop has ended, and another is on this thread
                 self.wake()
                 self._close_if_idle()
 
-    async def _run(self, runner: Runner, before: Context) -> None:
+    async def _run(self, runner: Runner, state: TaskState) -> bool:
         """Run what may start, one record after the other, until that is nothing.
 
-        Or until one has left another context than there was ``before``.
+        Return False when a handler has left the task in another ``state``; nothing may be awaited
+        on it then.
         """
         ready, now, handle = self._ready, self._clock.monotonic, self._handler.handle
         loop, turned = turning(), now()
         for turn in range(1, 1 << 62):
             if not ready or self.busy >= self.limit:
-                return
+                return True
             handed, index = ready.popleft()
             runner.current, runner.index = handed, index
             self.busy += 1
@@ -282,11 +285,12 @@ class TaskWorker(LoopWorker[Handed]):
                 ended = now()
                 handed.seconds += ended - began
                 self._over(runner, None)
-            if self._closing or copy_context() != before:
-                return
+            if self._closing or state.changed():
+                return False
             if turn % TURN == 0 or ended - turned >= TURN_SECONDS:
                 await asyncio.sleep(0)
                 turned = now()
+        return True
 
     def _over(self, runner: Runner, error: BaseException | None) -> None:
         """Note how a record has ended, and let what follows in its lane start or go back."""
@@ -295,9 +299,6 @@ class TaskWorker(LoopWorker[Handed]):
         handed, index = runner.current, runner.index
         if handed is None:
             return
-        task = runner.task
-        while task is not None and task.cancelling():
-            task.uncancel()  # the next record is another matter
         if runner.apart:
             self.apart -= 1
         else:

@@ -68,12 +68,16 @@ class Sent(Handover):
             self._at += count
             self._until = self._at
 
-    def broken_off(self, now: float) -> int | None:
-        """The process has died. Be through with all that it had ended; return what it was in."""
+    def broken_off(self, now: float, *, counts: bool = True) -> int | None:
+        """The process has died. Be through with all that it had ended; return what it was in.
+
+        Where that ``counts`` as an attempt: else that record has not started.
+        """
         with self._lock:
             if self._until == self._at:
                 return None
-            started, running = self._board.started(), self._board.running()
+            running = counts and (self._board.running() or self._board.garbled)
+            started = self._board.ended() + running
             if self._called is not None:
                 self._tell(self._board.ended())
                 if running:

@@ -1,7 +1,7 @@
 """The thread pool: one thread per worker, each with a mailbox of slices.
 
-On the common path a record costs the worker one step of an iterator, the handler call and an
-identity test. Everything else is paid per slice, or where something failed.
+On the common path a record costs the worker one step of an iterator, a context, the handler call
+and an identity test. Everything else is paid per slice, or where something failed.
 
 A thread cannot be ended from outside. Where a record does not end, its thread is left with it, and
 a *replacement thread* does the worker's work from there on; when the record ends at last, its
@@ -191,7 +191,7 @@ class ThreadPool(Crew[WorkerCell]):
             cell.failed.passed(item.lanes)
             self._mailbox.put(FencePassed(item.subscription, item.worker, item.lanes))
             return True
-        answer = hand_over(cell.spec.name, made, item, self.in_child)
+        answer = cell.contexts.new().run(hand_over, cell.spec.name, made, item, self.in_child)
         if self.in_child():
             return False
         if answer is not None:
@@ -227,19 +227,20 @@ class ThreadPool(Crew[WorkerCell]):
         self, cell: WorkerCell, handover: Handover, handle: Handle, failed: FailedLanes
     ) -> None:
         todo, slice_, lanes = handover.todo, handover.slice, failed.lanes
+        context = cell.contexts.new
         while True:
             record: Any = None
             try:
                 if not lanes:
                     for record in todo:
-                        if (result := handle(record)) is not None:
+                        if (result := context().run(handle, record)) is not None:
                             raise_verdict(result)
                     break
                 for record in todo:
                     if failed.holds(record):
                         self._mailbox.put(SetAside(slice_.id, handover.index_of(record)))
                         cell.reported = record
-                    elif (result := handle(record)) is not None:
+                    elif (result := context().run(handle, record)) is not None:
                         raise_verdict(result)
                 break
             except BaseException as error:  # SystemExit included: a failed attempt

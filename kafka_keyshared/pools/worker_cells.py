@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from kafka_keyshared.core.slices import Slice
 from kafka_keyshared.handling.called import Called
 from kafka_keyshared.handling.handlers import Made
 from kafka_keyshared.handling.outputs import Take
+from kafka_keyshared.pools.contexts import Contexts
 from kafka_keyshared.pools.failed_lanes import FailedLanes
 from kafka_keyshared.pools.lease import Held, Together
 from kafka_keyshared.pools.port import Handover
@@ -61,6 +63,8 @@ class ThreadCell(ABC):
     revived: bool = False
     # Whether it is to end because its worker is gone.
     sent_home: bool = False
+    # In which its handler is called; made anew once the handler is.
+    contexts: Contexts = field(default_factory=lambda: Contexts(copy_context()))
 
     @property
     def name(self) -> str:

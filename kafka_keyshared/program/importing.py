@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.program.green import refuse_green_threads
 from kafka_keyshared.program.interpreter import refuse_without_lock
 
 # No ContextVar: a thread that the imported module starts has to see it as well.
@@ -32,13 +33,14 @@ def importing(spec: str) -> Iterator[None]:
 def refuse_to_begin(call: str) -> None:
     """Raise :class:`ConfigError` where nothing may run.
 
-    That is on a Python without its lock, and while the command line imports a program that does
-    ``call``.
+    That is on a Python without its lock, on threads that are greenlets, and while the command line
+    imports a program that does ``call``.
 
     Importing a program without a guard runs it: ``keyshared doctor``, which promises to join no
     group, would join it and process what is there. So would each process of its workers.
     """
     refuse_without_lock(call)
+    refuse_green_threads(call)
     if _imports or _in_new_process():
         raise ConfigError(
             f"{call} is called while the module is imported: put it under "

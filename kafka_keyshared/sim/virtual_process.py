@@ -49,7 +49,6 @@ class VirtualProcess:
     """The process, and its end of the pipe. ``readable`` is called when it has said something."""
 
     pid = 0
-    exitcode = -9
 
     def __init__(
         self,
@@ -87,8 +86,13 @@ class VirtualProcess:
         within.states.lost(*self._place, for_good=False)
         self._readable()
 
-    def join(self) -> None:
-        """Nobody waits: it has ended."""
+    def over(self, _seconds: float = 0.0) -> bool:
+        """Say whether it has ended; nothing waits here."""
+        return not self.alive
+
+    def reap(self) -> int:
+        """Return how it has ended."""
+        return -9
 
     # --- the pipe, as its parent has it ---
 
@@ -238,10 +242,6 @@ class ParentsEnd(WorkerProcess):
         self.there = there = self._made_up(self)
         return there, there, _Beside()
 
-    def _over(self, seconds: float | None = None) -> bool:
-        del seconds
-        return True
-
 
 class _Beside:
     """The pipe for what is said beside the batches, which a made-up process does not listen to."""
@@ -249,9 +249,9 @@ class _Beside:
     def send(self, said: object) -> None:
         """Say it to nobody."""
 
-    def poll(self, _timeout: float) -> bool:
-        """Say that there is no answer."""
-        return False
+    def recv(self, _timeout: float) -> object:
+        """Raise what says that there is no answer."""
+        raise TimeoutError
 
     def close(self) -> None:
         """Nothing is open."""

@@ -171,7 +171,7 @@ class Drive(Inline):
         own = replace(spec, index=0)
         if job.outputs is not None:
             own = replace(own, make=lambda: self._handing_out(spec.make()))
-        pool = InlinePool([own], mailbox, self._now)
+        self._pool = pool = InlinePool([own], mailbox, self._now)
         core = Dispatcher([settings], set_budget=_room_for_all(job.shares.values()))
         super().__init__(core, pool, mailbox, self._now, self._pass)
         self._job, self._worker, self._attempt = job, worker, attempt
@@ -255,7 +255,7 @@ class Drive(Inline):
         [name] = self.core.subscriptions
         # Of a task that Spark runs twice, each attempt has a file of its own.
         file = folder / f"{self._worker}-{self._attempt}.state"
-        release(self.workers.made(name, 0), self._slots, file, go_on=self._job.last)
+        release(self._pool.made(name, 0), self._slots, file, go_on=self._job.last)
         return Kept(str(file), self._slots)
 
     def _share_diversions(self) -> None:

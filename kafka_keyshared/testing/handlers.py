@@ -1,15 +1,18 @@
 """Runs a handler without Kafka, threads or waiting, by the rules that it will live under.
 
 Routing, order, retries, verdicts and dead letters are decided by the package's own core, and the
-handler is called by the thread pool's own code. Only time is made up: a delay passes at once, when
-there is nothing else left to run.
+handler is called by the code of the pool that the app would have: one record after the other, in
+batches, or as coroutines. Only time is made up: a delay passes at once, when there is nothing else
+left to run. What a coroutine awaits takes the time that it takes.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Literal, Self, TypeAlias
 
@@ -22,11 +25,18 @@ from kafka_keyshared.core.dispositions import Failure
 from kafka_keyshared.core.lanes import ClosedLane, LaneState
 from kafka_keyshared.dlq.envelope import headers_of
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.handlers import Made
+from kafka_keyshared.handling.batching import for_all, outcomes_of
+from kafka_keyshared.handling.handlers import Made, awaits
 from kafka_keyshared.handling.outputs import handing_out
 from kafka_keyshared.model import Output, Record, TopicPartition, partition_of
 from kafka_keyshared.pools.actor import Mail
-from kafka_keyshared.pools.inline import Inline, InlinePool
+from kafka_keyshared.pools.awaited import awaitable
+from kafka_keyshared.pools.call_tasks import CallWorker
+from kafka_keyshared.pools.inline import Inline, InlineBatches, InlinePool, InlineWorkers
+from kafka_keyshared.pools.inline_loop import InlineTasks
+from kafka_keyshared.pools.runners import TaskWorker
+from kafka_keyshared.pools.tasks import MakeWorker
+from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.testing.records import TOPIC, Content, ReceivedRecord, moved, record
 
 Outcome: TypeAlias = Literal["done", "dropped", "dead_lettered", "blocked", "waiting"]
@@ -66,7 +76,7 @@ class Result:
 
 @dataclass
 class _Life:
-    """What has happened to a record so far."""
+    """What has happened to a record so far. ``called``: since anything was reported of it."""
 
     record: ReceivedRecord
     called_at: list[float] = field(default_factory=list)
@@ -75,6 +85,12 @@ class _Life:
     dropped: bool = False
     dead_letter: ReceivedRecord | None = None
     outputs: tuple[Output, ...] = ()
+    called: bool = False
+
+    def void(self) -> None:
+        """Count its last call for nothing."""
+        self.called_at.pop()
+        self.called = False
 
 
 class _Lives:
@@ -93,8 +109,14 @@ class _Lives:
 
     def note(self, item: Mail, record_of: Callable[[int, int], Record]) -> None:
         if isinstance(item, ev.Failed):
-            self.of(record_of(item.slice, item.index)).failures.append(item.failure)
-        elif isinstance(item, ev.Ended):
+            life = self.of(record_of(item.slice, item.index))
+            life.failures.append(item.failure)
+            life.called = False
+        elif isinstance(item, ev.SetAside):
+            # In a call with several records, behind one of its key that has failed.
+            if (life := self.of(record_of(item.slice, item.index))).called:
+                life.void()
+        elif isinstance(item, ev.Ended | ev.SomeEnded):
             for index in item.dropped:
                 self.of(record_of(item.slice, index)).dropped = True
 
@@ -118,7 +140,7 @@ class _Drive(Inline):
     def __init__(
         self,
         core: Dispatcher,
-        pool: InlinePool,
+        pool: InlineWorkers,
         mailbox: SimpleQueue[Any],
         clock: Callable[[], float],
         wait: Callable[[float], None],
@@ -152,11 +174,12 @@ class _Drive(Inline):
 class HandlerTest:
     """A handler, the settings it runs under, and time that passes by itself.
 
-    ``handler`` is a function or a class, as for :meth:`KeyShared.handler`; or an app with its
-    handler and all its settings. ``options`` are what :class:`KeyShared` takes (retry, dlq,
-    dead_letter_on, value_deserializer and so on). Unlike there, one worker is the default, so that
-    a handler class has one instance. Delays are exact, without jitter; a dead letter is
-    acknowledged at once.
+    ``handler`` is a function, a coroutine function or a class, as for :meth:`KeyShared.handler`; or
+    an app with its handler, also one of ``batch_handler``, and all its settings. ``options`` are
+    what :class:`KeyShared` takes (retry, dlq, dead_letter_on, value_deserializer and so on). Unlike
+    there, one worker is the default, so that a handler class has one instance. Delays are exact,
+    without jitter; a dead letter is acknowledged at once; a call with a batch waits for no further
+    record. Coroutines run on an event loop of their own, in the thread that calls :meth:`run`.
 
     Raises :class:`~kafka_keyshared.errors.ConfigError` for whatever an app would refuse. A context
     manager: at its end the handler's ``close()`` is called, where there is one.
@@ -168,7 +191,7 @@ class HandlerTest:
             raise ConfigError(
                 f"HandlerTest(app, {', '.join(options)}=…): the app has its options; leave them out"
             )
-        if not app.options.serial:
+        if app.options.pool in ("pull", "split"):
             raise ConfigError(
                 f"workers={app.options.workers!r}: the members of such an app ask for records, and "
                 "there is no handler to call; call your own code with record(...)"
@@ -176,13 +199,15 @@ class HandlerTest:
         self.app = app
         self.calls: list[ReceivedRecord] = []
         """The records in the order in which the handler was called with them."""
+        self.batches: list[list[ReceivedRecord]] = []
+        """The calls of a batch handler in their order, each with its records."""
         self.now = 0.0
         self._lives = _Lives(app)
         self._ends: dict[TopicPartition, int] = {}
         settings = replace(app.subscription, retry=app.subscription.retry._replace(jitter=0.0))
         mailbox: SimpleQueue[Any] = SimpleQueue()
         specs = [replace(each, make=self._watched(each.make)) for each in app.worker_specs()]
-        pool = InlinePool(specs, mailbox, Clock(lambda: self.now))
+        pool = _pool_of(app, specs, mailbox, Clock(lambda: self.now))
         core = Dispatcher([settings])
         self._drive = _Drive(core, pool, mailbox, lambda: self.now, self._pass, lives=self._lives)
         pool.start(core.lanes)
@@ -241,24 +266,78 @@ class HandlerTest:
 
         def make_watched() -> Made:
             made = make()
-            handle = made.handle
-
-            def watched(given: ReceivedRecord) -> Any:
-                life = self._lives.of(given)
-                # Sums of delays such as 0.1 and 0.2 would else be compared to 0.30000000000000004.
-                life.called_at.append(round(self.now, 6))
-                self.calls.append(given)
-                try:
-                    return handle(given)
-                except BaseException as error:
-                    life.error = error
-                    if isinstance(error, _interrupts()):
-                        self._lives.interrupt = error
-                    raise
-
+            if self.app.batches is not None:
+                return made._replace(handle=self._watch(made.handle, self._in_batch))
+            watched = self._watch(made.handle, self._in_call)
             return made._replace(handle=handing_out(watched, hand_out))
 
         return make_watched
+
+    def _watch(
+        self, handle: Callable[[Any], Any], call: Callable[[Any], AbstractContextManager[list[Any]]]
+    ) -> Callable[[Any], Any]:
+        """Return the same handler, each call of which is in a ``call``; its answer is put there."""
+        if self.app.options.coroutines is None:
+
+            def watched(given: Any) -> Any:
+                with call(given) as answer:
+                    answer.append(handle(given))
+                return answer[0]
+
+            return watched
+        awaited = awaitable(handle)
+
+        async def watched_async(given: Any) -> Any:
+            with call(given) as answer:
+                answer.append(await awaited(given))
+            return answer[0]
+
+        return watched_async
+
+    def _begin(self, given: ReceivedRecord) -> _Life:
+        life = self._lives.of(given)
+        # Sums of delays such as 0.1 and 0.2 would else be compared to 0.30000000000000004.
+        life.called_at.append(round(self.now, 6))
+        life.called = True
+        self.calls.append(given)
+        return life
+
+    @contextmanager
+    def _in_call(self, given: ReceivedRecord) -> Iterator[list[Any]]:
+        """Note a call with one record."""
+        life = self._begin(given)
+        try:
+            yield []
+        except BaseException as error:
+            life.error = error
+            self._note_interrupt(error)
+            raise
+
+    @contextmanager
+    def _in_batch(self, given: list[ReceivedRecord]) -> Iterator[list[Any]]:
+        """Note a call with several records.
+
+        One that fails as a whole is an attempt of none of them: each is called for alone then.
+        """
+        self.batches.append(list(given))
+        lives = [self._begin(each) for each in given]
+        answer: list[Any] = []
+        try:
+            yield answer
+            for life, outcome in zip(lives, outcomes_of(answer[0], len(given)), strict=True):
+                life.error = outcome or life.error
+        except BaseException as error:
+            for life in lives:
+                if len(lives) > 1 and not for_all(error):
+                    life.void()
+                else:
+                    life.error = error
+            self._note_interrupt(error)
+            raise
+
+    def _note_interrupt(self, error: BaseException) -> None:
+        if isinstance(error, _interrupts()):
+            self._lives.interrupt = error
 
     def _result(self, given: ReceivedRecord, *, settled: bool) -> Result:
         life = self._lives.of(given)
@@ -295,9 +374,25 @@ class HandlerTest:
 def _app_of(handler: Callable[..., Any], options: Mapping[str, Any]) -> KeyShared:
     # Nothing connects before it runs, and it never does.
     conf = {"bootstrap.servers": "nowhere.invalid:9092", "group.id": "keyshared-test"}
-    app = KeyShared(conf, [TOPIC], **{"workers": 1, **options})
+    workers = {} if awaits(handler) else {"workers": 1}
+    app = KeyShared(conf, [TOPIC], **{**workers, **options})
     app.handler(handler)
     return app
+
+
+def _pool_of(
+    app: KeyShared, specs: list[WorkerSpec], mailbox: SimpleQueue[Any], clock: Clock
+) -> InlineWorkers:
+    """Return the pool of the app, which works where it is told to."""
+    rule, coroutines = app.batches, app.options.coroutines
+    if coroutines is not None:
+        make: MakeWorker = partial(TaskWorker, told_within=0.0)
+        if rule is not None:
+            make = partial(CallWorker, rule._replace(wait=0.0))
+        return InlineTasks(specs, mailbox, clock, limit=coroutines, make=make)
+    if rule is not None:
+        return InlineBatches(specs, mailbox, clock, rule)
+    return InlinePool(specs, mailbox, clock)
 
 
 def run_handler(

@@ -147,7 +147,10 @@ TABLE: tuple[OptOut, ...] = (
     ),
     OptOut(
         f"{MEMBERS} {PLAYED}",
-        "test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on",
+        """
+        test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on
+        test_what_a_handler_leaves_behind_no_other_record_sees
+        """,
         "it has no handler: whoever works there says how a record has ended",
     ),
     OptOut(
@@ -227,6 +230,7 @@ CASES: Mapping[str, str] = {
     "unpicklable or huge exceptions, BaseException": """
         test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on
     """,
+    "state of one record in the next": "test_what_a_handler_leaves_behind_no_other_record_sees",
     "back-pressure": """
         test_a_worker_has_no_more_in_hand_than_it_is_leased_and_the_rest_waits_in_the_window
     """,

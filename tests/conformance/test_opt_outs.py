@@ -86,6 +86,7 @@ UNASKED = {
     "cancel": {"Inline"},
     "death": {"Inline", "OwnTasks"},
     "unpicklable or huge exceptions, BaseException": MEMBERS,
+    "state of one record in the next": MEMBERS,
     "idle cost": {"Tasks", "CallTasks", *MEMBERS},
     "no leak over 1,000 resizes": MEMBERS,
 }

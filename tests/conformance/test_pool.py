@@ -224,7 +224,8 @@ def test_a_stop_names_who_still_runs_and_nothing_starts_any_more(side: Side) -> 
     side.start()
     side.submit(record(2, "b"))
     assert side.stop() == ["worker-0"]
-    side.end()
+    if side.rules.running():  # else it was killed, as a process is
+        side.end()
     assert side.start() is None
     assert side.stop(WAIT) == []
 

@@ -38,6 +38,19 @@ def test_whatever_a_handler_raises_is_a_failed_attempt_and_its_worker_goes_on(
     assert side.lost() == []
 
 
+def test_what_a_handler_leaves_behind_no_other_record_sees(side: Any) -> None:
+    """Neither the next of its key, nor of another one, nor the same one when it is tried again."""
+    side.submit(*(record(offset, f"key-{offset % 2}") for offset in range(4)))
+    ran = side.work(lambda _: Raising(raised.what_is_left))
+    side.fence(record(0, "key-0"), record(1, "key-1"))
+    again = [record(offset, f"key-{offset}") for offset in range(4)]
+    side.submit(*again)
+    ran += side.work(lambda _: Raising(raised.what_is_left))
+    failed = [each.failure for each in side.rules.reports if isinstance(each, Failed)]
+    assert [(each.error_type, each.message) for each in failed] == [("ValueError", "nothing")] * 6
+    assert ran == [0, 1, 0, 1, 2, 3]
+
+
 def test_of_a_key_a_record_starts_when_the_one_before_it_has_ended(side: Side) -> None:
     side.submit(record(1, "a"), record(2, "a"), record(3, "b"), record(4, "a"))
     ran = []

@@ -105,6 +105,13 @@ class Processes(Threads):
         connection.send(DIE if self._deadly else ending)
         self._deadly = False
 
+    def stop(self, timeout: float = 0.01) -> list[str]:
+        """Stop the pool, which kills what still runs: that has failed then."""
+        found = super().stop(timeout)
+        for each in self.rules.running():
+            self._note_end(failure(), each)
+        return found
+
     def _let_go(self) -> None:
         self.is_lost = True
         self.pool.cells[self.whose].process.kill()

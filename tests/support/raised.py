@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import decimal
 import threading
+from contextlib import suppress
+from contextvars import ContextVar
 
 HUGE = 20_000_000
+
+
+LEFT: ContextVar[str] = ContextVar("left", default="nothing")
+"""What a handler has set."""
+
+PRECISION = 7
+"""What a handler has the context of decimal round to."""
 
 
 class OddError(BaseException):
@@ -53,3 +64,17 @@ def unpicklable() -> BaseException:
 def unsaid() -> BaseException:
     """Return one whose text cannot be had."""
     return SilentError("nothing")
+
+
+def what_is_left() -> BaseException:
+    """Return one that names what other calls have left here; leave as much as a handler can."""
+    seen = [LEFT.get()]
+    if decimal.getcontext().prec == PRECISION:
+        seen.append("a precision")
+    LEFT.set("a variable")
+    decimal.getcontext().prec = PRECISION
+    with suppress(RuntimeError):  # no loop runs in a thread's handler
+        if (task := asyncio.current_task()) is not None:
+            seen += ["a cancel"] * task.cancelling()
+            task.cancel()
+    return ValueError(", ".join(seen))

@@ -481,3 +481,25 @@ def test_where_a_call_stands_is_told_for_each_of_its_records(bench: Make) -> Non
     slices = pool.submit(record(0, "a"), record(1, "b"))
     places = {pool.pool.where(*WORKER, each.id, 0) for each in slices}
     assert len(places) == 1 and places.pop().startswith("at ")
+
+
+def test_what_a_call_leaves_on_its_task_reaches_none_of_those_that_run_alone_behind_it(
+    bench: Make,
+) -> None:
+    cancelling = []
+
+    async def handle(records: Sequence[Any]) -> None:
+        await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling.append((len(records), task.cancelling(), task.get_name() == "mine"))
+        task.cancel()
+        task.set_name("mine")
+        if len(records) > 1:
+            raise ValueError("one of them")
+
+    pool = bench(3, handler=handle)
+    pool.submit(*(record(offset, "a") for offset in range(3)))
+    pool.host.turn()
+    assert cancelling == [(3, 0, False), *[(1, 0, False)] * 3]
+    assert pool.heard() == [("Ended", 0), ("Ended", 1), ("Ended", 2)]

@@ -18,6 +18,7 @@ from tests.unit.pools.test_processes import WAIT, WORKER, Bench
 
 NAME = "tests.painter"
 MANY = 5_000
+TOKEN = b"-tested-"
 SOON = 20.0
 """Seconds after which whoever still logs waits for somebody."""
 
@@ -95,7 +96,7 @@ def test_lines_that_come_too_fast_are_counted_and_nobody_waits(
     """Nobody reads at first, so whoever waited would wait for ever."""
     caplog.set_level(logging.INFO, NAME)
     lines, logged = multiprocessing.Pipe(duplex=False)
-    home = Homeward(logged)
+    home = Homeward(logged, TOKEN)
 
     def flood() -> None:
         for number in range(MANY):
@@ -106,7 +107,7 @@ def test_lines_that_come_too_fast_are_counted_and_nobody_waits(
     logs.start()
     logs.join(SOON)
     waits = logs.is_alive()
-    came = Homecoming("worker-3", lines)  # or whoever waits would keep this run from its end
+    came = Homecoming("worker-3", lines, TOKEN)  # or whoever waits would keep this run from its end
     logs.join()
     assert not waits
     while home._left_out or home._rest:
@@ -126,8 +127,8 @@ def test_lines_that_come_too_fast_are_counted_and_nobody_waits(
 def test_a_line_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, NAME)
     lines, logged = multiprocessing.Pipe(duplex=False)
-    came = Homecoming("worker-3", lines)
-    home = Homeward(logged)
+    came = Homecoming("worker-3", lines, TOKEN)
+    home = Homeward(logged, TOKEN)
     home.handle(logging.LogRecord(NAME, logging.INFO, "", 0, "x" * 1_000_000, None, None))
     while home._rest:
         home.flush()
@@ -159,7 +160,7 @@ def test_where_lines_went_in_the_parent_they_do_not_go_in_the_process() -> None:
     root, before, level = logging.getLogger(), logging.getLogger().handlers[:], levels()
     _, logged = multiprocessing.Pipe(duplex=False)
     try:
-        home = send_home(logged, {None: logging.ERROR, NAME: logging.DEBUG})
+        home = send_home(logged, TOKEN, {None: logging.ERROR, NAME: logging.DEBUG})
         root.addHandler(logging.StreamHandler())
         only(home)
         assert root.handlers == [home]

@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import pickle
+import re
 import select
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
 import pytest
@@ -48,9 +50,41 @@ def hang() -> None:
     threading.Event().wait()
 
 
+GARBAGE = {
+    "text": b"what somebody else would have liked to read\n",
+    "a length": (16).to_bytes(4, "big"),
+    "negative": b"\xff" * 64,
+    "zeros": bytes(64),
+}
+"""What a handler writes, by the word that has it do so."""
+
+
+def garble(text: bytes) -> None:
+    """Write into whatever this process has open."""
+    for descriptor in range(3, 64):
+        with suppress(OSError):
+            os.write(descriptor, text)
+
+
 class UnpicklableError(Exception):
     def __init__(self) -> None:
         super().__init__("x" * 100_000, lambda: None)
+
+
+def harm(word: str) -> None:
+    """Do what no handler should do, if the word says so."""
+    if word == "ignore":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        waits = [sys.executable, "-c", "input()"]
+        tell("child", subprocess.Popen(waits, stdin=subprocess.PIPE).pid)
+        hang()
+    if word == "hold":
+        re.match("(a+)+$", "a" * 60 + "b")  # years, in which no other thread of the process runs
+    if word in GARBAGE:
+        garble(GARBAGE[word])
+    if word == "garble and hang":
+        garble(GARBAGE["text"])
+        hang()
 
 
 def handle(record: Any) -> Any:
@@ -64,6 +98,7 @@ def handle(record: Any) -> Any:
         hang()
     if word == "hang":
         hang()
+    harm(word)
     if word == "fail":
         raise ValueError("on purpose")
     if word == "unpicklable":
@@ -574,11 +609,93 @@ def test_what_cannot_be_sent_is_refused_by_name(told: Told, handler: Any) -> Non
         Bench(handler, told)
 
 
+# --- a process that writes where it should not ---
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_process_that_overwrites_what_is_not_its_own_ends_alone_and_its_batch_goes_on(
+    bench: Bench, garbage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.submit("", garbage, "", "fail", "")
+    said: list[Any] = []
+    while not any(isinstance(each, Ended) for each in said):
+        try:
+            said.append(bench.mailbox.get(timeout=0.05))
+        except Empty:
+            for whose in bench.pool.dead():
+                bench.pool.replace(*whose)
+    failed = [(each.index, each.failure.error_type) for each in said if isinstance(each, Failed)]
+    # It may be noticed only when its handler is through.
+    assert failed in ([(3, "ValueError")], [(1, "OverwritingError"), (3, "ValueError")])
+    assert {int(line) for line in bench.told.lines()} == {*range(5)}
+    (line,) = {each.getMessage() for each in caplog.records if each.levelname == "WARNING"}
+    assert line.startswith("worker-0: the worker's process ended while it was running: it was kill")
+    assert "its handler, or a library of it, writes into file descriptors that are" in line
+
+
+def test_whoever_asks_where_such_a_process_stands_gets_no_answer_and_no_exception(
+    bench: Bench,
+) -> None:
+    id_ = bench.submit("garble and hang", "")
+    bench.told.until("0")
+    while not bench.pool.dead():
+        bench.pool.where(*WORKER, id_, 0)
+    assert bench.mailbox.empty()  # nothing says yet that it was this record
+    bench.pool.replace(*WORKER)
+    (failed,) = bench.until(Failed)
+    assert (failed.index, failed.failure.error_type) == (0, "OverwritingError")
+
+
+def test_a_process_that_is_stopped_is_asked_once_and_keeps_nobody_waiting(bench: Bench) -> None:
+    """A question that it does not read stays in the pipe; a thousand of them would fill it."""
+    id_ = bench.submit("SIGSTOP")
+    bench.told.until("0")
+    process = bench.pool.cells[WORKER].process  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafka_keyshared.pools.process.ANSWERS", 0.001)
+        for _ in range(50):
+            process.where()
+            bench.pool.where(*WORKER, id_, 0)
+    assert process._asked <= 2  # the first one before it was stopped
+    process.kill()
+
+
+# --- the end ---
+
+
+def test_a_stop_kills_what_ignores_sigterm_and_what_that_has_started(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.submit("ignore")
+    bench.told.until("0")
+    while not (told := [each for each in bench.told.lines() if each.startswith("child")]):
+        bench.told.until("0")
+    pid = bench.pool.cells[WORKER].process.pid  # type: ignore[attr-defined]
+    watched = [os.pidfd_open(each) for each in (pid, int(told[0].split()[1]))]
+    assert bench.pool.stop(0.0) == ["worker-0"]
+    for each in watched:
+        assert select.select([each], [], [], WAIT)[0]
+        os.close(each)
+    bench.gone()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == [
+        f"worker-0: its process {pid} still ran a record when the stop timeout was over, and was "
+        "killed"
+    ]
+    assert not [each for each in caplog.records if "another one" in each.getMessage()]
+
+
+def test_a_stop_kills_a_process_that_is_stopped(bench: Bench) -> None:
+    bench.submit("SIGSTOP")
+    bench.told.until("0")
+    assert bench.pool.stop(0.0) == ["worker-0"]
+    bench.gone()
+
+
 # --- the parent ---
 
 PARENT = """
 import sys
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from kafka_keyshared.clock import Clock
 from kafka_keyshared.handling.decoding import Making
 from kafka_keyshared.headers import NOT_UTF_8, UnreadableHeaders
@@ -591,21 +708,27 @@ from tests.unit.pools.test_processes import handle
 
 pool = ProcessPool([WorkerSpec("default", 0, "worker-0", Making(handle))], SimpleQueue(), Clock())
 pool.start()
-pool.submit(slice_of(record("a", "hang")))
+pool.submit(slice_of(record("a", sys.argv[1])))
 print(pool.cells["default", 0].process.pid, flush=True)
 sys.stdin.read()
 """
 
 
+@pytest.mark.parametrize("what", ["hang", "ignore", "SIGSTOP", "hold"])
 @pytest.mark.parametrize("how", ["killed", "ends"])
-def test_a_process_does_not_outlive_its_parent(told: Told, how: str) -> None:
+def test_a_process_does_not_outlive_its_parent_nor_keep_it(told: Told, how: str, what: str) -> None:
+    """Whatever its handler does, and although nobody has stopped the pool."""
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         watched = os.pidfd_open(pid)  # readable once it has ended
+        told.until("0")
         if how == "killed":
             parent.kill()
         else:

@@ -7,10 +7,12 @@ import contextvars
 import decimal
 import functools
 import importlib.util
+import inspect
 import logging
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -187,6 +189,7 @@ def test_whatever_a_handler_raises_is_a_failed_attempt_and_the_loop_goes_on(
 
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
+PLACED: contextvars.ContextVar[str] = contextvars.ContextVar("placed", default="nowhere")
 
 
 def test_what_a_handler_sets_in_its_context_no_other_record_sees(
@@ -215,19 +218,109 @@ def test_what_a_handler_sets_in_its_context_no_other_record_sees(
     assert seen == [("nobody", f"record {n}", f"record {n}") for n in range(4)]
 
 
-def test_a_handler_that_leaves_its_context_alone_needs_no_other_task(
+def test_a_handler_that_leaves_its_task_alone_needs_no_other_one(
     bench: Callable[..., Bench],
 ) -> None:
-    tasks: set[Any] = set()
+    tasks: set[str] = set()
 
-    async def handle(_record: Any) -> None:
-        tasks.add(asyncio.current_task())
+    async def handle(item: Any) -> None:
+        tasks.add(task().get_name())
         token = NAME.set("me")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001 if item.offset() % 2 else 0)
+        async with asyncio.timeout(WAIT):
+            await asyncio.gather(asyncio.sleep(0), asyncio.create_task(asyncio.sleep(0)))
         NAME.reset(token)
 
-    bench(handle, limit=1).run(*(record(offset, "a") for offset in range(50)))
+    in_bare_context(lambda: bench(handle, limit=1)).run(
+        *(record(offset, "a") for offset in range(50))
+    )
     assert len(tasks) == 1
+
+
+def in_bare_context(make: Callable[[], Bench]) -> Bench:
+    """Make a pool without the context of decimal, which pytest has set.
+
+    What it is now cannot be compared with what it was, so a task runs one record alone there.
+    """
+    return contextvars.Context().run(make)
+
+
+def task() -> asyncio.Task[Any]:
+    found = asyncio.current_task()
+    assert found is not None
+    return found
+
+
+class Kept:
+    """What handlers keep by their tasks."""
+
+    def __init__(self) -> None:
+        self.strong: dict[Any, int] = {}
+        self.weak: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+async def open_timeout(_kept: Kept) -> None:
+    await asyncio.timeout(0.001).__aenter__()
+
+
+LEFT_ON_A_TASK: dict[str, Callable[[Kept], Any]] = {
+    "a cancel": lambda _: task().cancel(),
+    "three cancels": lambda _: [task().cancel() for _ in range(3)],
+    "a cancel that was taken back": lambda _: (task().cancel(), task().uncancel()),
+    "a cancel that comes later": lambda _: asyncio.get_running_loop().call_soon(task().cancel),
+    "a time-out that stays open": open_timeout,
+    "a name": lambda _: task().set_name("customer-7"),
+    "a variable": lambda _: NAME.set("customer-7"),
+    "state by its task": lambda kept: kept.strong.update({task(): 7}),
+    "state by its task, weakly": lambda kept: kept.weak.update({task(): 7}),
+}
+
+
+@pytest.mark.parametrize("what", LEFT_ON_A_TASK)
+def test_what_a_handler_leaves_on_its_task_reaches_no_other_record(
+    bench: Callable[..., Bench], what: str
+) -> None:
+    kept, seen = Kept(), []
+    there = threading.Event()
+
+    async def handle(item: Any) -> None:
+        while not there.is_set():
+            await asyncio.sleep(0)
+        me = task()
+        seen.append((kept.strong.get(me), kept.weak.get(me), NAME.get(), me.cancelling()))
+        named = me.get_name()
+        del me
+        await asyncio.sleep(0.005)  # what comes later comes now
+        if item.offset() % 2 == 0 and inspect.isawaitable(left := LEFT_ON_A_TASK[what](kept)):
+            await left
+        assert named != "customer-7"
+
+    pool = in_bare_context(lambda: bench(handle, limit=1))
+    pool.submit(*(record(offset, "a") for offset in range(6)))
+    there.set()
+    said = pool.until(Ended, 6)
+    assert [each.failure for each in said if isinstance(each, Failed)] == []
+    assert seen == [(None, None, "nobody", 0)] * 6
+
+
+def test_what_the_program_and_the_constructor_set_every_record_sees(
+    bench: Callable[..., Bench],
+) -> None:
+    PLACED.set("program")
+    seen: list[tuple[str, str, int]] = []
+
+    class Handler:
+        def __init__(self) -> None:
+            NAME.set(PLACED.get() + " and constructor")
+            decimal.getcontext().prec = 9
+
+        async def handle(self, item: Any) -> None:
+            seen.append((PLACED.get(), NAME.get(), decimal.getcontext().prec))
+            decimal.getcontext().prec = 5 + item.offset()
+
+    bench(Handler, limit=1).run(*(record(offset, "a") for offset in range(4)))
+    assert seen == [("program", "program and constructor", 9)] * 4
+    assert NAME.get() == "nobody"
 
 
 def test_a_handler_may_ask_for_its_lease(bench: Callable[..., Bench]) -> None:

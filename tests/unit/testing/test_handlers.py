@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -248,7 +250,7 @@ def generating(_: Record) -> Any:
 @pytest.mark.parametrize(
     ("handler", "options", "why"),
     [
-        (deferred, {}, "async def"),
+        (deferred, {"workers": 2}, "async def"),
         (generating, {}, "yield"),
         (lambda: None, {}, "called with one record"),
         (obeys, {"wrokers": 2}, "wrokers"),
@@ -369,3 +371,133 @@ def test_what_a_handler_hands_out_is_told_of_the_attempt_that_did() -> None:
     one, none = run_handler(handle, [("k", "v"), ("l", "none")], retry={"attempts": 2})
     assert (one.outcome, one.attempts, one.outputs) == ("done", 2, (Output("v", "k"),))
     assert (none.outcome, none.outputs) == ("done", ())
+
+
+# --- handlers of several records, and coroutines ---
+
+CONF = {"bootstrap.servers": "nowhere.invalid:9092", "group.id": "g"}
+
+
+def batch_app(handler: Any, *, size: int = 10, same_key: bool = False, **options: Any) -> KeyShared:
+    """Return an app whose handler takes several records."""
+    app = KeyShared(CONF, ["t"], dlq=True, **options)
+    app.batch_handler(size=size, same_key=same_key, wait=60)(handler)
+    return app
+
+
+def in_batch(records: Sequence[Record]) -> list[Any]:
+    """Do what each value says, one answer for each."""
+    answers: list[Any] = []
+    for each in records:
+        try:
+            answers.append(obeys(each))
+        except Exception as error:  # noqa: BLE001 - an answer like any other
+            answers.append(error)
+    return answers
+
+
+async def in_batch_later(records: Sequence[Record]) -> list[Any]:
+    await asyncio.sleep(0)
+    return in_batch(records)
+
+
+async def obeys_later(given: Record) -> Any:
+    await asyncio.sleep(0)
+    return obeys(given)
+
+
+WORDS = ["", "bad", "drop", "letter", "ack", "raise", ""]
+OUTCOMES = ["done", *("dead_lettered", "dropped", "dead_lettered", "done", "dead_lettered"), "done"]
+ATTEMPTS = [1, 5, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("handler", [in_batch, in_batch_later])
+@pytest.mark.parametrize("same_key", [False, True])
+def test_each_record_of_a_call_comes_to_what_its_answer_says(
+    handler: Callable[..., Any], same_key: bool
+) -> None:
+    records = [("ann", word) for word in WORDS]
+    results = run_handler(batch_app(handler, same_key=same_key), records)
+    assert outcomes(results) == OUTCOMES
+    assert [each.attempts for each in results] == ATTEMPTS
+    assert results[1].reason == "ValueError: cannot read it"
+    assert isinstance(results[1].error, ValueError)
+    assert results[0].error is None
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_call_has_as_many_records_as_its_size_says_and_fails_for_none(awaited: bool) -> None:
+    def take(records: Sequence[Record]) -> None:
+        if any(each.value() == b"bad" for each in records):
+            raise ValueError("one of them")
+
+    async def take_later(records: Sequence[Record]) -> None:
+        take(records)
+
+    handler = take_later if awaited else take
+    workers: Any = "asyncio:1" if awaited else 1
+    words = ["", "bad", "", ""]
+    with HandlerTest(batch_app(handler, size=3, workers=workers)) as test:
+        results = test.run([(f"k{at}", word) for at, word in enumerate(words)])
+    sizes = [len(each) for each in test.batches]
+    assert sizes[0] == 3
+    assert sorted(sizes) == [1] * 8 + [3]  # each alone, four more attempts of one, and the fourth
+    assert outcomes(results) == ["done", "dead_lettered", "done", "done"]
+    assert [each.attempts for each in results] == [1, 5, 1, 1]
+    assert results[1].reason == "ValueError: one of them"
+    assert [each.error for each in results if each.outcome == "done"] == [None] * 3
+
+
+def test_a_batch_handler_whose_answers_are_too_few_has_failed() -> None:
+    [one, two] = run_handler(batch_app(lambda records: [None]), [("a", ""), ("b", "")])
+    assert outcomes([one, two]) == ["done", "done"]
+    wrong = batch_app(lambda records: [None, None, None], retry={"attempts": 1})
+    [one] = run_handler(wrong, [("a", "")])
+    assert one.outcome == "dead_lettered"
+    assert one.reason.startswith("TypeError: the batch handler returned 3 verdicts for 1 records")
+
+
+@pytest.mark.parametrize("workers", [None, "asyncio:2"])
+def test_a_coroutine_function_comes_to_what_it_comes_to_on_threads(workers: str | None) -> None:
+    options: dict[str, Any] = {} if workers is None else {"workers": workers}
+    results = run_handler(obeys_later, [("ann", word) for word in WORDS], dlq=True, **options)
+    assert outcomes(results) == OUTCOMES
+    assert [each.attempts for each in results] == ATTEMPTS
+    assert results[1].called_at[1] > 0
+
+
+def test_a_class_with_coroutines_has_one_instance_on_a_loop_of_its_own() -> None:
+    closed = []
+
+    class Later:
+        def __init__(self) -> None:
+            self.seen = 0
+
+        async def handle(self, _: Record) -> None:
+            await asyncio.sleep(0.001)
+            self.seen += 1
+
+        async def close(self) -> None:
+            closed.append(self.seen)
+
+    with HandlerTest(Later) as test:
+        test.run([(f"k{number}", "") for number in range(50)])
+        test.run([("a", "")])
+        assert closed == []
+    assert closed == [51]
+
+
+def test_on_a_loop_that_turns_it_says_how_to_call_it() -> None:
+    async def test() -> None:
+        run_handler(obeys_later, [("a", "")])
+
+    with pytest.raises(ConfigError, match=r"from a plain function, or with asyncio\.to_thread\(\)"):
+        asyncio.run(test())
+
+
+def test_what_ends_a_test_ends_it_in_a_coroutine_too() -> None:
+    async def handle(_: Record) -> None:
+        pytest.fail("now")
+
+    with pytest.raises(pytest.fail.Exception, match="now"):
+        run_handler(handle, [("a", "")])

@@ -1,0 +1,58 @@
+"""The context (``contextvars``) that each call of a handler runs in.
+
+A variable that a handler sets is seen in that call and in what it calls, and in no other call. What
+the program has set before ``run()``, and what the constructor of a handler class sets, is seen in
+every call.
+
+A copy of a context shares the values. Two kinds of values are changed in place and are therefore
+copied as well: the context of ``decimal`` (``getcontext().prec = 5``) and the scopes of the Sentry
+SDK (``set_tag``). Sentry's own integrations fork a scope for each task in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any
+
+CHANGED_IN_PLACE = {("decimal", "Context"): "copy", ("sentry_sdk.scope", "Scope"): "fork"}
+"""By module and name of a class: the method that returns a copy of a value."""
+
+
+class Contexts:
+    """Makes contexts for calls, each a copy of ``base`` as it is when this is made.
+
+    ``new`` returns one. ``shares_nothing`` is False where the base has values that are changed in
+    place: then a context that looks unchanged may have been changed all the same.
+    """
+
+    __slots__ = ("_base", "_copied", "new")
+
+    def __init__(self, base: Context) -> None:
+        self._base = base.copy()
+        self._copied: list[tuple[ContextVar[Any], Callable[[], Any]]] = [
+            (variable, copy)
+            for variable, value in base.items()
+            if (copy := _copier(value)) is not None
+        ]
+        self.new: Callable[[], Context] = self._with_copies if self._copied else self._base.copy
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Return whether all values of the base may be shared between calls."""
+        return not self._copied
+
+    def _with_copies(self) -> Context:
+        context = self._base.copy()
+        for variable, copy in self._copied:
+            context.run(variable.set, copy())
+        return context
+
+
+def _copier(value: object) -> Callable[[], Any] | None:
+    """Return the method that copies a value which is changed in place; None for any other."""
+    for each in type(value).__mro__:
+        if (name := CHANGED_IN_PLACE.get((each.__module__, each.__name__))) is not None:
+            found: Callable[[], Any] | None = getattr(value, name, None)
+            return found
+    return None
