@@ -122,12 +122,13 @@ def spark_run_verb(
         raise layers.told(error) from error
     by_value(target)
     require_ready(wanted, here=options.here)
-    with handlers_of(arguments.app_dir, options) as sent, start(sent) as session:
-        where = session.spark.sparkContext.master
-        log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
-        bring_along(session, arguments.app_dir)
-        stop = Stop()
-        with stop_signals(stop.ask):
+    with handlers_of(arguments.app_dir, options) as sent:
+        started, stop = start(sent), Stop()
+        # Also while Spark is closed: a signal then must not hide what was committed.
+        with stop_signals(stop.ask), started as session:
+            where = session.spark.sparkContext.master
+            log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
+            bring_along(session, arguments.app_dir)
             done = _run(session, wanted, stop, streams=on.streams)
     write_result(_shown(done, output), output, "spark run")
     # What goes on with what comes ends by nothing but a stop.
@@ -208,7 +209,7 @@ def _run(session: Session, wanted: Wanted, stop: Stop, *, streams: bool) -> Outc
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        if not isinstance(error, PySparkException | Py4JError):
+        if not isinstance(error, PySparkException | Py4JError | ConnectionError):
             raise
         why = cause(error)
         if why.startswith(("ModuleNotFoundError: ", "ImportError: ")):
@@ -282,7 +283,11 @@ def _telling(spark: SparkSession) -> Iterator[Telling]:
 
     def live() -> None:
         while not over.wait(TELL_EVERY):
-            telling.tick()
+            try:
+                telling.tick()
+            except Exception as error:  # noqa: BLE001 - whatever ends the run, its thread tells
+                log.debug("no progress is known: %s", error)
+                return
 
     thread = threading.Thread(target=live, name="keyshared-spark-progress", daemon=True)
     thread.start()

@@ -184,7 +184,8 @@ def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
 ) -> None:
     """Asked once, the batch that runs is still committed."""
     lost = threading.Event()
-    stop = Stop()
+    now = 50.0
+    stop = Stop(lambda: now)
     member = stop.ends(joins(lost.set))
     assert not stop.wait(0)
     assert member.begin()
@@ -193,8 +194,24 @@ def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
     member.commit(ENTRIES)
     assert [each.entries for each in Client.made.committed_here] == [ENTRIES]
     assert not lost.is_set()
+    now += 1.0
     stop.ask()
     waited(lost)
     with pytest.raises(KeySharedError, match="stopped twice: the batch that ran is given up"):
         member.commit(ENTRIES)
     assert len(Client.made.committed_here) == 1
+
+
+def test_requests_to_stop_within_a_second_are_one(joins: Callable[..., SoleMember]) -> None:
+    """GNU timeout signals its child twice: once directly, once through the process group."""
+    lost = threading.Event()
+    times = iter([50.0, 50.001, 50.999])
+    stop = Stop(lambda: next(times))
+    member = stop.ends(joins(lost.set))
+    assert member.begin()
+    for _ in range(3):
+        stop.ask()
+    member.commit(ENTRIES)
+    member.refuse_failed()
+    assert not lost.is_set()
+    assert [each.entries for each in Client.made.committed_here] == [ENTRIES]
