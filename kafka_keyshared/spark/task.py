@@ -11,7 +11,6 @@ nothing is. What is left is told as positions and settled sets, as each pod woul
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,19 +86,6 @@ class Job:
     last: bool = True
     audit_log: str | None = None
     outputs: Place | None = None
-
-
-def name_of_batch(job: Job) -> str:
-    """Return a name that a batch has which begins where this one does, and no other.
-
-    Once a batch is committed the group stands elsewhere, or has more settled; only one that was not
-    is begun again at the same place.
-    """
-    at = [
-        (*each, share.begin, share.start.metadata or "")
-        for each, share in sorted(job.shares.items())
-    ]
-    return hashlib.blake2b(repr((job.group, at)).encode(), digest_size=8).hexdigest()
 
 
 def _room_for_all(shares: Iterable[Share]) -> int:
