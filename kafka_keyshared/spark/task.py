@@ -72,7 +72,8 @@ class Job:
     written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
     ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
     closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``,
-    ``outputs`` where what handlers hand out goes.
+    ``outputs`` where what handlers hand out goes. With ``check_invariants`` the core checks what it
+    holds at each beat.
     """
 
     settings: SubscriptionSettings
@@ -86,6 +87,7 @@ class Job:
     last: bool = True
     audit_log: str | None = None
     outputs: Place | None = None
+    check_invariants: bool = False
 
 
 def _room_for_all(shares: Iterable[Share]) -> int:
@@ -158,7 +160,11 @@ class Drive(Inline):
         if job.outputs is not None:
             own = replace(own, make=lambda: self._handing_out(spec.make()))
         pool = InlinePool([own], mailbox, self._now)
-        core = Dispatcher([settings], set_budget=_room_for_all(job.shares.values()))
+        core = Dispatcher(
+            [settings],
+            set_budget=_room_for_all(job.shares.values()),
+            check_invariants=job.check_invariants,
+        )
         super().__init__(core, pool, mailbox, self._now, self._pass)
         self._job, self._worker, self._attempt = job, worker, attempt
         self.workers_in_all = len(job.settings.workers)

@@ -50,7 +50,7 @@ BatchOffsets = Annotated[
 ]
 
 StateFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         metavar="PATH",
         help="Where the state of a handler class is kept from batch to batch; all executors see "

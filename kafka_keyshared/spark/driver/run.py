@@ -15,6 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kafka_keyshared.audit.processed import TOPIC as LOG_TOPIC
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.settings import SubscriptionSettings
@@ -44,9 +46,11 @@ log = log_of("kafka_keyshared.spark")
 
 DLQ_TIMEOUT = 10.0
 
+SHARED_FOLDER = "a folder that the driver and every executor see under the same path"
+
 NO_STATE_FOLDER = (
     "the handler has release() and adopt(), and its state is to go from batch to batch: give "
-    "--state a folder that the driver and every executor see under the same path"
+    f"--state {SHARED_FOLDER}"
 )
 
 LOST_AT_MOST = 4
@@ -67,7 +71,7 @@ class Wanted:
     partition a batch may have. ``state`` is where the state of a handler class is kept that hands
     it over; the driver and all executors see it under this path. ``audit_log`` is where a processed
     log goes of what a wrapped handler does: such a folder, or ``topic:NAME``. ``outputs`` is where
-    what handlers hand out goes.
+    what handlers hand out goes. ``check_invariants`` has each task check what it holds.
     """
 
     conf: Mapping[str, Any]
@@ -81,13 +85,23 @@ class Wanted:
     state: Path | None = None
     audit_log: str | None = None
     outputs: Place | None = None
+    check_invariants: bool = False
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for settings that Spark cannot run."""
+        if self.settings.individually:
+            raise ConfigError(
+                "Spark calls a handler with one record after the other: batch handlers, coroutines "
+                "and members that ask for records run with `keyshared run`"
+            )
         if not self.settings.reliable:
             raise ConfigError(
                 "reliable=False commits nothing, so a batch would be run for ever: leave it out"
             )
+        if self.state is not None:
+            local_path("state", self.state, SHARED_FOLDER)
+        if self.audit_log is not None and not self.audit_log.startswith(LOG_TOPIC):
+            local_path("audit_log", self.audit_log, SHARED_FOLDER)
         Places(self.settings)
         java_conf(self.conf)
 
@@ -355,6 +369,7 @@ class _Run:
             _is_last(made) and not self._streams,
             wanted.audit_log,
             wanted.outputs,
+            wanted.check_invariants,
         )
         frame = batch.placed(batch.read(self._spark, self._source(), job), job)
         out = batch.run_tasks(frame, job)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.spark_run import wanted_of
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes
