@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
+from kafka_keyshared.spark.driver.placing import java_of
 from kafka_keyshared.spark.written import Fate, Note, name_of_batch
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ class HadoopFiles:
     """Files by Hadoop, as Spark itself writes its output: local, HDFS, object stores."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
-        context: Any = spark.sparkContext
-        # pyspark has no public name for Hadoop's file systems.
-        self._jvm, self._conf = context._jvm, context._jsc.hadoopConfiguration()
+        self._jvm = java_of(spark.sparkContext, "_jvm")
+        self._conf = java_of(spark.sparkContext, "_jsc").hadoopConfiguration()
         self._place = place.rstrip("/") or "/"
 
     def _of(self, path: str) -> tuple[Any, Any]:
