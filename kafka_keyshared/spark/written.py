@@ -72,9 +72,10 @@ class Note:
 
         A commit moves all of its partitions or none. One partition that stands where the commit
         would have put it shows that the batch was committed. Otherwise one that stands where it
-        stood before shows that it was not, even if another tool has moved others. If all of them
-        stand elsewhere, pods or a tool have gone on, and the outputs stay. ``UNKNOWN``: the group
-        has none of the partitions at the moment.
+        stood before shows that it was not, even if another tool has moved others. The same is true
+        if no partition has got past where the batch begins, as where somebody has committed other
+        metadata: all records of the batch run again. Otherwise pods or a tool have gone on, and the
+        outputs stay. ``UNKNOWN``: the group has none of the partitions at the moment.
         """
         now = {str(each): _stand(point) for each, point in starts.items()}
         seen = [(now[each], *move) for each, move in self.moves.items() if each in now]
@@ -82,7 +83,11 @@ class Note:
             return Fate.UNKNOWN
         if any(stands == after for stands, _, after in seen):
             return Fate.STAY
-        return Fate.GO if any(_same(stands, before) for stands, before, _ in seen) else Fate.STAY
+        if any(_same(stands, before) for stands, before, _ in seen):
+            return Fate.GO
+        moving = [(stands, before) for stands, before, after in seen if after[0] > before[0]]
+        none_past = all(stands.position <= before.position for stands, before in moving)
+        return Fate.GO if moving and none_past else Fate.STAY
 
     def text(self) -> str:
         """Return the note as JSON."""

@@ -192,6 +192,23 @@ def test_a_partition_that_a_tool_moves_within_an_uncommitted_batch_is_not_there_
     assert world.all_rows() == [f"t-{n}@{at}" for n in (0, 1) for at in (1, 2, 4, 5) if n or at > 3]
 
 
+def test_other_metadata_at_the_same_positions_writes_no_output_twice() -> None:
+    """A pod came in between, noted attempts or which log it is, and settled nothing."""
+    world = World(ends={P0: 5, P1: 3})
+    world.run(killed="before")
+    world.group = {P0: (0, "by a pod"), P1: (0, "by a pod")}
+    world.require_each_output_once()
+
+
+def test_a_set_that_a_pod_went_on_with_keeps_the_outputs_of_what_is_settled() -> None:
+    """The commit of the batch moved no position, as behind a blocked key: only metadata."""
+    starts = {P0: at(3, "")}
+    note = note_of("g", starts, {P0: CommitEntry(3, "settled")})
+    assert note.fate(starts) is Fate.GO
+    assert note.fate({P0: at(3, "settled")}) is Fate.STAY
+    assert note.fate({P0: at(3, "settled, and more")}) is Fate.STAY
+
+
 def test_outputs_stay_where_the_group_has_gone_on_by_other_means() -> None:
     """As pods do from where the group stood: nobody can tell any more who was first."""
     world = World(group={P1: (0, "")})
@@ -258,6 +275,5 @@ def test_whatever_happens_between_two_attempts_each_output_is_there_once(
             world.ends[one] = world.ends.get(one, 0) + other
         elif one in world.ends:
             position, _ = world.group.get(one, (0, ""))
-            if position == world.ends[one]:  # idle: it has nothing that is not committed
-                world.group[one] = (position, other)
+            world.group[one] = (position, other)
     world.require_each_output_once()
