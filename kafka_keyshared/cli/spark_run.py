@@ -27,7 +27,7 @@ from kafka_keyshared.config import Layers
 from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.program.signals import stop_signals
+from kafka_keyshared.program.signals import heard_at_once
 from kafka_keyshared.program.whose import is_users
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
@@ -131,7 +131,7 @@ def spark_run_verb(
     with handlers_of(arguments.app_dir, options) as sent:
         started, stop = start(sent), Stop()
         # Also while Spark is closed: a signal then must not hide what was committed.
-        with stop_signals(stop.ask), started as session:
+        with heard_at_once(stop.ask), started as session:
             where = session.spark.sparkContext.master
             log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
             bring_along(session, arguments.app_dir)
