@@ -132,15 +132,15 @@ class Handling(Orderable):
         return options, replace(found, key_of=self.subscription.key_of)
 
     def worker_specs(
-        self, told: Called | None = None, take: Take | None = None
+        self, told: Called | None = None, take: Take | None = None, *, traced: bool = True
     ) -> list[WorkerSpec]:
         """Return how each worker of an app with a handler is made.
 
         ``told`` is told of calls of the handler in other processes, and ``take`` takes what it
-        hands out there.
+        hands out there. Without ``traced`` no call is a span, whatever the options say.
         """
         make: Callable[[], Made] = Making(self.called, self.options.pool, *self.serdes)
-        if self.options.tracing:
+        if traced and self.options.tracing:
             make = self._traced(make)
         specs = specs_of(self.subscription, self.called, make, self.dead_letter_on)
         return [replace(each, called=told, take=take) for each in specs]

@@ -282,6 +282,12 @@ class KeyShared(Handling, Looked):
         """Ask the running instance to stop, from any thread. A second call makes it hurry."""
         self._ending.ask()
 
+    @property
+    def callbacks(self) -> tuple[str, ...]:
+        """The names of the rebalance callbacks that the app was given."""
+        given, names = self._wrapped.subscribed, ("on_assign", "on_revoke", "on_lost")
+        return tuple(name for name in names if getattr(given, name) is not None)
+
     def banner(self) -> str:
         """Return one line that says what runs."""
         group = str(self.conf["group.id"])

@@ -21,6 +21,7 @@ from kafka_keyshared.audit.processed import (
     incarnation_name,
     to_lines,
 )
+from kafka_keyshared.config.local_paths import FOLDER, local_path
 from kafka_keyshared.dlq.publish import producer_conf
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError, KeySharedError, TopicMissingError
@@ -45,13 +46,21 @@ def audit_log(place: str, conf: Mapping[str, Any] | None = None) -> Iterator[Pro
         with _Topic(place, conf).open() as opened:
             yield opened
         return
-    incarnation = incarnation_name()
-    require_folder(Path(place))
-    file = LineFile(Path(place) / f"{incarnation}{LINES_SUFFIX}")
+    incarnation, folder = incarnation_name(), log_folder(place)
+    require_folder(folder)
+    file = LineFile(folder / f"{incarnation}{LINES_SUFFIX}")
     try:
         yield ProcessedLog(to_lines(file), incarnation, worker_name)
     finally:
         file.close()
+
+
+def log_folder(place: str, option: str = "--audit-log") -> Path:
+    """Return the folder of a processed log; raise :class:`ConfigError` for one not of this machine.
+
+    ``option`` is how the place was given.
+    """
+    return local_path(option, place, f"{FOLDER}, or {TOPIC}NAME")
 
 
 def require_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_keyshared.audit.ledger import LineFile
 from kafka_keyshared.audit.processed import LINES_SUFFIX, incarnation_name
+from kafka_keyshared.config.local_paths import FOLDER, local_path, scheme_of
 from kafka_keyshared.dlq.publish import producer_conf
 from kafka_keyshared.dlq.shown import output_line
 from kafka_keyshared.dlq.topics import require_topics
@@ -48,10 +49,28 @@ def checked_place(text: str, conf: Mapping[str, Any], topics: Sequence[str]) -> 
 
 
 def whole_place(place: Place) -> Place:
-    """Return a place by its whole path: executors may be in another folder than the driver."""
-    if place.kind == TOPIC or "://" in place.name:
+    """Return a place by its whole path: executors may be in another folder than the driver.
+
+    A URI is left to Spark, which writes to any file system that Hadoop has.
+    """
+    if place.kind == TOPIC or scheme_of(place.name) is not None:
         return place
     return place._replace(name=str(Path(place.name).resolve()))
+
+
+def require_here(place: Place) -> None:
+    """Raise :class:`ConfigError` for a place that a pod cannot write: it is for Spark alone."""
+    if place.kind == PARQUET:
+        raise ConfigError(
+            "--outputs parquet: a file of Parquet is there when it is closed, and a record is to "
+            "be done before; pods write topic:NAME, or JSON lines into a folder"
+        )
+    if place.kind != TOPIC:
+        _folder(place)
+
+
+def _folder(place: Place) -> Path:
+    return local_path("--outputs", place.name, f"{FOLDER}, or {TOPIC}:NAME")
 
 
 @contextmanager
@@ -60,18 +79,15 @@ def outputs_to(place: Place, conf: Mapping[str, Any]) -> Iterator[Take]:
 
     Raises :class:`ConfigError` for a place that cannot be written.
     """
-    if place.kind == PARQUET:
-        raise ConfigError(
-            "--outputs parquet: a file of Parquet is there when it is closed, and a record is to "
-            "be done before; pods write topic:NAME, or JSON lines into a folder"
-        )
+    require_here(place)
     if place.kind == TOPIC:
         with _Topic(place.name, conf).open() as take:
             yield take
         return
+    folder = _folder(place)
     try:
-        Path(place.name).mkdir(parents=True, exist_ok=True)
-        file = LineFile(Path(place.name) / f"{incarnation_name()}{LINES_SUFFIX}")
+        folder.mkdir(parents=True, exist_ok=True)
+        file = LineFile(folder / f"{incarnation_name()}{LINES_SUFFIX}")
     except OSError as error:
         raise ConfigError(
             f"--outputs {place.name}: {error.strerror}; give a folder that can be written, or "

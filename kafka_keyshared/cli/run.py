@@ -12,13 +12,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kafka_keyshared.app.service import Hooks, KeyShared
 from kafka_keyshared.audit.ledger import own_key
-from kafka_keyshared.audit.processed import ProcessedLog
+from kafka_keyshared.audit.processed import TOPIC, ProcessedLog
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.audit_log import audit_log as opened_log
+from kafka_keyshared.cli.audit_log import log_folder
 from kafka_keyshared.cli.live import Live, live_on_terminal
 from kafka_keyshared.cli.output import start_logging
-from kafka_keyshared.cli.outputs import checked_place, outputs_to
+from kafka_keyshared.cli.outputs import checked_place, outputs_to, require_here
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.cli.status import StatusLine
 from kafka_keyshared.cli.weights import read_weights
@@ -39,7 +40,7 @@ from kafka_keyshared.config.pooled import PROCESS
 from kafka_keyshared.core.lanes import NULL_KEY, lane_by
 from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
-from kafka_keyshared.handling.outputs import Take, outputs_taken
+from kafka_keyshared.handling.outputs import Take, outputs_taken, place_of
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, Undecodable
 
@@ -62,6 +63,10 @@ def run_verb(
     ``audit_log`` is where the rows of its log go, ``outputs`` where what handlers hand out goes.
     """
     start_logging(log_level, log_format)
+    if audit_log is not None and not audit_log.startswith(TOPIC):
+        log_folder(audit_log)
+    if outputs is not None:
+        require_here(place_of(outputs))
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     live, shown = live_on_terminal()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kafka_keyshared.cli.audit_log import log_folder
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import (
     OnSpark,
@@ -17,6 +18,7 @@ from kafka_keyshared.cli.spark_tools import (
     spans_of,
     topic_of,
 )
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.spark.audit import LANES, Audit, audit
 from kafka_keyshared.spark.audit_report import (
@@ -49,6 +51,10 @@ def audit_verb(arguments: AuditArguments, output: Output) -> int:
     if arguments.scope not in LANES:
         raise ConfigError(f"--order-scope {arguments.scope}: give one of {', '.join(LANES)}")
     log_topic, topics = topic_of(arguments.log), arguments.topics
+    if log_topic is None:
+        arguments = replace(arguments, log=str(log_folder(arguments.log, "LOG")))
+    if arguments.out is not None:
+        arguments = replace(arguments, out=local_path("--out", arguments.out))
     conf: dict[str, Any] = {}
     log_spans: list[Span] = []
     spans: list[Span] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from kafka_keyshared.cli.letters import (
 )
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import OnSpark, on_spark
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.dlq import scan
 from kafka_keyshared.dlq.choice import Choice
 from kafka_keyshared.dlq.letter import Kind
@@ -69,6 +70,12 @@ class DlqArguments:
 def dlq_verb(arguments: DlqArguments, output: Output) -> int:
     """Group the letters that are meant; write their places, or them, where that is asked for."""
     topic, choice = arguments.where.name(), arguments.wanted.choice()
+    select, out = arguments.select, arguments.out
+    arguments = replace(
+        arguments,
+        select=None if select is None else local_path("--select", select, "a file of this machine"),
+        out=None if out is None else local_path("--out", out),
+    )
     _check(arguments)
     conf = arguments.where.conf()
     spans = _spans(conf, topic)

@@ -16,20 +16,22 @@ from kafka_keyshared.app.service import KeyShared
 from kafka_keyshared.audit.processed import TOPIC
 from kafka_keyshared.audit.wrap import audited
 from kafka_keyshared.cli.arguments import RunArguments
-from kafka_keyshared.cli.audit_log import require_folder, require_log_topic
+from kafka_keyshared.cli.audit_log import log_folder, require_folder, require_log_topic
 from kafka_keyshared.cli.output import Output, start_logging, write_result
 from kafka_keyshared.cli.outputs import checked_place, whole_place
 from kafka_keyshared.cli.run import build, layer, settle_app
 from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.client.reach import require_broker
 from kafka_keyshared.config import Layers
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.program.signals import stop_signals
+from kafka_keyshared.program.signals import heard_at_once
 from kafka_keyshared.program.whose import is_users
 from kafka_keyshared.spark.checks import require, require_pyspark
 from kafka_keyshared.spark.driver.ready import require_ready
-from kafka_keyshared.spark.driver.run import Outcome, Wanted, run_batches
+from kafka_keyshared.spark.driver.run import SHARED_FOLDER, Outcome, Wanted, run_batches
 from kafka_keyshared.spark.driver.stop import Stop
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan
 from kafka_keyshared.spark.session import Session, SparkOptions, cause, start
@@ -55,7 +57,7 @@ class OnSpark:
     conf: Sequence[str] = ()
     log: Path | None = None
     most: int = BATCH_OFFSETS
-    state: Path | None = None
+    state: str | Path | None = None
     streams: bool = False
     archives: tuple[str, ...] = ()
     submit: str = ""
@@ -68,7 +70,7 @@ class OnSpark:
             driver_memory=self.driver_memory,
             executor_memory=self.executor_memory,
             conf=client_settings(self.conf),
-            log=self.log,
+            log=None if self.log is None else local_path("--spark-log", self.log, "a file"),
             archives=self.archives,
             submit=self.submit,
         )
@@ -88,11 +90,16 @@ def spark_run_verb(
     joined.
     """
     start_logging()
-    if arguments.http_port is not None:
-        raise ConfigError(
-            "--http-port: a run on Spark has no server of its own; its progress is in the log, and "
-            "in Spark's pages"
-        )
+    for flag, port in (
+        ("--http-port", arguments.http_port),
+        ("--console-port", arguments.console_port),
+    ):
+        if port is not None:
+            raise ConfigError(
+                f"{flag}: a run on Spark has no server of its own; its progress is in the log, and "
+                "in Spark's pages"
+            )
+    state = None if on.state is None else local_path("--state", on.state, SHARED_FOLDER)
     target = load_object(arguments.handler or "", arguments.app_dir)
     layers = Layers({}, [], {}, {})
     if isinstance(target, KeyShared):
@@ -101,12 +108,10 @@ def spark_run_verb(
     else:
         layers = layer(arguments)
         app = build(layers)
-        app.handler(target if audit_log is None else audited(target, TaskLedger()))
-    if app.options.http_port is not None:
-        log.warning("http_port: a run on Spark has no server of its own; its pages are Spark's")
-    if app.options.tracing:
-        log.warning("tracing: a run on Spark makes no spans")
-    wanted = replace(wanted_of(app, on.most, on.state), audit_log=_opened(audit_log))
+        app.handler(target)
+        if audit_log is not None:
+            app.handler(audited(target, TaskLedger()))
+    wanted = replace(wanted_of(app, on.most, state), audit_log=_opened(audit_log))
     options = on.options(f"keyshared {app.conf['group.id']}")
     try:
         wanted.check()
@@ -122,12 +127,13 @@ def spark_run_verb(
         raise layers.told(error) from error
     by_value(target)
     require_ready(wanted, here=options.here)
-    with handlers_of(arguments.app_dir, options) as sent, start(sent) as session:
-        where = session.spark.sparkContext.master
-        log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
-        bring_along(session, arguments.app_dir)
-        stop = Stop()
-        with stop_signals(stop.ask):
+    with handlers_of(arguments.app_dir, options) as sent:
+        started, stop = start(sent), Stop()
+        # Also while Spark is closed: a signal then must not hide what was committed.
+        with heard_at_once(stop.ask), started as session:
+            where = session.spark.sparkContext.master
+            log.info("Spark runs on %s; its pages: %s; its log: %s", where, session.ui, session.log)
+            bring_along(session, arguments.app_dir)
             done = _run(session, wanted, stop, streams=on.streams)
     write_result(_shown(done, output), output, "spark run")
     # What goes on with what comes ends by nothing but a stop.
@@ -141,30 +147,9 @@ def _opened(place: str | None) -> str | None:
     """
     if place is None or place.startswith(TOPIC):
         return place
-    folder = Path(place).resolve()
+    folder = log_folder(place).resolve()
     require_folder(folder)
     return str(folder)
-
-
-def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
-    """Return what an app with a handler would run, for Spark."""
-    if not app.options.serial:
-        raise ConfigError(
-            f"workers={app.options.workers!r}: Spark's tasks call a handler; give a number of "
-            "workers and a handler"
-        )
-    options = app.options
-    return Wanted(
-        app.conf,
-        app.topics,
-        app.subscription,
-        app.worker_specs(),
-        options.dlq_topic,
-        options.dlq_create,
-        options.dlq_format,
-        most,
-        state,
-    )
 
 
 @contextmanager
@@ -208,7 +193,7 @@ def _run(session: Session, wanted: Wanted, stop: Stop, *, streams: bool) -> Outc
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        if not isinstance(error, PySparkException | Py4JError):
+        if not isinstance(error, PySparkException | Py4JError | ConnectionError):
             raise
         why = cause(error)
         if why.startswith(("ModuleNotFoundError: ", "ImportError: ")):
@@ -282,7 +267,11 @@ def _telling(spark: SparkSession) -> Iterator[Telling]:
 
     def live() -> None:
         while not over.wait(TELL_EVERY):
-            telling.tick()
+            try:
+                telling.tick()
+            except Exception as error:  # noqa: BLE001 - whatever ends the run, its thread tells
+                log.debug("no progress is known: %s", error)
+                return
 
     thread = threading.Thread(target=live, name="keyshared-spark-progress", daemon=True)
     thread.start()

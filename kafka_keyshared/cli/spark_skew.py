@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kafka_keyshared.cli.audit_log import log_folder
 from kafka_keyshared.cli.output import Output, write_note, write_result, write_table
 from kafka_keyshared.cli.spark_tools import (
     OnSpark,
@@ -17,6 +18,7 @@ from kafka_keyshared.cli.spark_tools import (
     topic_of,
 )
 from kafka_keyshared.cli.weights import write_weights
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.audit_report import write_report
 from kafka_keyshared.spark.logs import Span, processed_log
@@ -44,6 +46,15 @@ class SkewArguments:
 def skew_verb(arguments: SkewArguments, output: Output) -> int:
     """Measure, print, and write weights where they are asked for."""
     topics, log = arguments.topics, arguments.log
+    if log is not None and topic_of(log) is None:
+        log = str(log_folder(log, "--log"))
+    out, weights_file = arguments.out, arguments.weights_file
+    arguments = replace(
+        arguments,
+        log=log,
+        out=None if out is None else local_path("--out", out),
+        weights_file=None if weights_file is None else local_path("--weights-file", weights_file),
+    )
     if not topics.topics and log is None:
         raise ConfigError("give -t TOPIC for records and bytes, --log for time, or both")
     if arguments.by not in (None, *MEASURES):

@@ -61,7 +61,7 @@ def on_spark(options: OnSpark) -> Iterator[SparkSession]:
         write_note(f"Spark's log is {session.log}" + (f"; {session.ui}" if session.ui else ""))
         try:
             yield session.spark
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             raise KeySharedError(f"Spark failed: {cause(error)}; see {session.log}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,6 +50,40 @@ def stop_signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def heard_at_once(stop_now: Callable[[], object]) -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into calls on a thread of its own; do nothing off the main thread.
+
+    Python calls a handler on the main thread, once that runs Python code. The system may deliver a
+    signal to any other thread, and then a call in which the main thread is blocked goes on, as one
+    that waits for Java does for as long as a batch takes. What Python writes to its wakeup file
+    comes from whichever thread the signal was delivered to.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard, tell = socket.socketpair()
+    tell.setblocking(False)  # Python requires it
+
+    def listen() -> None:
+        while numbers := heard.recv(64):
+            for number in numbers:
+                if number in {signal.SIGTERM, signal.SIGINT}:
+                    stop_now()
+
+    thread = threading.Thread(target=listen, name="keyshared-signals", daemon=True)
+    thread.start()
+    before = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    try:
+        with stop_signals(lambda: None):
+            yield
+    finally:
+        signal.set_wakeup_fd(before)
+        tell.close()
+        thread.join()
+        heard.close()
 
 
 def _is_programs(handler: Callable[..., object]) -> bool:

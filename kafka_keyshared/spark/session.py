@@ -140,13 +140,19 @@ class Session:
         self._gateway = gateway
 
     def close(self) -> None:
-        """Stop Spark and wait until its Java has ended; a second call does nothing."""
+        """Stop Spark and wait until its Java has ended; a second call does nothing.
+
+        A Java that has died before is no error here: whoever talked to it last was told.
+        """
+        from py4j.protocol import Py4JError
+
         gateway, self._gateway = self._gateway, None
         if gateway is None:
             return
         with self._scratch:
             try:
-                self.spark.stop()
+                with contextlib.suppress(ConnectionError, Py4JError):
+                    self.spark.stop()
             finally:
                 _end(gateway)
 
@@ -203,7 +209,11 @@ def start(options: SparkOptions) -> Session:
 
 
 def _launch(options: SparkOptions, settings: dict[str, str], scratch: Path, log: Path) -> Any:
-    """Start Java, or find the one that spark-submit has started; return the way to talk to it."""
+    """Start Java, or find the one that spark-submit has started; return the way to talk to it.
+
+    Java gets a session of its own, out of reach of signals to this process's group. It still ends
+    with this process: it reads a pipe whose other end only this process holds.
+    """
     from pyspark import SparkConf, java_gateway
 
     launch: Callable[..., Any] = java_gateway.launch_gateway  # pyspark gives it no types
@@ -212,7 +222,11 @@ def _launch(options: SparkOptions, settings: dict[str, str], scratch: Path, log:
     _quiet(conf, scratch, options.log_level)
     with log.open("ab") as sink:
         try:
-            return launch(conf, {"stdout": sink, "stderr": subprocess.STDOUT})
+            return launch(
+                conf,
+                # A signal to the driver's process group must not end Java under a running batch.
+                {"stdout": sink, "stderr": subprocess.STDOUT, "start_new_session": True},
+            )
         except Exception as failed:
             raise MissingPartError(
                 f"Spark did not start with master {options.where}: {last_words(log)}; look into "
@@ -315,6 +329,8 @@ def cause(error: BaseException) -> str:
 
 def _innermost(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return f"Spark's Java has ended ({type(error).__name__})"
     if java is None:
         return str(error)
     try:

@@ -13,7 +13,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,13 +133,20 @@ class StateStore:
         except OSError as error:
             raise ConfigError(f"--state {directory}: {error.strerror}") from error
 
-    def find(self, positions: Positions) -> tuple[tuple[Kept, ...], bool]:
-        """Return the state at these positions, and whether there is some at other positions."""
+    def find(
+        self, positions: Positions, added: Collection[TopicPartition] = ()
+    ) -> tuple[tuple[Kept, ...], bool]:
+        """Return the state at these positions, and whether there is some at other positions.
+
+        ``added`` are partitions of which the group has no position. Nobody has read them, so a
+        state that was kept before there were any still agrees with the rest.
+        """
         stood = _texts(positions)
         others = False
         for index in self._indices():
             told = json.loads(index.read_text())
-            if told["positions"] == stood:
+            new = {str(each) for each in added}.difference(told["positions"])
+            if told["positions"] == {name: at for name, at in stood.items() if name not in new}:
                 files = told["files"].items()
                 return tuple(
                     Kept(file, tuple((first, last) for first, last in slots))

@@ -11,7 +11,6 @@ nothing is. What is left is told as positions and settled sets, as each pod woul
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,7 +72,8 @@ class Job:
     written, ``group`` who reads. ``kept`` is the state of a handler class that hands it over, and
     ``state_to`` the folder for what there is of it after the batch; ``last`` says that handlers are
     closed for good. ``audit_log`` is where a processed log goes, a folder or ``topic:NAME``,
-    ``outputs`` where what handlers hand out goes.
+    ``outputs`` where what handlers hand out goes. With ``check_invariants`` the core checks what it
+    holds at each beat.
     """
 
     settings: SubscriptionSettings
@@ -87,19 +87,7 @@ class Job:
     last: bool = True
     audit_log: str | None = None
     outputs: Place | None = None
-
-
-def name_of_batch(job: Job) -> str:
-    """Return a name that a batch has which begins where this one does, and no other.
-
-    Once a batch is committed the group stands elsewhere, or has more settled; only one that was not
-    is begun again at the same place.
-    """
-    at = [
-        (*each, share.begin, share.start.metadata or "")
-        for each, share in sorted(job.shares.items())
-    ]
-    return hashlib.blake2b(repr((job.group, at)).encode(), digest_size=8).hexdigest()
+    check_invariants: bool = False
 
 
 def _room_for_all(shares: Iterable[Share]) -> int:
@@ -172,7 +160,11 @@ class Drive(Inline):
         if job.outputs is not None:
             own = replace(own, make=lambda: self._handing_out(spec.make()))
         self._pool = pool = InlinePool([own], mailbox, self._now)
-        core = Dispatcher([settings], set_budget=_room_for_all(job.shares.values()))
+        core = Dispatcher(
+            [settings],
+            set_budget=_room_for_all(job.shares.values()),
+            check_invariants=job.check_invariants,
+        )
         super().__init__(core, pool, mailbox, self._now, self._pass)
         self._job, self._worker, self._attempt = job, worker, attempt
         self.workers_in_all = len(job.settings.workers)

@@ -32,7 +32,8 @@ from confluent_kafka import Producer
 
 from kafka_keyshared import KeyShared
 from kafka_keyshared.bench.processes import Meter, watched
-from kafka_keyshared.cli.spark_run import by_value, wanted_of
+from kafka_keyshared.cli.spark_run import by_value
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.local.broker import RealCluster
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record

@@ -104,6 +104,21 @@ def executor_of(daemon: int) -> int:
     return parent
 
 
+def java_of(driver: int) -> list[int]:
+    """Return the Java processes that a driver has started."""
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    return [int(each) for each in children if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+
+
+def lives(process: int) -> bool:
+    """Say whether a process runs; one that nobody has reaped does not."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 @pytest.mark.timeout(1_500)
 def test_kills_lose_nothing_and_repeat_no_more_than_the_batch(
     spark_parts: None, real_cluster: Cluster, topic: str, tmp_path: Path, eventually: Eventually
@@ -143,6 +158,9 @@ def test_kills_lose_nothing_and_repeat_no_more_than_the_batch(
         letters = read_all(real_cluster, f"{topic}.dlq")
         produce(real_cluster, topic, range(600, 900))
         eventually(lambda: at("last"), WITHIN)
+        java = java_of(process.pid)
+    assert java
+    eventually(lambda: not any(map(lives, java)), 60)
     assert run_pod(app, lambda: len(noted(pods)) >= 300, eventually) == 0
     assert sorted(each[1] for each in noted(pods)) == list(range(600, 900)), "batch 1 is committed"
 

@@ -6,12 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from kafka_keyshared import Output
 from kafka_keyshared.cli.outputs import checked_place, outputs_to
@@ -20,6 +25,7 @@ from kafka_keyshared.handling.outputs import Place, outputs_taken
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver import batch
+from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.run import run_batches
 from kafka_keyshared.spark.session import Session
 from tests.support.batches import (
@@ -97,6 +103,64 @@ def test_pods_and_spark_write_the_same_topic_each_key_in_order(
     assert len(of_letters) == len({each.key() for each in letters}) == 2, "and of whom a letter is"
 
 
+def produce_to(cluster: Cluster, topic: str, partition: int, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
+    for number in numbers:
+        producer.produce(topic, b"%d" % number, f"k{number % 5}", partition)
+    assert producer.flush(30) == 0
+
+
+def lines_in(place: Path) -> list[dict[str, Any]]:
+    """Return the outputs in all batches of a folder."""
+    return [
+        json.loads(line)
+        for file in place.glob("batch=*/*.txt")
+        for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_outputs_are_there_once_whatever_the_group_gets_before_the_second_attempt(
+    session: Session,
+    real_cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A record in another partition, then a partition, then a lost answer to the commit."""
+    real_cluster.create_topic(topic, PARTITIONS)
+    produce_to(real_cluster, topic, 0, range(40))
+    app = an_app(real_cluster, topic, lambda record: Output(record.value()))
+    lines = replace(wanted(app), outputs=Place("json", str(tmp_path)))
+    commit = SoleMember.commit
+
+    def killed(member: SoleMember, entries: Any, *, first: bool = False) -> None:
+        if first:
+            commit(member, entries)
+        raise KeySharedError("the driver is killed")
+
+    def attempt(*, commits: bool = False) -> None:
+        with monkeypatch.context() as patched, pytest.raises(KeySharedError, match="is killed"):
+            patched.setattr(SoleMember, "commit", partialmethod(killed, first=commits))
+            run_batches(session.spark, lines)
+
+    attempt()
+    assert len(lines_in(tmp_path)) == 40
+    produce_to(real_cluster, topic, 1, range(40, 41))
+    attempt()
+    assert len(lines_in(tmp_path)) == 41
+    admin = AdminClient({"bootstrap.servers": real_cluster.bootstrap})
+    admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(30)
+    produce_to(real_cluster, topic, PARTITIONS, range(41, 43))
+    attempt(commits=True)
+    produce_to(real_cluster, topic, 2, range(43, 44))
+    assert run_batches(session.spark, lines).outputs == 1
+    told = lines_in(tmp_path)
+    assert sorted(int(each["value"]["text"]) for each in told) == list(range(44))
+    assert len({each["output"] for each in told}) == 44
+    assert list((tmp_path / "_uncommitted").glob("*.json")) == []
+
+
 @pytest.mark.timeout(600)
 def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
     session: Session,
@@ -119,11 +183,7 @@ def test_outputs_in_files_are_there_once_also_where_a_batch_is_run_again(
         run_batches(session.spark, lines)
     produce(real_cluster, topic, range(100, 150))
     assert run_batches(session.spark, lines).outputs == 135
-    told = [
-        json.loads(line)
-        for file in (tmp_path / "lines").glob("batch=*/*.txt")
-        for line in file.read_text().splitlines()
-    ]
+    told = lines_in(tmp_path / "lines")
     assert sorted(int(each["value"]["text"]) for each in told) == answers(range(150))
     assert len({each["output"] for each in told}) == 135
 

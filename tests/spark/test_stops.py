@@ -14,6 +14,7 @@ import pytest
 
 from kafka_keyshared.cli import spark_run
 from kafka_keyshared.local.cluster import Cluster
+from kafka_keyshared.spark.driver import stop
 from kafka_keyshared.spark.driver.group import refuse_active
 from kafka_keyshared.spark.session import Session
 from tests.support.batches import (
@@ -103,13 +104,15 @@ def test_sigterm_ends_it_behind_the_batch_and_pods_have_the_rest_at_once(
     assert sorted(each[1] for each in noted(pods) + noted(spark)) == list(range(300)), "each once"
 
 
-def test_ctrl_c_twice_gives_the_batch_up_and_commits_nothing_of_it(
+def test_ctrl_c_twice_gives_the_batch_up_and_commits_nothing_of_it(  # noqa: PLR0917
     typed: Callable[..., Ended],
     real_cluster: Cluster,
     topic: str,
     tmp_path: Path,
     eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(stop, "AGAIN_AFTER", 0.0)
     filled(real_cluster, topic, 100)
     pods, spark = folders(tmp_path)
     (tmp_path / "app.py").write_text(HANDLER.format(out=str(spark), stays=50))

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.spark_run import wanted_of
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.local.cluster import Cluster
 from kafka_keyshared.model import Record
 from kafka_keyshared.spark.driver.run import Wanted

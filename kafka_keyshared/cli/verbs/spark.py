@@ -50,7 +50,7 @@ BatchOffsets = Annotated[
 ]
 
 StateFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         metavar="PATH",
         help="Where the state of a handler class is kept from batch to batch; all executors see "
@@ -92,8 +92,9 @@ def spark_run(  # noqa: PLR0917 - each is an option of the command line
     """Run a handler on Spark from where the group stands, and commit as its only member.
 
     `keyshared run` goes on from there. SIGTERM and Ctrl-C end it behind the batch that runs; once
-    more gives that up. Exit status 0: all is done that was there, or a stream was stopped. 1: keys
-    that block have stayed behind, a pod has joined, it was stopped before the end, or it failed.
+    more, at least a second later, gives that up. Exit status 0: all is done that was there, or a
+    stream was stopped. 1: keys that block have stayed behind, a pod has joined, it was stopped
+    before the end, or it failed.
     """
     from kafka_keyshared.cli.spark_run import OnSpark, spark_run_verb
 

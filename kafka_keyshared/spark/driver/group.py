@@ -32,6 +32,7 @@ from kafka_keyshared.errors import (
     ConfigError,
     InvariantError,
     KeySharedError,
+    TopicMissingError,
 )
 from kafka_keyshared.model import TopicPartition, counted, some
 
@@ -40,6 +41,9 @@ T = TypeVar("T")
 ASK_TIMEOUT = 10.0
 JOIN_TIMEOUT = 90.0
 COMMIT_TIMEOUT = 60.0
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
+UNKNOWN_FOR = 5.0
+"""Seconds after which a topic that a commit does not find is gone; before, metadata may be late."""
 MAX_POLL_INTERVAL_MS = 300_000
 REVOKE_SHARE = 0.8
 """How much of the poll interval a batch may take from the moment on that somebody joins."""
@@ -165,14 +169,27 @@ class SoleMember:
     def commit(self, entries: Mapping[TopicPartition, CommitEntry]) -> None:
         """Commit as the member that this is, and return once the broker has accepted it.
 
-        Raises :class:`GroupLostError` when the group has gone on without it.
+        Raises :class:`GroupLostError` when the group has gone on without it, and
+        :class:`TopicMissingError` when a topic was deleted.
         """
         deadline = time.monotonic() + COMMIT_TIMEOUT
+        unknown_since: float | None = None
         while True:
             commit = Commit(dict(entries))
             answer = self._commit(commit)
             if answer.result is CommitResult.ACCEPTED:
                 return
+            if UNKNOWN_TOPIC not in answer.error:
+                unknown_since = None
+            elif unknown_since is None:
+                unknown_since = time.monotonic()
+            elif time.monotonic() - unknown_since >= UNKNOWN_FOR:
+                topics = sorted({each.topic for each in entries})
+                raise TopicMissingError(
+                    f"the positions of the batch were not all committed: one of its topics "
+                    f"({some(topics)}) was deleted while the batch ran ({answer.error}); leave it "
+                    "out, or create it again, and start once more"
+                )
             over = self.contested or time.monotonic() >= deadline
             if answer.result is not CommitResult.RETRY or over:
                 raise GroupLostError(

@@ -59,14 +59,14 @@ def _murmur3(name: str, seed: int) -> Column:
     from pyspark.sql import Column
     from pyspark.sql import functions as f
 
-    jvm = _wrapped(SparkContext.getOrCreate(), "_jvm")
+    jvm = java_of(SparkContext.getOrCreate(), "_jvm")
     of = jvm.org.apache.spark.sql.classic.ExpressionUtils
     given = [f.col(name), f.lit(0), f.octet_length(name), f.lit(seed)]
     called = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
         jvm.java.lang.Class.forName(_MURMUR3),
         jvm.org.apache.spark.sql.types.DataTypes.IntegerType,
         "hash32x86",
-        jvm.PythonUtils.toSeq([of.expression(_wrapped(each, "_jc")) for each in given]),
+        jvm.PythonUtils.toSeq([of.expression(java_of(each, "_jc")) for each in given]),
         jvm.PythonUtils.toSeq([]),
         True,  # of no bytes there is no hash
         False,
@@ -76,6 +76,6 @@ def _murmur3(name: str, seed: int) -> Column:
     return Column(of.column(called))
 
 
-def _wrapped(thing: Any, name: str) -> Any:
-    """Return what of Java's an object of pyspark stands for; it has no public name for that."""
+def java_of(thing: Any, name: str) -> Any:
+    """Return the Java object behind one of pyspark's, which has no public name for it."""
     return getattr(thing, name)

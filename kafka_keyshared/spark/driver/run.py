@@ -7,7 +7,7 @@ no checkpoint beside it that could say something else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,16 +15,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kafka_keyshared.audit.processed import TOPIC as LOG_TOPIC
+from kafka_keyshared.config.local_paths import local_path
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.handling.outputs import Place
+from kafka_keyshared.handling.outputs import TOPIC, Place
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.driver import batch
+from kafka_keyshared.spark.driver.batch import Source
+from kafka_keyshared.spark.driver.folders import HadoopFiles, WrittenBatches
 from kafka_keyshared.spark.driver.group import SoleMember
 from kafka_keyshared.spark.driver.lost import why_lost
 from kafka_keyshared.spark.driver.stop import Stop
@@ -32,22 +36,28 @@ from kafka_keyshared.spark.java import java_conf
 from kafka_keyshared.spark.places import Places
 from kafka_keyshared.spark.plan import BATCH_OFFSETS, Plan, outcome, plan
 from kafka_keyshared.spark.state import Kept, Positions, StateStore
-from kafka_keyshared.spark.task import Job, Report, name_of_batch
+from kafka_keyshared.spark.task import Job, Report
+from kafka_keyshared.spark.written import Note, note_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = log_of("kafka_keyshared.spark")
 
 DLQ_TIMEOUT = 10.0
 
+SHARED_FOLDER = "a folder that the driver and every executor see under the same path"
+
 NO_STATE_FOLDER = (
     "the handler has release() and adopt(), and its state is to go from batch to batch: give "
-    "--state a folder that the driver and every executor see under the same path"
+    f"--state {SHARED_FOLDER}"
 )
 
 LOST_AT_MOST = 4
 """How often in a row a batch may be lost by what another try mends: as often as Spark's tasks."""
+
+JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+"""Properties of a thread by which Spark groups its jobs."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks for more, where a run goes on with what comes."""
@@ -61,7 +71,7 @@ class Wanted:
     partition a batch may have. ``state`` is where the state of a handler class is kept that hands
     it over; the driver and all executors see it under this path. ``audit_log`` is where a processed
     log goes of what a wrapped handler does: such a folder, or ``topic:NAME``. ``outputs`` is where
-    what handlers hand out goes.
+    what handlers hand out goes. ``check_invariants`` has each task check what it holds.
     """
 
     conf: Mapping[str, Any]
@@ -75,13 +85,23 @@ class Wanted:
     state: Path | None = None
     audit_log: str | None = None
     outputs: Place | None = None
+    check_invariants: bool = False
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for settings that Spark cannot run."""
+        if self.settings.individually:
+            raise ConfigError(
+                "Spark calls a handler with one record after the other: batch handlers, coroutines "
+                "and members that ask for records run with `keyshared run`"
+            )
         if not self.settings.reliable:
             raise ConfigError(
                 "reliable=False commits nothing, so a batch would be run for ever: leave it out"
             )
+        if self.state is not None:
+            local_path("state", self.state, SHARED_FOLDER)
+        if self.audit_log is not None and not self.audit_log.startswith(LOG_TOPIC):
+            local_path("audit_log", self.audit_log, SHARED_FOLDER)
         Places(self.settings)
         java_conf(self.conf)
 
@@ -142,9 +162,9 @@ def run_batches(
     """
     wanted.check()
     stop = stop or Stop()
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.ROWS))
     began = time.monotonic()
     with (
+        _rows_of_arrow(spark),
         _state_store(spark, wanted) as store,
         _jobs_of_a_run(spark) as cancel,
         stop.ends(SoleMember(wanted.conf, wanted.topics, cancel)) as member,
@@ -180,17 +200,36 @@ def run_batches(
 
 
 @contextmanager
+def _rows_of_arrow(spark: SparkSession) -> Iterator[None]:
+    """Set how many rows a task takes at a time; a session of the caller's gets its own back."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, str(batch.ROWS))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+@contextmanager
 def _jobs_of_a_run(spark: SparkSession) -> Iterator[Callable[[], None]]:
-    """Yield what cancels the jobs that this thread starts meanwhile, their handlers with them."""
+    """Yield what cancels the jobs that this thread starts meanwhile, their handlers with them.
+
+    A job group that the caller has set for this thread is set again afterwards.
+    """
     context, name = spark.sparkContext, f"keyshared-{uuid4()}"
+    before = {each: context.getLocalProperty(each) for each in JOB_GROUP}
     # Interrupted, a task's Java would end at once and leave its Python to go on with what it has
     # read. Not interrupted, Java ends the Python, after four seconds.
     context.setJobGroup(name, "batches of a run", interruptOnCancel=False)
     try:
         yield lambda: context.cancelJobGroup(name)
     finally:
-        for each in ("id", "description"):
-            context.setLocalProperty(f"spark.jobGroup.{each}", None)  # type: ignore[arg-type]
+        for each, value in before.items():
+            context.setLocalProperty(each, value)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -233,12 +272,19 @@ class _Run:
         self._spark, self._wanted, self._member, self._watch = spark, wanted, member, watch
         # Where the run ends in each partition: where the log ended when it began.
         self._until: dict[TopicPartition, int] = {}
+        place = wanted.outputs
+        self._written: WrittenBatches | None = None
+        if place is not None and place.kind != TOPIC:
+            self._written = WrittenBatches(HadoopFiles(spark, place.name))
 
     def batch(self) -> bool:
         """Plan a batch, run it and commit it; say whether another one is to follow."""
         done, before = self.done, self.done.records
         folder: Path | None = None
+        note: Note | None = None
         starts, untold = self._member.starts()
+        if self._written is not None:
+            self._written.look(str(self._wanted.conf["group.id"]), starts)
         for each, point in starts.items():
             if self._streams or each not in self._until:
                 self._until[each] = point.log_end or 0
@@ -255,9 +301,11 @@ class _Run:
         if runs:
             self._watch("begun", made, done)
             stood = {each: (at.position or 0, at.metadata or "") for each, at in starts.items()}
-            kept, folder = self._state(stood)
-            reports = self._run(made, kept, folder)
+            kept, folder = self._state(stood, untold)
+            reports, told = self._run(made, kept, folder)
             entries |= outcome(made, reports, self._wanted.settings.name)
+            note = note_of(str(self._wanted.conf["group.id"]), starts, entries)
+            self._write(note, starts, reports, told)
             done.add(reports)
             if self._store is not None and folder is not None:
                 stood |= {each: (at.position, at.metadata) for each, at in entries.items()}
@@ -265,6 +313,8 @@ class _Run:
                 self._store.keep(folder, states, stood)
         if entries:
             self._member.commit(entries)
+        if self._written is not None and note is not None:
+            self._written.committed(note)
         if self._store is not None and folder is not None:
             self._store.forget_before(folder)
         done.positions |= {str(each): entry.position for each, entry in entries.items()}
@@ -282,11 +332,13 @@ class _Run:
         end = max(self._until[partition], point.position or 0)
         return replace(point, log_end=min(end, point.log_end or end))
 
-    def _state(self, stood: Positions) -> tuple[Sequence[Kept], Path | None]:
+    def _state(
+        self, stood: Positions, untold: Collection[TopicPartition]
+    ) -> tuple[Sequence[Kept], Path | None]:
         """Return the state where the group stands, and the folder for what comes of it."""
         if self._store is None:
             return (), None
-        kept, others = self._store.find(stood)
+        kept, others = self._store.find(stood, untold)
         if others:
             log.warning(
                 "the state that is kept is of other positions than the group's: it has gone on "
@@ -294,8 +346,10 @@ class _Run:
             )
         return kept, self._store.next_folder()
 
-    def _run(self, made: Plan, kept: Sequence[Kept], folder: Path | None) -> list[Report]:
-        """Run the tasks of a batch and write their letters; return what they tell."""
+    def _run(
+        self, made: Plan, kept: Sequence[Kept], folder: Path | None
+    ) -> tuple[list[Report], DataFrame]:
+        """Run the tasks of a batch; return their reports, and what else they handed out."""
         wanted = self._wanted
         topics = sorted({each.topic for each in made.shares})
         dlq = wanted.settings.dlq
@@ -315,23 +369,37 @@ class _Run:
             _is_last(made) and not self._streams,
             wanted.audit_log,
             wanted.outputs,
+            wanted.check_invariants,
         )
-        isolation = str(wanted.conf.get("isolation.level", "read_committed"))
-        source = batch.Source(java_conf(wanted.conf), isolation)
-        frame = batch.placed(batch.read(self._spark, source, job), job)
+        frame = batch.placed(batch.read(self._spark, self._source(), job), job)
         out = batch.run_tasks(frame, job)
-        reports, told = batch.reports_of(out, len(wanted.settings.workers))
+        return batch.reports_of(out, len(wanted.settings.workers))
+
+    def _source(self) -> Source:
+        conf = self._wanted.conf
+        return Source(java_conf(conf), str(conf.get("isolation.level", "read_committed")))
+
+    def _write(
+        self,
+        note: Note,
+        starts: Mapping[TopicPartition, StartPoint],
+        reports: Sequence[Report],
+        told: DataFrame,
+    ) -> None:
+        """Write what the tasks of a batch handed out, before it is committed."""
+        wanted, source = self._wanted, self._source()
         self._member.refuse_failed()  # others run its records by now, and write their letters
         batch.write_letters(told, source, sum(each.letters for each in reports))
         if wanted.outputs is not None:
             count = sum(each.outputs for each in reports)
-            batch.write_outputs(told, source, wanted.outputs, name_of_batch(job), count)
+            if self._written is not None:
+                self._written.begin(note, starts, outputs=count > 0)
+            batch.write_outputs(told, source, wanted.outputs, note.batch, count)
         if wanted.audit_log is not None:
             rows = sum(each.rows for each in reports)
             batch.write_rows(told, source, wanted.audit_log, rows)
         for notice in dict.fromkeys(text for each in reports for text in each.notices):
             log.warning("%s", notice)
-        return reports
 
 
 def _goes_on(made: Plan, entries: Mapping[TopicPartition, CommitEntry], settled: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -18,21 +19,35 @@ GIVEN_UP = (
 )
 
 
+AGAIN_AFTER = 1.0
+"""Seconds after the first request before another one counts as a second request. GNU ``timeout``
+signals its child twice within milliseconds: once directly, once through the process group."""
+
+
 class Stop:
-    """Asked once, a run ends behind the batch that runs; asked again, it gives that one up.
+    """Asked once, a run ends after the current batch; asked again, it gives that batch up.
+
+    A request within :data:`AGAIN_AFTER` of the first one is a repetition of the first. ``clock`` is
+    monotonic, in seconds.
 
     It may be asked in a signal's handler: nothing there waits for a lock, which the code that was
     interrupted might hold.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.asked = False
+        self._clock = clock
+        self._first = 0.0
         self._heard: SimpleQueue[None] = SimpleQueue()
         self._tell: Callable[[bool], None] = lambda _: None
 
     def ask(self) -> None:
         """Ask for the end."""
-        again, self.asked = self.asked, True
+        now, again = self._clock(), self.asked
+        if again and now - self._first < AGAIN_AFTER:
+            return
+        if not again:
+            self._first, self.asked = now, True
         self._heard.put(None)
         self._tell(again)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 
 import pytest
 
-from kafka_keyshared.program.signals import stop_signals
+from kafka_keyshared.program.signals import heard_at_once, stop_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -71,3 +73,31 @@ def test_a_signal_that_somebody_has_taken_is_left_to_them_where_only_free_ones_a
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, free)
     assert (heard, stopped) == (["theirs"], ["ours"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_heard_while_the_main_thread_is_in_a_call_that_goes_on(
+    number: signal.Signals,
+) -> None:
+    """The system delivers it to another thread: two signals at once are enough for that."""
+    ends, goes_on = socket.socketpair()
+    ends.settimeout(30)
+    sends = threading.Event()
+
+    def send() -> None:
+        sends.wait()
+        os.kill(os.getpid(), number)
+
+    other = threading.Thread(target=send)
+    other.start()
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    with ends, goes_on:
+        with heard_at_once(lambda: goes_on.send(b"!")):
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+            try:
+                sends.set()
+                assert ends.recv(1) == b"!"
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        assert {each: signal.getsignal(each) for each in handlers} == handlers
+    other.join()

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
-from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.errors import KeySharedError, TopicMissingError
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.spark.driver import group
 from kafka_keyshared.spark.driver.group import GroupLostError, SoleMember
@@ -19,6 +19,8 @@ from kafka_keyshared.spark.driver.stop import Stop
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = [P0, P1]
+ACCEPTED = (CommitResult.ACCEPTED, "")
+UNKNOWN = (CommitResult.RETRY, "KafkaError{code=UNKNOWN_TOPIC_OR_PART,val=3}")
 ENTRIES = {P0: CommitEntry(5, ""), P1: CommitEntry(7, "")}
 
 
@@ -31,6 +33,7 @@ class Client:
         Client.made = self
         self.consumer = None
         self.committed_here: list[Commit] = []
+        self.answers: dict[int, tuple[CommitResult, str]] = {}
         self.stands: dict[TopicPartition, tuple[int | None, str | None, int]] = {}
         self.bounds: dict[TopicPartition, tuple[int, int, int]] = {}
         self.starts_at_end = self.halts_out_of_range = False
@@ -59,8 +62,8 @@ class Client:
 
     def commit(self, commit: Commit) -> None:
         self.committed_here.append(commit)
-        accepted = CommitAnswered(commit, CommitResult.ACCEPTED)
-        self.happens(lambda: self._answer(accepted))
+        answer = CommitAnswered(commit, *self.answers.get(len(self.committed_here), ACCEPTED))
+        self.happens(lambda: self._answer(answer))
 
     def committed(self, partitions: Any, timeout: float) -> Any:
         return self.stands
@@ -184,7 +187,8 @@ def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
 ) -> None:
     """Asked once, the batch that runs is still committed."""
     lost = threading.Event()
-    stop = Stop()
+    now = 50.0
+    stop = Stop(lambda: now)
     member = stop.ends(joins(lost.set))
     assert not stop.wait(0)
     assert member.begin()
@@ -193,8 +197,39 @@ def test_who_is_stopped_twice_gives_its_batch_up_and_commits_nothing_of_it(
     member.commit(ENTRIES)
     assert [each.entries for each in Client.made.committed_here] == [ENTRIES]
     assert not lost.is_set()
+    now += 1.0
     stop.ask()
     waited(lost)
     with pytest.raises(KeySharedError, match="stopped twice: the batch that ran is given up"):
         member.commit(ENTRIES)
     assert len(Client.made.committed_here) == 1
+
+
+def test_requests_to_stop_within_a_second_are_one(joins: Callable[..., SoleMember]) -> None:
+    """GNU timeout signals its child twice: once directly, once through the process group."""
+    lost = threading.Event()
+    times = iter([50.0, 50.001, 50.999])
+    stop = Stop(lambda: next(times))
+    member = stop.ends(joins(lost.set))
+    assert member.begin()
+    for _ in range(3):
+        stop.ask()
+    member.commit(ENTRIES)
+    member.refuse_failed()
+    assert not lost.is_set()
+    assert [each.entries for each in Client.made.committed_here] == [ENTRIES]
+
+
+def test_a_topic_that_stays_unknown_ends_a_commit_and_one_that_is_late_does_not(
+    joins: Callable[..., SoleMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was deleted does not come back by asking for a minute."""
+    member = joins()
+    Client.made.answers = {1: UNKNOWN}
+    member.commit(ENTRIES)
+    assert len(Client.made.committed_here) == 2
+    monkeypatch.setattr(group, "UNKNOWN_FOR", 0.0)
+    Client.made.answers = {3: UNKNOWN, 4: (CommitResult.RETRY, "busy"), 5: UNKNOWN, 6: UNKNOWN}
+    with pytest.raises(TopicMissingError, match=r"one of its topics \(t\) was deleted while"):
+        member.commit(ENTRIES)
+    assert len(Client.made.committed_here) == 6

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.spark_run import wanted_of
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.spark.driver import ready
 from kafka_keyshared.spark.driver.group import GroupActiveError

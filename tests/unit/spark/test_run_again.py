@@ -45,9 +45,12 @@ def spark() -> Any:
     context = SimpleNamespace(
         setJobGroup=lambda *_, **__: None,
         cancelJobGroup=lambda *_: None,
+        getLocalProperty=lambda _: None,
         setLocalProperty=lambda *_: None,
     )
-    return SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None), sparkContext=context)
+    conf: dict[str, str] = {}
+    runtime = SimpleNamespace(get=conf.get, set=conf.__setitem__, unset=conf.pop)
+    return SimpleNamespace(conf=runtime, sparkContext=context)
 
 
 def run_with(
@@ -56,6 +59,7 @@ def run_with(
     stop: Stop | None = None,
     streams: bool = False,
     asked_in: int = 0,
+    session: Any = None,
 ) -> run.Outcome:
     """Run batches that end so, one after the other: with this error, or well.
 
@@ -75,9 +79,13 @@ def run_with(
     monkeypatch.setattr(run._Run, "batch", batch)
     settings = SimpleNamespace(hands_over=False)
     wanted: Any = SimpleNamespace(
-        check=lambda: None, settings=settings, conf={"group.id": "billing"}, topics=["orders"]
+        check=lambda: None,
+        settings=settings,
+        conf={"group.id": "billing"},
+        topics=["orders"],
+        outputs=None,
     )
-    done = run.run_batches(spark(), wanted, stop=stop, streams=streams)
+    done = run.run_batches(session or spark(), wanted, stop=stop, streams=streams)
     assert stop is not None or not left
     return done
 
@@ -125,3 +133,15 @@ def test_a_stop_ends_a_run_behind_the_batch_that_runs(
 def test_a_stop_in_the_last_batch_is_no_early_end(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run_with(monkeypatch, None, None, stop=Stop(), asked_in=2)
     assert (done.batches, done.ended) == (2, "caught_up")
+
+
+@pytest.mark.parametrize("rows", ["7", None])
+def test_a_session_of_the_callers_has_its_setting_back(
+    monkeypatch: pytest.MonkeyPatch, rows: str | None
+) -> None:
+    session, name = spark(), "spark.sql.execution.arrow.maxRecordsPerBatch"
+    if rows is not None:
+        session.conf.set(name, rows)
+    with pytest.raises(RuntimeError):
+        run_with(monkeypatch, None, "no broker answers", session=session)
+    assert session.conf.get(name) == rows

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafka_keyshared.spark.session import cause, last_words
+from kafka_keyshared.spark.session import SparkOptions, _launch, cause, last_words
 
 
 class JavaError:
@@ -55,6 +57,7 @@ Driver stacktrace:
         (RaisedError(JavaError("outer", JavaError("no room\n\tat a.b.C"))), "no room"),
         (RaisedError(JavaError(None)), "java.lang.Error"),
         (RaisedError(EndedError("outer")), "Spark's Java has ended (ConnectionRefusedError)"),
+        (ConnectionRefusedError(111, "no"), "Spark's Java has ended (ConnectionRefusedError)"),
         (RaisedError(JavaError(WORKER)), "ModuleNotFoundError: No module named 'billing'"),
         (ValueError("plain"), "plain"),
         (ValueError(), "ValueError"),
@@ -77,3 +80,15 @@ def test_the_last_words_of_a_log(tmp_path: Path, text: str, told: str) -> None:
     log = tmp_path / "spark.log"
     log.write_text(text)
     assert last_words(log) == told
+
+
+def test_java_is_in_no_process_group_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to the driver's group would end Java under the batch that runs."""
+    gateway = pytest.importorskip("pyspark.java_gateway")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(gateway, "launch_gateway", lambda _, popen: given.update(popen))
+    _launch(SparkOptions(), {}, tmp_path, tmp_path / "spark.log")
+    assert given["start_new_session"] is True
+    assert given["stderr"] == subprocess.STDOUT

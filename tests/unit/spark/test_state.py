@@ -121,3 +121,15 @@ def test_the_state_that_counts_is_the_one_at_the_groups_positions(tmp_path: Path
     assert store.find(before) == ((), True)
     assert not first.exists()
     assert StateStore(tmp_path, "other").find(before) == ((), False)
+
+
+def test_a_partition_that_the_group_has_not_read_yet_costs_no_state(tmp_path: Path) -> None:
+    """It was added to the topic, or its topic to the subscription, since the state was kept."""
+    store, kept = StateStore(tmp_path, "g"), Kept("f", ((0, 9),))
+    added = TopicPartition("t", 1)
+    store.keep(store.next_folder(), [kept], {P0: (5, "")})
+    assert store.find({P0: (5, ""), added: (0, "")}, {added}) == ((kept,), False)
+    assert store.find({P0: (6, ""), added: (0, "")}, {added}) == ((), True)
+    assert store.find({P0: (5, ""), added: (3, "")}) == ((), True), "pods have read it"
+    store.keep(store.next_folder(), [], {P0: (5, ""), added: (2, "")})
+    assert store.find({P0: (5, ""), added: (0, "")}, {added}) == ((kept,), False), "not committed"

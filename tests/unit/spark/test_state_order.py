@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_keyshared import KeyShared
-from kafka_keyshared.cli.spark_run import wanted_of
+from kafka_keyshared.cli.spark_wanted import wanted_of
 from kafka_keyshared.core.commands import CommitEntry
 from kafka_keyshared.core.events import StartPoint
 from kafka_keyshared.core.lane_notes import LaneNotes
@@ -75,14 +75,14 @@ def test_states_and_their_index_are_there_for_good_before_the_commit(
     app.handler(Counts)
     slots = ((0, 65_535),)
 
-    def tasks(self: Any, made: Any, kept: Any, folder: Path) -> list[Report]:
+    def tasks(self: Any, made: Any, kept: Any, folder: Path) -> tuple[list[Report], Any]:
         file = folder / "0-0.state"
         release(maker(Counts)(), slots, file, go_on=False)
-        return [
-            Report(0, {P0: Settled(((0, 10),), LaneNotes())}, state=Kept(str(file), slots)),
-        ]
+        report = Report(0, {P0: Settled(((0, 10),), LaneNotes())}, state=Kept(str(file), slots))
+        return [report], None
 
     monkeypatch.setattr(run._Run, "_run", tasks)
+    monkeypatch.setattr(run._Run, "_write", lambda *_: None)
     spark: Any = None
     member: Any = Member(events)
     store = StateStore(tmp_path, "g")

@@ -20,7 +20,7 @@ from kafka_keyshared.handling.outputs import Place
 from kafka_keyshared.model import Output, Record, TopicPartition
 from kafka_keyshared.pools.worker_cells import WorkerSpec
 from kafka_keyshared.spark.settled import common, to_position
-from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share, name_of_batch
+from kafka_keyshared.spark.task import Drive, HandedOut, Job, Letter, Report, Share
 from kafka_keyshared.testing import record
 
 P0 = TopicPartition("t", 0)
@@ -255,18 +255,3 @@ def test_outputs_are_handed_out_once_by_the_attempt_that_has_not_failed(kind: st
     else:
         assert (outputs[0].key, outputs[0].value) == (b"k", b"0.0")
         assert outputs[0].headers == [("h", b"x"), ("keyshared.output", names[0])]
-
-
-def test_a_batch_is_named_by_where_it_begins() -> None:
-    """So one that was not committed is written over, and no other."""
-    job = a_job(lambda _: None, {P0: share(0, 3)})
-    again = a_job(lambda _: None, {P0: share(0, 9)})
-    others = [
-        a_job(lambda _: None, {P0: share(1, 3)}),
-        a_job(lambda _: None, {P0: share(0, 3, "more settled")}),
-        a_job(lambda _: None, {TopicPartition("u", 0): share(0, 3)}),
-        replace(job, group="other"),
-    ]
-    names = [name_of_batch(each) for each in (job, *others)]
-    assert name_of_batch(again) == names[0]
-    assert len(set(names)) == len(names)

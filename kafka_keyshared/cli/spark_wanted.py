@@ -1,0 +1,103 @@
+"""Apps for Spark: what of an app runs there, what is refused, and what has no effect there.
+
+The command line and programs that call ``run_batches`` themselves both come through
+:func:`wanted_of`. Nothing that an app says is left out silently: it is honoured, refused by its
+name, or named in a warning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka_keyshared.app.service import KeyShared
+from kafka_keyshared.config import Options
+from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.logs import log_of
+from kafka_keyshared.spark.driver.run import Wanted
+from kafka_keyshared.spark.plan import BATCH_OFFSETS
+
+log = log_of("kafka_keyshared.spark")
+
+SERVERS = ("http_port", "console_port", "group_view_topic")
+STOPS = ("commit_interval", "stop_timeout", "revoke_deadline")
+
+
+def wanted_of(app: KeyShared, most: int = BATCH_OFFSETS, state: Path | None = None) -> Wanted:
+    """Return what an app would run, for Spark; warn of what has no effect there.
+
+    ``most`` is how many offsets of a partition a batch may have, ``state`` the folder for the state
+    of a handler class. Raises :class:`ConfigError` for what Spark cannot run.
+    """
+    _refuse(app)
+    for line in without_effect(app):
+        log.warning("%s", line)
+    options = app.options
+    return Wanted(
+        app.conf,
+        app.topics,
+        app.subscription,
+        app.worker_specs(traced=False),
+        options.dlq_topic,
+        options.dlq_create,
+        options.dlq_format,
+        most,
+        state,
+        check_invariants=options.check_invariants,
+    )
+
+
+def _refuse(app: KeyShared) -> None:
+    """Raise :class:`ConfigError` for handlers that are not called with one record at a time."""
+    name = getattr(app.called, "__qualname__", repr(app.called))
+    if app.batches is not None:
+        raise ConfigError(
+            f"batch handler {name}: Spark calls a handler with one record at a time; run this app "
+            "with `keyshared run`, or give it an @app.handler for single records"
+        )
+    if not app.options.serial:
+        raise ConfigError(
+            f"workers={app.options.workers!r}: Spark's tasks call a handler; give a number of "
+            "workers and a handler"
+        )
+    if app.called is None:
+        raise ConfigError(
+            "the app has no handler for Spark to call: put @app.handler on a function or a class"
+        )
+
+
+def without_effect(app: KeyShared) -> list[str]:
+    """Return a line for each thing that the app says and that has no effect on Spark."""
+    options, plain = app.options, Options()
+    lines: list[str] = []
+
+    def note(names: list[str], why: str) -> None:
+        if names:
+            lines.append(f"{', '.join(names)}: no effect on Spark: {why}")
+
+    def changed(names: tuple[str, ...]) -> list[str]:
+        return [each for each in names if getattr(options, each) != getattr(plain, each)]
+
+    note(changed(SERVERS), "a run there has no server of its own; its pages are Spark's")
+    note(changed(("tracing",)), "a run there makes no spans")
+    note(
+        changed(("lend_after", "on_evict", "unblocking_interval", "new_workers_wait")),
+        "a task is one worker, and none comes or goes within a batch",
+    )
+    limits = [f"ack_timeout={options.time_limit:g} s"] if options.time_limit else []
+    note(
+        limits + changed(("on_stuck",)),
+        "a task waits for its handler as long as that takes; have the handler limit its own calls",
+    )
+    note(
+        changed(STOPS),
+        "positions are committed behind each batch, and a stop or a rebalance waits for the batch",
+    )
+    note(
+        changed(("dlq_limit",)) and ["dlq_limit across workers"],
+        "each task counts the dead letters of its own worker, in its own batch",
+    )
+    note(
+        list(app.callbacks),
+        "the driver has the partitions, and calls no callback of a rebalance",
+    )
+    return lines
