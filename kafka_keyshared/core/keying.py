@@ -18,8 +18,9 @@ import mmh3
 from kafka_keyshared.core.kept_keys import KeptKeys
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
 from kafka_keyshared.core.originals import AsItCame, Chunk
+from kafka_keyshared.core.unknown_formats import Judge
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
-from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
+from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat
 
 SLOT_MASK = SLOTS - 1
 
@@ -27,8 +28,9 @@ KeyOf: TypeAlias = Callable[[Record], bytes | None]
 """A key function: the record's key, None for a null key.
 
 It raises :class:`Undecodable` for a record that will never have a readable key (any other exception
-counts as that), and :class:`Retry` while the key cannot be read just now. For a message that is an
-error of the client and no record it returns None or raises.
+counts as that), :class:`Retry` while the key cannot be read just now, and :class:`UnknownFormat`
+for a value that the reader cannot judge. For a message that is an error of the client and no record
+it returns None or raises.
 """
 
 KeysOfAll: TypeAlias = Callable[[Sequence[Record]], list[bytes | None]]
@@ -68,8 +70,11 @@ class Unread:
 class OwnKeys:
     """Records go by their own key.
 
-    ``refused`` are undecodable records on their way to their policy.
+    ``refused`` are undecodable records on their way to their policy. ``judge`` is there for keys
+    that are read by a key function.
     """
+
+    judge: Judge | None = None
 
     def __init__(
         self, scope: OrderScope, nulls: NullKeys, slot: Callable[[bytes], int] = slot_of
@@ -149,6 +154,8 @@ class OwnKeys:
         """Drop what is of these partitions."""
         for partition in partitions:
             self.unread.pop(partition, None)
+        if self.judge is not None:
+            self.judge.forget(partitions)
 
     def next_due(self) -> float | None:
         """Return when a key is to be read again, in monotonic seconds."""
@@ -198,6 +205,9 @@ class DerivedKeys(OwnKeys):
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self._undecodable_is_null = undecodable_is_null
         self._kept = KeptKeys(window_records)
+        self.judge = Judge(key_of)
+        # The record that was found broken because its format is unknown, while it is routed.
+        self.broken: Record | None = None
         # What is kept of a record whose key is null.
         self._kept_null = NULL_KEY if nulls == "one-lane" else None
         self.key, self.lane = self._known_key, self._lane
@@ -215,6 +225,7 @@ class DerivedKeys(OwnKeys):
         except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
             return self._route_each(chunk, rows, alone)
         self._kept.add(records, self._as_kept(found), chunk)
+        self._note_read(records[:1])
         hash_key, seed, mask, slot = mmh3.hash, SLOT_SEED, SLOT_MASK, self.slot
         events: list[Record] = []
         keyed = zip(records, found, strict=True)
@@ -243,6 +254,7 @@ class DerivedKeys(OwnKeys):
         keys: list[bytes | None] = []
         null = self._kept_null
         undecodable = null if self._undecodable_is_null else None
+        refused = len(self.refused)
         stream = iter(self._not_behind_unread(records) if self.unread else records)
         while True:
             try:
@@ -255,9 +267,7 @@ class DerivedKeys(OwnKeys):
                     known.append(record)
                     keys.append(null if key is None else key)
             except Retry as error:
-                try:
-                    error.delay()
-                except ValueError as broken:
+                if (broken := self._is_final(record, error)) is not None:
                     self._undecodable(record, broken, rows, alone, events)
                     known.append(record)
                     keys.append(undecodable)
@@ -270,7 +280,29 @@ class DerivedKeys(OwnKeys):
                 keys.append(undecodable)
             else:
                 self._kept.add(known, keys, chunk)
+                if self.unread or len(self.refused) > refused:
+                    bad = {id(each.record) for each in self.refused[refused:]}
+                    self._note_read([each for each in known if id(each) not in bad])
+                else:
+                    self._note_read(known[:1])
                 return events
+
+    def _note_read(self, records: Sequence[Record]) -> None:
+        """Note of which topics there are records with a value whose key was read."""
+        if self.judge is not None:
+            self.judge.topics_read.update(
+                each.topic() for each in records if each.error() is None and each.value()
+            )
+
+    def _is_final(self, record: Record, error: Retry) -> Exception | None:
+        """Return what makes a record undecodable after all whose key cannot be read just now."""
+        if record is self.broken and isinstance(error, UnknownFormat):
+            return error
+        try:
+            error.delay()
+        except ValueError as broken:
+            return broken
+        return None
 
     def _keyless(
         self, record: Record, rows: Rows, alone: list[Record], events: list[Record]
@@ -295,7 +327,7 @@ class DerivedKeys(OwnKeys):
             events.append(record)
             return
         reason = str(error)
-        if not isinstance(error, Undecodable):
+        if not isinstance(error, Undecodable | UnknownFormat):
             reason = f"{type(error).__name__}: {reason}"
         self.refused.append(Refused(record, reason))
         if self._undecodable_is_null:
