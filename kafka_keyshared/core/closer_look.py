@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka_keyshared.core.admission import reason_of
@@ -54,6 +54,12 @@ def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, 
             )
         )
     return tuple(found)
+
+
+def keyless(sub: Subscription, topics: Iterable[str]) -> dict[str, int]:
+    """Return how many records the key function found no key for, by topic."""
+    counts = {} if sub.keys.keyless is None else sub.keys.keyless.counts
+    return {topic: counts.get(topic, 0) for topic in dict.fromkeys((*topics, *counts))}
 
 
 def away(sub: Subscription, lasting: Lasting, now: float) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import mmh3
 
 from kafka_keyshared.core.kept_keys import KeptKeys
+from kafka_keyshared.core.keyless import Keyless
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
 from kafka_keyshared.core.originals import AsItCame, Chunk
 from kafka_keyshared.core.unknown_formats import Judge
@@ -71,10 +72,11 @@ class OwnKeys:
     """Records go by their own key.
 
     ``refused`` are undecodable records on their way to their policy. ``judge`` is there for keys
-    that are read by a key function.
+    that are read by a key function, and ``keyless`` where it may find none.
     """
 
     judge: Judge | None = None
+    keyless: Keyless | None = None
 
     def __init__(
         self, scope: OrderScope, nulls: NullKeys, slot: Callable[[bytes], int] = slot_of
@@ -186,7 +188,8 @@ class DerivedKeys(OwnKeys):
 
     It is called once for each record received, on the owner's thread, and its answer kept for as
     long as the record is held: were it asked again in trouble, a different answer would break the
-    order, and an expensive one would be paid for twice.
+    order, and an expensive one would be paid for twice. ``extracted`` says that the key is not the
+    record's own.
     """
 
     def __init__(
@@ -198,6 +201,7 @@ class DerivedKeys(OwnKeys):
         undecodable_is_null: bool,
         window_records: int,
         slot: Callable[[bytes], int] = slot_of,
+        extracted: bool = True,
     ) -> None:
         super().__init__(scope, nulls, slot)
         self._key_of = key_of
@@ -206,6 +210,8 @@ class DerivedKeys(OwnKeys):
         self._undecodable_is_null = undecodable_is_null
         self._kept = KeptKeys(window_records)
         self.judge = Judge(key_of)
+        if extracted and nulls != "reject":
+            self.keyless = Keyless(one_lane=nulls == "one-lane")
         # The record that was found broken because its format is unknown, while it is routed.
         self.broken: Record | None = None
         # What is kept of a record whose key is null.
@@ -228,6 +234,7 @@ class DerivedKeys(OwnKeys):
         self._note_read(records[:1])
         hash_key, seed, mask, slot = mmh3.hash, SLOT_SEED, SLOT_MASK, self.slot
         events: list[Record] = []
+        without: list[Record] = []
         keyed = zip(records, found, strict=True)
         while True:
             try:
@@ -238,7 +245,10 @@ class DerivedKeys(OwnKeys):
                     rows[slot(key)].append(record)  # type: ignore[arg-type]
             except TypeError:  # the hash of None
                 self._keyless(record, rows, alone, events)
+                without.append(record)
             else:
+                if self.keyless is not None:
+                    self.keyless.note(records, found, without)
                 return events
 
     def _as_kept(self, found: list[bytes | None]) -> list[bytes | None]:
@@ -252,6 +262,7 @@ class DerivedKeys(OwnKeys):
         events: list[Record] = []
         known: list[Record] = []
         keys: list[bytes | None] = []
+        without: list[Record] = []
         null = self._kept_null
         undecodable = null if self._undecodable_is_null else None
         refused = len(self.refused)
@@ -264,6 +275,7 @@ class DerivedKeys(OwnKeys):
                         rows[slot(key)].append(record)
                     else:
                         self._keyless(record, rows, alone, events)
+                        without.append(record)
                     known.append(record)
                     keys.append(null if key is None else key)
             except Retry as error:
@@ -285,6 +297,8 @@ class DerivedKeys(OwnKeys):
                     self._note_read([each for each in known if id(each) not in bad])
                 else:
                     self._note_read(known[:1])
+                if self.keyless is not None:
+                    self.keyless.note(known, keys, without)
                 return events
 
     def _note_read(self, records: Sequence[Record]) -> None:

@@ -51,21 +51,26 @@ def look_around(
         if record.error() is not None:
             continue
         found = True
-        try:
-            key_of(record)
-        except UnknownFormat as other:
-            alike += other.kind == error.kind
-            if alike and not error.vague:
-                break
-        except Retry:
-            break  # the registry is away, and would be asked for each of them
-        except Exception:  # noqa: BLE001 - a broken record says nothing of this one
-            continue
-        else:
+        other = _error_of(key_of, record)
+        if other is None:
             read += record.value() is not None  # a tombstone shows nothing of the format
             if read >= (1 if error.vague else ENOUGH):
                 break
+        elif isinstance(other, UnknownFormat):
+            alike += other.kind == error.kind
+            if alike and not error.vague:
+                break
+        elif isinstance(other, Retry):
+            break  # the registry is away, and would be asked for each of them
     return Around(read, alike, found)
+
+
+def _error_of(key_of: Callable[[Record], object], record: Record) -> Exception | None:
+    try:
+        key_of(record)
+    except Exception as error:  # noqa: BLE001 - a key function may raise anything
+        return error
+    return None
 
 
 def is_broken(
