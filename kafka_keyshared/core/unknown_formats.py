@@ -88,9 +88,9 @@ def is_broken(
         return bool(around.read) or read_before or late
     if around.alike or seen:
         return False
-    if around.any:
-        return bool(around.read) and error.patience <= 0
-    return read_before and waited >= NOTHING_BEHIND
+    if error.patience > 0:
+        return False
+    return bool(around.read) if around.any else read_before and waited >= NOTHING_BEHIND
 
 
 class Judge:
