@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 
@@ -174,6 +174,46 @@ class Retry(Verdict):
                 f"{RETRY_AFTER_MAX:,} (a year)"
             )
         return seconds
+
+
+class UnknownFormat(Retry):
+    """A key reader does not know the format of a record's value, so it cannot judge the record.
+
+    The record's partition is held. The record counts as undecodable only where it is an exception
+    among records that can be read (:mod:`kafka_keyshared.core.unknown_formats`). ``kind`` names the
+    format: records of the same format have the same kind. ``reason`` says what was seen and what
+    was expected. ``after`` is in how many seconds the key is read again. For ``patience`` seconds
+    from now the record is not judged, since the format may become known. ``certain`` says that the
+    format exists and the fault is the reader's: the record is never judged. ``vague`` says that the
+    kind stands for any bytes that are not as expected.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        reason: str,
+        after: float | None = None,
+        *,
+        patience: float = 0.0,
+        certain: bool = False,
+        vague: bool = False,
+    ) -> None:
+        super().__init__(after)
+        self.kind = kind
+        self.reason = reason
+        self.patience = patience
+        self.certain = certain
+        self.vague = vague
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        return self.reason
+
+    def __reduce__(self) -> Any:
+        made = partial(
+            UnknownFormat, patience=self.patience, certain=self.certain, vague=self.vague
+        )
+        return made, (self.kind, self.reason, self.after)
 
 
 class DeadLetter(Verdict):

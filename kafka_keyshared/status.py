@@ -231,7 +231,8 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     slots have drained so far. ``pending`` lists all that workers were given and have not settled,
     by worker and oldest first; None unless it was asked for.
     ``closed`` are the first closed lanes, those before others that wait for somebody; ``unread``
-    the partitions that wait for a key to be read. So many records (``away``) wait for workers that
+    the partitions that wait for a key to be read. ``keyless`` counts by topic the records for which
+    the key function found no key. So many records (``away``) wait for workers that
     were declared and are not there (``missing``), since ``away_seconds``, the first one at
     ``away_at``. ``errors`` are failed attempts by kind, the latest first. ``slots`` is who has the
     slots, each run from its first to its last one with the worker's place among ``workers``, -1 for
@@ -276,6 +277,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[PendingAck, ...] | None = None
     closed: tuple[LaneStatus, ...] = ()
     unread: tuple[UnreadKey, ...] = ()
+    keyless: dict[str, int] = {}
     away: int = 0
     away_at: tuple[str, int, int] | None = None
     away_seconds: float = 0.0

@@ -7,7 +7,9 @@ others. A speed-up is how many times sooner a number of workers would be done.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,6 +17,8 @@ from kafka_keyshared.advise.count import WORKERS, Hot, Lanes, Tally
 from kafka_keyshared.advise.sample import Sample
 from kafka_keyshared.core.routing.loads import busiest
 from kafka_keyshared.hashing import slot_of
+from kafka_keyshared.keys.sampled import TopicKeys
+from kafka_keyshared.model import counted
 
 SHOWN = (4, 16, 64)
 """The numbers of workers that the advice has figures for."""
@@ -84,7 +88,9 @@ class Drain(msgspec.Struct, kw_only=True):
 class Advice(msgspec.Struct, kw_only=True):
     """Everything that ``keyshared advise`` says. Shares and speed-ups count all records.
 
-    ``verdict`` is one of ``helps``, ``little``, ``one-key``, ``no-keys`` and ``no-records``.
+    ``key`` is the setting by which keys were read; ``unreadable_keys`` records are left out of all
+    counts, because their key cannot be read. ``verdict`` is one of ``helps``, ``little``,
+    ``one-key``, ``no-keys`` and ``no-records``.
     """
 
     verdict: str
@@ -96,6 +102,8 @@ class Advice(msgspec.Struct, kw_only=True):
     keys: int
     keys_exact: bool
     null_keys: int
+    key: str
+    unreadable_keys: int
     hottest_share: float
     hottest_bound: float | None
     hottest_keys: list[HotKey]
@@ -147,8 +155,13 @@ def advise(
     *,
     group: str | None,
     ms_per_record: float,
+    key: str = "record",
+    keys_seen: Mapping[str, TopicKeys] = MappingProxyType({}),
 ) -> Advice:
-    """Return the advice for these counts."""
+    """Return the advice for these counts.
+
+    ``key`` is the setting by which keys were read, and ``keys_seen`` what it made of the records.
+    """
     speedup, in_window = speedups(tally), windowed(tally)
     lanes = {scope: tally.lanes(scope) for scope in SCOPES}
     keys = lanes["subscription"]
@@ -170,6 +183,8 @@ def advise(
         keys=keys.lanes,
         keys_exact=tally.exact,
         null_keys=tally.null_keys,
+        key=key,
+        unreadable_keys=sum(each.without for each in keys_seen.values()),
         hottest_share=hottest[0].share if hottest else 0.0,
         hottest_bound=_bound(keys, tally.records),
         hottest_keys=hottest,
@@ -187,7 +202,7 @@ def advise(
         notes=[],
     )
     advice.verdict, advice.says = _verdict(advice, in_window[workers])
-    advice.notes = _notes(advice, sample, density)
+    advice.notes = [*_notes(advice, sample, density), *_key_notes(key, keys_seen)]
     return advice
 
 
@@ -278,6 +293,8 @@ def _share(share: float) -> float:
 
 def _verdict(advice: Advice, best: float) -> tuple[str, str]:
     today, workers = advice.today, advice.workers
+    if not advice.records and advice.unreadable_keys:
+        return "no-keys", "the key of no record can be read by this setting"
     if not advice.records:
         return "no-records", (
             "there are no records, so nothing is known of its keys: ask again when there are"
@@ -344,3 +361,28 @@ def _notes(advice: Advice, sample: Sample, density: float) -> list[str]:
     if sample.arrivals is None:
         notes.append("how much arrives is not known, so nothing is taken to arrive meanwhile")
     return notes
+
+
+def _key_notes(key: str, seen: Mapping[str, TopicKeys]) -> Iterator[str]:
+    for topic, each in sorted(seen.items()):
+        if each.mixed:
+            yield (
+                f"{topic}: {counted(each.keyless, 'record')} without a key by key={key!r} beside "
+                f"{each.keyed:,} that have one: those without a key run in no order, a delete or a "
+                "tombstone before an update, for instance. Set key='record' where the record's own "
+                "key will do, or name a field or header that every record has"
+            )
+        elif each.keyless:
+            yield f"{topic}: no record has a key by key={key!r}; see that the name is right"
+        for reasons, what in (
+            (each.unknown, "their partitions will be held until the setting is mended"),
+            (each.unread, "their partitions will wait until it can be read"),
+            (each.broken, "they will go the way of undecodable="),
+        ):
+            yield from _unreadable(topic, reasons, what)
+
+
+def _unreadable(topic: str, reasons: Counter[str], what: str) -> Iterator[str]:
+    for reason, count in reasons.most_common(1):
+        many = counted(sum(reasons.values()), "key")
+        yield f"{topic}: {many} unreadable, {what}: {reason} ({count:,} times)"

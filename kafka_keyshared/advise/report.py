@@ -19,7 +19,7 @@ def lines(advice: Advice) -> list[str]:
     """Return the report."""
     found = _wrapped(_capital(advice.says) + ".")
     if not advice.records:
-        return found
+        return found + [line for note in advice.notes for line in _wrapped(f"- {_capital(note)}.")]
     found += ["", *_wrapped(_sampled(advice)), *_wrapped(_hottest(advice)), ""]
     found += [*_columns(_speed_rows(advice)), *_wrapped(_time(advice)), ""]
     found += _scopes(advice) if advice.keys else []
@@ -35,10 +35,11 @@ def _sampled(advice: Advice) -> str:
     what = f"{advice.records:,} records" + (
         ", all there are," if advice.complete else ", the newest ones,"
     )
+    by = "" if advice.key == "record" else f" (key={advice.key!r})"
     keys = f"{'' if advice.keys_exact else 'about '}{advice.keys:,} keys"
     return (
         f"{', '.join(advice.topics)}: {what} read in {advice.seconds:g} s; {keys}, "
-        f"{advice.null_keys:,} records without a key"
+        f"{advice.null_keys:,} records without a key{by}"
     )
 
 

@@ -21,6 +21,7 @@ from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import unreadable
 from kafka_keyshared.errors import KeySharedError
+from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition
 
 Progress = Callable[[str], None]
@@ -83,8 +84,11 @@ def take(
     *,
     progress: Progress,
     clock: Clock = time.monotonic,
+    keys: KeySample | None = None,
 ) -> Sample:
     """Count the records of the topics into ``tally`` for at most so many seconds.
+
+    ``keys`` reads the keys; None takes the records' own.
 
     Raises :class:`~kafka_keyshared.errors.TopicMissingError` and
     :class:`~kafka_keyshared.errors.ConfigError` for a topic that is not there or may not be read,
@@ -98,7 +102,7 @@ def take(
         logs = Logs(consumer, own, clock)
         found = logs.look(topics, with_group=group is not None)
         silence = Silence(address_of(conf), reasons, progress, clock)
-        return _Reader(consumer, tally, silence, progress, clock).read(found, logs, seconds)
+        return _Reader(consumer, tally, silence, progress, clock, keys).read(found, logs, seconds)
     finally:
         consumer.close()
 
@@ -106,18 +110,20 @@ def take(
 class _Reader:
     """Reads rounds into a tally."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what one reading is made of
         self,
         consumer: Consumer,
         tally: Tally,
         silence: Silence,
         progress: Progress,
         clock: Clock,
+        keys: KeySample | None,
     ) -> None:
         self._consumer = consumer
         self._tally = tally
         self._silence = silence
         self._progress = progress
+        self._keys = keys
         self._deadline = 0.0
         self._batch = 100
         self._offsets = 0
@@ -213,8 +219,11 @@ class _Reader:
         if last >= end:
             messages = [each for each, at in zip(messages, offsets, strict=True) if at < end]
         self._time(partition, messages)
-        keys: list[Any] = [message.key() for message in messages]
-        self._tally.add(partition, keys)
+        records: list[Any] = messages
+        if self._keys is None:
+            self._tally.add(partition, [record.key() for record in records])
+        else:
+            self._tally.add(partition, self._keys.keys(partition.topic, records))
         if last >= end - 1:
             self._finish(partition)
         else:

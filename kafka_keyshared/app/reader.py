@@ -18,7 +18,7 @@ from kafka_keyshared.core.selection import Counts, Selection
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, SlotFunction
 from kafka_keyshared.logs import Seldom, log_of
-from kafka_keyshared.model import Record, Retry, TopicPartition, name_of
+from kafka_keyshared.model import Record, Retry, TopicPartition, UnknownFormat, name_of
 from kafka_keyshared.program.green import refuse_green_threads
 
 log = log_of("kafka_keyshared.reader")
@@ -86,6 +86,7 @@ class Reader:
             SLOT_FUNCTIONS[make_options({"slot_function": slot_function}).slot_function],
             self._patient(_key_function(key, key_schema)),
             keyless=keyless,
+            hold=self._hold,
         )
         clock = Clock()
         now = clock.wall()
@@ -194,18 +195,29 @@ class Reader:
             while True:
                 try:
                     return key_of(record)
+                except UnknownFormat:
+                    raise  # the records around it tell whose fault that is
                 except Retry as error:
-                    delay = error.delay()
-                    why = error.__cause__ or "its function says so"
-                    self._seldom.warning(
-                        "key",
-                        f"{name_of(record)}: its key cannot be read just now ({why}); it is asked "
-                        "for again and again",
-                    )
-                    if self._stopping.wait(KEY_AGAIN_AFTER if delay is None else delay):
-                        raise
+                    self._hold(record, error)
 
         return patient
+
+    def _hold(self, record: Record, error: Retry) -> float:
+        """Wait at a record whose key cannot be read just now; return for how many seconds.
+
+        Raises the error when the reading has been stopped.
+        """
+        delay = error.delay()
+        why = error.reason if isinstance(error, UnknownFormat) else error.__cause__
+        self._seldom.warning(
+            "key",
+            f"{name_of(record)}: its key cannot be read just now "
+            f"({why or 'its function says so'}); it is asked for again and again",
+        )
+        seconds = KEY_AGAIN_AFTER if delay is None else delay
+        if self._stopping.wait(seconds):
+            raise error
+        return seconds
 
     def _tell_refused(self, refused: Sequence[Refused]) -> None:
         first = refused[0]

@@ -17,8 +17,9 @@ from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.client.groupless import address_of
 from kafka_keyshared.client.reach import require_broker
-from kafka_keyshared.config import refuse
+from kafka_keyshared.config import make_options, refuse
 from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.keys.sampled import KeySample
 
 
 def advise_verb(
@@ -38,10 +39,19 @@ def advise_verb(
         "group and writes nothing"
     )
     tally = Tally()
-    sample = take(layers.conf, layers.topics, group, seconds, tally, progress=write_note)
-    advice = advise(tally, sample, group=group, ms_per_record=ms_per_record)
+    options = make_options(layers.options)
+    key_of = options.subscription().key_of
+    keys = None if key_of is None else KeySample(key_of)
+    sample = take(layers.conf, layers.topics, group, seconds, tally, progress=write_note, keys=keys)
+    advice = advise(
+        *(tally, sample),
+        group=group,
+        ms_per_record=ms_per_record,
+        key=options.key,
+        keys_seen={} if keys is None else keys.topics,
+    )
     if advice.verdict in ("helps", "little"):
-        advice.code = code(address, layers.topics, group, advice.workers)
+        advice.code = code(address, layers.topics, group, advice.workers, options.key)
     if output is Output.TABLE:
         sys.stdout.write("".join(f"{line}\n" for line in lines(advice)))
     else:

@@ -26,6 +26,8 @@ from kafka_keyshared.doctor import (
     client_checks,
     group_checks,
     instance_checks,
+    key_checks,
+    key_sample,
     progress_checks,
     view_checks,
 )
@@ -44,6 +46,7 @@ from kafka_keyshared.doctor.report import write_report
 from kafka_keyshared.doctor.survey import Look, Survey
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.handling.handlers import awaits, maker
+from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition, counted
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "configuration": (),
     "broker": ("configuration",),
     "topics": ("broker",),
+    "keys": ("topics",),
     "group": ("broker",),
     "positions": ("topics", "group"),
     "retention": ("positions",),
@@ -148,6 +152,7 @@ class Doctor:
             self._check_configuration,
             self._check_broker,
             self._check_topics,
+            self._check_keys,
             self._check_group,
             self._check_positions,
             self._check_retention,
@@ -287,6 +292,23 @@ class Doctor:
         stamped = [name for name in self._counts if self._there[name].broker_time]
         self._look = self._asked.look(self._metadata, stamped)
         return found
+
+    def _check_keys(self) -> Check:
+        app = self._running
+        key_of = app.subscription.key_of
+        if key_of is None:
+            return skipped("keys", "records go by their own key (--key record)")
+        if not self._counts:
+            return skipped("keys", "needs a topic (-t)")
+        starts = key_sample.newest(self._asked.bounds(self._counts))
+        found = KeySample(key_of)
+        records = key_sample.sample(app.conf, starts) if starts else []
+        for topic, those in key_sample.by_topic(records).items():
+            found.keys(topic, list[Any](those))
+        if not found.topics:
+            return skipped("keys", "no record came that could be looked at")
+        named = app.options.key
+        return key_checks.keys("a function" if named == "record" else named, found.topics)
 
     def _check_group(self) -> Check:
         if self._group is None:

@@ -42,7 +42,7 @@ from kafka_keyshared.demo.ledgers import on_dead_letter, on_dropped
 from kafka_keyshared.errors import ConfigError, KeySharedError
 from kafka_keyshared.handling.outputs import Take, outputs_taken, place_of
 from kafka_keyshared.logs import log_of
-from kafka_keyshared.model import Record, Undecodable
+from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 
 log = log_of("kafka_keyshared.cli")
 
@@ -128,7 +128,8 @@ def ordered_by(app: KeyShared) -> Callable[[Record], bytes | None]:
     def key(record: Record) -> bytes | None:
         try:
             found = key_of(record)
-        except Undecodable:  # and it runs all the same: the policy takes it for a null key
+        # And it runs all the same: the policy takes it for a null key.
+        except (Undecodable, UnknownFormat):
             found = None
         # Of the one lane of null keys the lane's name, because no record has that for a key.
         return lane_by(record, NULL_KEY, "topic")[2] if found is None and one_lane else found

@@ -2,7 +2,9 @@
 
 One that is undecodable goes where the policy says, at once. One whose key cannot be read *just now*
 (a schema registry that does not answer) holds up its partition from there on: what follows may be
-of the same key, so anything that ran before it could break the order. Other partitions go on.
+of the same key, so anything that ran before it could break the order. Other partitions go on. So
+does one in a format that the reader does not know, unless it is found broken
+(:mod:`.unknown_formats`).
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from kafka_keyshared.core import failures
 from kafka_keyshared.core.burst import Line
 from kafka_keyshared.core.commands import Command
 from kafka_keyshared.core.holds import Holds, Reason
+from kafka_keyshared.core.keying import DerivedKeys
 from kafka_keyshared.core.subscription import Subscription
-from kafka_keyshared.model import About, Record, name_of, partition_of
+from kafka_keyshared.model import About, Record, UnknownFormat, name_of, partition_of
 
 READ_AGAIN_AFTER = 1.0
 """Seconds until a key is read again, where the key function does not say."""
@@ -23,6 +26,7 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
 
     ``wall_offset`` makes a monotonic time one of seconds since 1970; None before the first beat.
     """
+    _judge(sub, now)
     commands: list[Command] = []
     refused, sub.keys.refused = sub.keys.refused, []
     for each in refused:
@@ -35,10 +39,29 @@ def routed(sub: Subscription, holds: Holds, now: float, wall_offset: float | Non
             continue
         asked = unread.cause.delay()
         after = READ_AGAIN_AFTER if asked is None else asked
+        if isinstance(unread.cause, UnknownFormat) and unread.cause.patience:
+            after = min(after, unread.cause.patience)
         unread.due = now + after
         holds.hold_back(Reason.UNREAD, [partition], sub.name)
         commands += sub.bursts.unread.add(_told(unread.records[0], unread.cause, after), now)
     return commands
+
+
+def _judge(sub: Subscription, now: float) -> None:
+    """Make those records undecodable that are broken, and route what is behind them."""
+    keys = sub.keys
+    if not isinstance(keys, DerivedKeys) or keys.judge is None:
+        return
+    for partition in [*keys.unread]:
+        while (unread := keys.unread.get(partition)) is not None and unread.due is None:
+            cause = unread.cause
+            if not isinstance(cause, UnknownFormat):
+                break
+            if not keys.judge.finds_broken(cause, unread.records, now, sub.window.received):
+                break
+            keys.broken = unread.records[0]
+            sub.read_again(partition)
+            keys.broken = None
 
 
 def read_again(
@@ -59,9 +82,14 @@ def read_again(
 
 
 def _told(record: Record, cause: Exception, after: float) -> Line:
-    why = cause.__cause__ or cause
     return Line(
-        f"the key of {name_of(record)} cannot be read yet: {type(why).__name__}: {why}",
+        f"the key of {name_of(record)} cannot be read yet: {reason_of(cause)}",
         About(partition_of(record), record.offset()),
         f"; its partition waits, next try in {after:.1f} s",
     )
+
+
+def reason_of(cause: Exception) -> str:
+    """Return why a key cannot be read yet, in words."""
+    why = cause.__cause__ or cause
+    return str(why) if isinstance(why, UnknownFormat) else f"{type(why).__name__}: {why}"

@@ -42,10 +42,16 @@ def as_it_is(line: Line) -> Line:
 class Burst(Generic[What]):
     """Events of one kind; ``plural`` names them in a line that stands for several.
 
-    ``words`` puts one into words, if it is told.
+    ``words`` puts one into words, if it is told. ``interval`` is the time between lines in seconds.
     """
 
-    def __init__(self, level: Level, plural: str, words: Callable[[What], Line]) -> None:
+    def __init__(
+        self,
+        level: Level,
+        plural: str,
+        words: Callable[[What], Line],
+        interval: float = INTERVAL,
+    ) -> None:
         self._level = level
         self._plural = plural
         self._words = words
@@ -54,7 +60,7 @@ class Burst(Generic[What]):
         # Of those that are counted the first, and when the last of them was.
         self._first: What | None = None
         self._last_at = float("-inf")
-        self.interval = INTERVAL
+        self.interval = interval
 
     def only_counted(self, now: float) -> bool:
         """Count an event that is not told by itself, and say so; else :meth:`add` has to take it.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_keyshared.core.burst import Burst, Line, as_it_is
+from kafka_keyshared.core.burst import INTERVAL, Burst, Line, as_it_is
 from kafka_keyshared.core.commands import Level, Notice
 from kafka_keyshared.core.failure_lines import Attempts
 
+UNREAD_INTERVAL = 60.0
+"""Seconds between two lines about keys that cannot be read: the key is tried every few seconds."""
 
-def _lines(level: Level, plural: str) -> Burst[Line]:
-    return Burst(level, plural, as_it_is)
+
+def _lines(level: Level, plural: str, interval: float = INTERVAL) -> Burst[Line]:
+    return Burst(level, plural, as_it_is, interval)
 
 
 @dataclass(slots=True)
@@ -42,7 +45,9 @@ class Bursts:
         default_factory=lambda: _lines(Level.WARNING, "records had no readable key")
     )
     unread: Burst[Line] = field(
-        default_factory=lambda: _lines(Level.ERROR, "times a key could not be read yet")
+        default_factory=lambda: _lines(
+            Level.ERROR, "times a key could not be read yet", UNREAD_INTERVAL
+        )
     )
     blocks: Burst[Line] = field(default_factory=lambda: _lines(Level.ERROR, "keys are blocked"))
     shed: Burst[Line] = field(

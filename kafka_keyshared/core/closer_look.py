@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kafka_keyshared.core.admission import reason_of
 from kafka_keyshared.core.lane_orders import shown as lane_shown
 from kafka_keyshared.core.lane_orders import urgency
 from kafka_keyshared.core.lasting import Lasting
@@ -42,18 +43,23 @@ def unread(sub: Subscription, lasting: Lasting, now: float) -> tuple[UnreadKey, 
     """Return which partitions wait for a key to be read, and why it cannot be."""
     found: list[UnreadKey] = []
     for partition, waits in sorted(sub.keys.unread.items()):
-        why = waits.cause.__cause__ or waits.cause
         found.append(
             UnreadKey(
                 topic=partition.topic,
                 partition=partition.partition,
                 offset=waits.records[0].offset(),
                 records=len(waits.records),
-                error=f"{type(why).__name__}: {why}",
+                error=reason_of(waits.cause),
                 seconds=lasting.seconds((sub.name, "unread", partition), now),
             )
         )
     return tuple(found)
+
+
+def keyless(sub: Subscription, topics: Iterable[str]) -> dict[str, int]:
+    """Return how many records the key function found no key for, by topic."""
+    counts = {} if sub.keys.keyless is None else sub.keys.keyless.counts
+    return {topic: counts.get(topic, 0) for topic in dict.fromkeys((*topics, *counts))}
 
 
 def away(sub: Subscription, lasting: Lasting, now: float) -> Mapping[str, Any]:

@@ -19,6 +19,8 @@ def go_on(
         commands += weigh_parked(holds, sub, now)
     if sub.keys.refused or sub.keys.unread:
         commands += admission.routed(sub, holds, now, wall_offset)
+    if sub.keys.keyless is not None and sub.keys.keyless.news:
+        commands += sub.keys.keyless.tell()
     return commands + hand_out(sub, holds, assigned, now, wall_offset)
 
 

@@ -16,10 +16,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import mmh3
 
 from kafka_keyshared.core.kept_keys import KeptKeys
+from kafka_keyshared.core.keyless import Keyless
 from kafka_keyshared.core.lanes import NULL_KEY, Lane, OrderScope, OwnLanes, lane_by
 from kafka_keyshared.core.originals import AsItCame, Chunk
+from kafka_keyshared.core.unknown_formats import Judge
 from kafka_keyshared.hashing import SLOT_SEED, SLOTS, slot_of
-from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable
+from kafka_keyshared.model import Record, Retry, TopicPartition, Undecodable, UnknownFormat
 
 SLOT_MASK = SLOTS - 1
 
@@ -27,8 +29,9 @@ KeyOf: TypeAlias = Callable[[Record], bytes | None]
 """A key function: the record's key, None for a null key.
 
 It raises :class:`Undecodable` for a record that will never have a readable key (any other exception
-counts as that), and :class:`Retry` while the key cannot be read just now. For a message that is an
-error of the client and no record it returns None or raises.
+counts as that), :class:`Retry` while the key cannot be read just now, and :class:`UnknownFormat`
+for a value that the reader cannot judge. For a message that is an error of the client and no record
+it returns None or raises.
 """
 
 KeysOfAll: TypeAlias = Callable[[Sequence[Record]], list[bytes | None]]
@@ -68,8 +71,12 @@ class Unread:
 class OwnKeys:
     """Records go by their own key.
 
-    ``refused`` are undecodable records on their way to their policy.
+    ``refused`` are undecodable records on their way to their policy. ``judge`` is there for keys
+    that are read by a key function, and ``keyless`` where it may find none.
     """
+
+    judge: Judge | None = None
+    keyless: Keyless | None = None
 
     def __init__(
         self, scope: OrderScope, nulls: NullKeys, slot: Callable[[bytes], int] = slot_of
@@ -149,6 +156,8 @@ class OwnKeys:
         """Drop what is of these partitions."""
         for partition in partitions:
             self.unread.pop(partition, None)
+        if self.judge is not None:
+            self.judge.forget(partitions)
 
     def next_due(self) -> float | None:
         """Return when a key is to be read again, in monotonic seconds."""
@@ -179,7 +188,8 @@ class DerivedKeys(OwnKeys):
 
     It is called once for each record received, on the owner's thread, and its answer kept for as
     long as the record is held: were it asked again in trouble, a different answer would break the
-    order, and an expensive one would be paid for twice.
+    order, and an expensive one would be paid for twice. ``extracted`` says that the key is not the
+    record's own.
     """
 
     def __init__(
@@ -191,6 +201,7 @@ class DerivedKeys(OwnKeys):
         undecodable_is_null: bool,
         window_records: int,
         slot: Callable[[bytes], int] = slot_of,
+        extracted: bool = True,
     ) -> None:
         super().__init__(scope, nulls, slot)
         self._key_of = key_of
@@ -198,6 +209,11 @@ class DerivedKeys(OwnKeys):
         self._of_all: KeysOfAll | None = getattr(key_of, "of_all", None)
         self._undecodable_is_null = undecodable_is_null
         self._kept = KeptKeys(window_records)
+        self.judge = Judge(key_of)
+        if extracted and nulls != "reject":
+            self.keyless = Keyless(one_lane=nulls == "one-lane")
+        # The record that was found broken because its format is unknown, while it is routed.
+        self.broken: Record | None = None
         # What is kept of a record whose key is null.
         self._kept_null = NULL_KEY if nulls == "one-lane" else None
         self.key, self.lane = self._known_key, self._lane
@@ -215,8 +231,10 @@ class DerivedKeys(OwnKeys):
         except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
             return self._route_each(chunk, rows, alone)
         self._kept.add(records, self._as_kept(found), chunk)
+        self._note_read(records[:1])
         hash_key, seed, mask, slot = mmh3.hash, SLOT_SEED, SLOT_MASK, self.slot
         events: list[Record] = []
+        without: list[Record] = []
         keyed = zip(records, found, strict=True)
         while True:
             try:
@@ -227,7 +245,10 @@ class DerivedKeys(OwnKeys):
                     rows[slot(key)].append(record)  # type: ignore[arg-type]
             except TypeError:  # the hash of None
                 self._keyless(record, rows, alone, events)
+                without.append(record)
             else:
+                if self.keyless is not None:
+                    self.keyless.note(records, found, without)
                 return events
 
     def _as_kept(self, found: list[bytes | None]) -> list[bytes | None]:
@@ -241,8 +262,10 @@ class DerivedKeys(OwnKeys):
         events: list[Record] = []
         known: list[Record] = []
         keys: list[bytes | None] = []
+        without: list[Record] = []
         null = self._kept_null
         undecodable = null if self._undecodable_is_null else None
+        refused = len(self.refused)
         stream = iter(self._not_behind_unread(records) if self.unread else records)
         while True:
             try:
@@ -252,12 +275,11 @@ class DerivedKeys(OwnKeys):
                         rows[slot(key)].append(record)
                     else:
                         self._keyless(record, rows, alone, events)
+                        without.append(record)
                     known.append(record)
                     keys.append(null if key is None else key)
             except Retry as error:
-                try:
-                    error.delay()
-                except ValueError as broken:
+                if (broken := self._is_final(record, error)) is not None:
                     self._undecodable(record, broken, rows, alone, events)
                     known.append(record)
                     keys.append(undecodable)
@@ -270,7 +292,31 @@ class DerivedKeys(OwnKeys):
                 keys.append(undecodable)
             else:
                 self._kept.add(known, keys, chunk)
+                if self.unread or len(self.refused) > refused:
+                    bad = {id(each.record) for each in self.refused[refused:]}
+                    self._note_read([each for each in known if id(each) not in bad])
+                else:
+                    self._note_read(known[:1])
+                if self.keyless is not None:
+                    self.keyless.note(known, keys, without)
                 return events
+
+    def _note_read(self, records: Sequence[Record]) -> None:
+        """Note of which topics there are records with a value whose key was read."""
+        if self.judge is not None:
+            self.judge.topics_read.update(
+                each.topic() for each in records if each.error() is None and each.value()
+            )
+
+    def _is_final(self, record: Record, error: Retry) -> Exception | None:
+        """Return what makes a record undecodable after all whose key cannot be read just now."""
+        if record is self.broken and isinstance(error, UnknownFormat):
+            return error
+        try:
+            error.delay()
+        except ValueError as broken:
+            return broken
+        return None
 
     def _keyless(
         self, record: Record, rows: Rows, alone: list[Record], events: list[Record]
@@ -295,7 +341,7 @@ class DerivedKeys(OwnKeys):
             events.append(record)
             return
         reason = str(error)
-        if not isinstance(error, Undecodable):
+        if not isinstance(error, Undecodable | UnknownFormat):
             reason = f"{type(error).__name__}: {reason}"
         self.refused.append(Refused(record, reason))
         if self._undecodable_is_null:

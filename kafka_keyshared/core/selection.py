@@ -11,8 +11,9 @@ import mmh3
 
 from kafka_keyshared.core.keying import SLOT_MASK, KeyOf, KeysOfAll, Refused
 from kafka_keyshared.core.routing.slot_ranges import SlotRange, membership
+from kafka_keyshared.core.unknown_formats import LOOK_AHEAD, is_broken, look_around
 from kafka_keyshared.hashing import SLOT_SEED, slot_of
-from kafka_keyshared.model import Record, Retry, Undecodable
+from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 
 
 class Chosen(NamedTuple):
@@ -40,7 +41,9 @@ class Counts:
 class Selection:
     """Takes the records of some slots; ``key_of`` is None where they go by their own key.
 
-    With ``keyless`` it also takes those that have no key.
+    With ``keyless`` it also takes those that have no key. ``hold`` waits at a record whose format
+    is unknown, and returns for how many seconds; it raises where the reading ends. Without it the
+    error is raised.
     """
 
     def __init__(
@@ -50,7 +53,10 @@ class Selection:
         key_of: KeyOf | None = None,
         *,
         keyless: bool = False,
+        hold: Callable[[Record, Retry], float] | None = None,
     ) -> None:
+        self._hold = hold
+        self._read_any = False
         self._wanted = membership(ranges)
         self.slot = slot
         self._key_of = key_of
@@ -68,11 +74,14 @@ class Selection:
         """
         try:
             found = Chosen(self._plainly(batch), [], [])
+        except UnknownFormat:
+            found = self._closely(batch)
         except Retry:
             raise
         except Exception:  # noqa: BLE001 - which record it is, and what that means, is looked up
             found = self._closely(batch)
         counts = self.counts
+        self._read_any = self._read_any or bool(found.records)
         counts.read += len(batch) - len(found.events)
         counts.chosen += len(found.records)
         counts.undecodable += len(found.refused)
@@ -96,11 +105,11 @@ class Selection:
 
     def _closely(self, batch: Sequence[Record]) -> Chosen:
         """Do the same as it is meant, record by record."""
-        wanted, slot, key_of = self._wanted, self.slot, self.key
+        wanted, slot = self._wanted, self.slot
         found, keyless = Chosen([], [], []), 0
-        for record in batch:
+        for at, record in enumerate(batch):
             try:
-                key = key_of(record)
+                key = self._judged(record, batch[at + 1 : at + 1 + LOOK_AHEAD])
             except Retry:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
@@ -109,6 +118,7 @@ class Selection:
                 else:
                     found.refused.append(Refused(record, _told(error)))
                 continue
+            self._read_any = self._read_any or record.value() is not None
             if key is not None:
                 if wanted[slot(key)]:
                     found.records.append(record)
@@ -120,6 +130,23 @@ class Selection:
                     found.records.append(record)
         self.counts.keyless += keyless
         return found
+
+    def _judged(self, record: Record, behind: Sequence[Record]) -> bytes | None:
+        """Return the key of a record, waiting while its format is unknown and it is no exception.
+
+        Raises :class:`Undecodable` for an exception.
+        """
+        waited = 0.0
+        while True:
+            try:
+                return self.key(record)
+            except UnknownFormat as error:
+                around = look_around(self.key, error, behind)
+                if is_broken(error, around, read_before=self._read_any, waited=waited):
+                    raise Undecodable(error.reason) from error
+                if self._hold is None:
+                    raise
+                waited += self._hold(record, error)
 
 
 def _told(error: Exception) -> str:

@@ -126,6 +126,7 @@ class SubscriptionSettings:
             undecodable_is_null=self.undecodable == "null_key",
             window_records=self.window_records,
             slot=SLOT_FUNCTIONS[self.slot_function],
+            extracted=self.key_of is not None,
         )
 
     def when_undecodable(self) -> UndecodablePolicy:

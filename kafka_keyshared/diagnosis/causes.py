@@ -112,7 +112,8 @@ KEY_UNREADABLE = Cause(
     "fail",
     "the key of a record cannot be read just now, so its partition waits from there on: what "
     "follows may be of the same key",
-    "bring back what reads it (a schema registry, most often); it is tried again by itself",
+    "do what the reason says: bring the schema registry back, register the schema, or let key= and "
+    "key_schema= name the format that the records have; it is tried again by itself",
 )
 HANDLER_STUCK = Cause(
     "handler-stuck",

@@ -51,6 +51,11 @@ class Kind(enum.StrEnum):
     PATTERN_MATCHES_NOTHING = "pattern-matches-nothing"
     PATTERN_MATCHES_INTERNAL = "pattern-matches-internal"
 
+    KEY_UNREAD = "key-unread"
+    KEY_FORMAT_UNKNOWN = "key-format-unknown"
+    KEY_UNDECODABLE = "key-undecodable"
+    KEY_MISSING = "key-missing"
+
     GROUP_UNKNOWN = "group-unknown"
     GROUP_DENIED = "group-denied"
     GROUP_REBALANCING = "group-rebalancing"

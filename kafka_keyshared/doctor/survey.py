@@ -255,6 +255,16 @@ class Survey:
             found.append(facts)
         return errors[0] if errors and len(errors) == len(found) else found
 
+    def bounds(self, counts: Mapping[str, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return where each log begins and ends, where that is told."""
+        asked = _partitions_of(counts)
+        first, end = self._offsets(asked, "earliest"), self._offsets(asked, "latest")
+        return {
+            TopicPartition(*_pair(each)): (first[each].offset, end[each].offset)
+            for each in asked
+            if not isinstance(first[each], KafkaError) and not isinstance(end[each], KafkaError)
+        }
+
     def _committed(
         self, asked: list[ClientPartition]
     ) -> dict[tuple[str, int], ClientPartition] | KafkaError:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
 from kafka_keyshared.handling.handlers import Made, maker
+from kafka_keyshared.handling.registry_faults import RegistryFaults
 from kafka_keyshared.headers import HeadersError, read_headers
 from kafka_keyshared.model import DeadLetter, Record
 
@@ -79,12 +80,14 @@ def decoding(
 ) -> Callable[[], Made]:
     """Return ``make`` so that its handler gets decoded records; ``make`` itself without any serdes.
 
-    Bytes that cannot be read (``SerializationError``, ``ValueError``) are dead-lettered at once;
-    whatever else a deserializer raises, such as a registry that does not answer, is a failed
-    attempt like an exception of the handler.
+    Bytes that cannot be read (``SerializationError``, ``ValueError``) are dead-lettered at once. A
+    fault of a schema registry puts the record off and counts no attempt
+    (:mod:`.registry_faults`). Whatever else a deserializer raises is a failed attempt like an
+    exception of the handler.
     """
     if key is None and value is None:
         return make
+    faults = RegistryFaults()
 
     def make_decoding() -> Made:
         made = make()
@@ -95,8 +98,8 @@ def decoding(
             return handle(
                 DecodedRecord(
                     record,
-                    _decoded(key, record.key(), record, MessageField.KEY, headers),
-                    _decoded(value, record.value(), record, MessageField.VALUE, headers),
+                    _decoded(key, record.key(), record, MessageField.KEY, headers, faults),
+                    _decoded(value, record.value(), record, MessageField.VALUE, headers, faults),
                 )
             )
 
@@ -112,12 +115,23 @@ def _headers(record: Record) -> list[tuple[str, Any]] | None:
         raise DeadLetter(str(error)) from error
 
 
-def _decoded(
-    deserializer: Deserializer | None, data: Any, record: Record, field: MessageField, headers: Any
+def _decoded(  # noqa: PLR0917 - two calls, and what each of them is about
+    deserializer: Deserializer | None,
+    data: Any,
+    record: Record,
+    field: MessageField,
+    headers: Any,
+    faults: RegistryFaults,
 ) -> Any:
     if deserializer is None:
         return data
     try:
-        return deserializer(data, SerializationContext(record.topic(), field, headers))
-    except UNREADABLE as error:
-        raise DeadLetter(f"the {field.value} cannot be decoded: {error}") from error
+        found = deserializer(data, SerializationContext(record.topic(), field, headers))
+    except Exception as error:
+        if (put_off := faults.put_off(error, data, record)) is not None:
+            raise put_off from error
+        if isinstance(error, UNREADABLE):
+            raise DeadLetter(f"the {field.value} cannot be decoded: {error}") from error
+        raise
+    faults.decoded()
+    return found

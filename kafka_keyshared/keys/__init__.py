@@ -2,9 +2,10 @@
 
 Each ``from_...`` returns a *key function*: it takes a record and returns the key as bytes, or None
 for a null key. It raises :class:`~kafka_keyshared.model.Undecodable` for a record that has no
-readable key and never will have one, and :class:`~kafka_keyshared.model.Retry` while the key cannot
-be read just now. The owner calls it once for each record received, in its own thread: what it waits
-for, everything waits for.
+readable key and never will have one, :class:`~kafka_keyshared.model.Retry` while the key cannot be
+read just now, and :class:`~kafka_keyshared.model.UnknownFormat` for a value that it cannot judge.
+The owner calls it once for each record received, in its own thread: what it waits for, everything
+waits for.
 """
 
 from kafka_keyshared.core.keying import KeyOf
@@ -12,11 +13,12 @@ from kafka_keyshared.keys.avro import from_avro
 from kafka_keyshared.keys.settings import key_function, parse_key
 from kafka_keyshared.keys.sources import from_callable, from_header, from_json
 from kafka_keyshared.keys.values import key_bytes
-from kafka_keyshared.model import Undecodable
+from kafka_keyshared.model import Undecodable, UnknownFormat
 
 __all__ = [
     "KeyOf",
     "Undecodable",
+    "UnknownFormat",
     "from_avro",
     "from_callable",
     "from_header",

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import time
 import uuid
-from collections.abc import Callable
 from io import BytesIO
-from typing import Any, TypeAlias
-
-import fastavro
+from pathlib import Path
+from typing import Any
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import read_headers
+from kafka_keyshared.keys.formats import (
+    APICURIO_HEADERS,
+    ASK_AGAIN,
+    CONFLUENT_MAGIC,
+    CONFLUENT_MAGIC_GUID,
+    GUID_END,
+    ID_END,
+    format_of,
+    other_format,
+)
+from kafka_keyshared.keys.schemas import AvroSchema, SchemaId, Schemas, beside, parsed_schema
 from kafka_keyshared.keys.values import key_bytes, ours
-from kafka_keyshared.model import Record, Retry, Undecodable
-
-SCHEMAS_MAX = 1_000
-"""So many schemas of a registry are remembered, and so many ids that it does not know."""
-
-REGISTRY_PAUSE = 1.0
-"""Seconds for which a registry that failed is not asked again."""
-
-UNKNOWN_FOR = 30.0
-"""Seconds for which a schema that the registry does not know is not asked for again."""
+from kafka_keyshared.model import Record, Undecodable, UnknownFormat
 
 SCHEMA_ID_HEADER = "__value_schema_id"
 """Where Confluent's serializers may put the id of the schema instead of before the value."""
 
-_MAGIC = 0
-_MAGIC_GUID = 1
-_HTTP_NOT_FOUND = 404
-
-SchemaId: TypeAlias = int | str
-"""The number of a schema in a registry, or its GUID as text."""
+_BARE = "bare Avro of one schema"
+_FRAMED = "Avro in Confluent's wire format"
 
 
 def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
@@ -46,12 +40,15 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
     With ``schema`` (JSON as text or as Python has it) the value is bare Avro written with it. With
     ``registry`` it is in Confluent's wire format: a zero byte, the schema's id in four bytes, then
     Avro; or the id stands in the header ``__value_schema_id``, as a number or a GUID. ``registry``
-    is a function that is given the id (a GUID as text) and returns the schema, or Confluent's
-    ``SchemaRegistryClient``. It says that it knows no such schema by returning None, by a
-    ``KeyError`` or by an error whose ``http_status_code`` is 404: then the record is undecodable.
-    Any other error means *not now*: the record's partition waits and the registry is asked again
-    after a second. Answers are remembered. Give the registry a time-out of a few seconds, since the
-    owner waits for it.
+    is Confluent's ``SchemaRegistryClient``, or a function that is given the id (a GUID as text) and
+    returns the schema. Schemas that a schema refers to are fetched with ``get_version(subject,
+    version)``, so a function can only return schemas that refer to none, or that fastavro has
+    parsed. Each answer is remembered.
+
+    The registry knows no such schema when it returns None, or raises a ``KeyError`` or an error
+    whose ``http_status_code`` is 404. Any other error is an outage. Neither is the record's fault:
+    the record's partition waits and the registry is asked again after 1 s, then 2 s, up to 10 s.
+    Give the registry a time-out of a few seconds, since the owner waits for it.
 
     Raises :class:`ConfigError` for a schema or a field that cannot work.
     """
@@ -68,26 +65,74 @@ def from_avro(field: str, *, schema: Any = None, registry: Any = None) -> KeyOf:
         if (value := record.value()) is None or record.error() is not None:
             return None
         schema_id, start = _schema_id_of(record, value)
-        return _read(value, start, schemas.get(schema_id), path)
+        try:
+            found = schemas.get(schema_id)
+        except UnknownFormat as error:
+            if schema_id == 0 and not error.certain:  # no registry gives this id
+                raise _not_framed(value, "the value") from None
+            raise
+        return _field(_read(value, start, found)[0], path)
 
     return ours(key_of)
 
 
-def _from_bare_avro(path: tuple[str, ...], schema: Any) -> KeyOf:
+def from_avro_file(field: str, file: Path) -> KeyOf:
+    """Return the key function for bare Avro of the schema in a file.
+
+    Names that the schema refers to are looked for in files ``<full name>.avsc`` beside it. Raises
+    :class:`ConfigError` for a file or a field that cannot work.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"key_schema={str(file)!r}: {error.strerror}; give a file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"key_schema={str(file)!r} is no text in UTF-8: {error}") from error
+    try:
+        schema = parsed_schema(text, beside(file.parent))
+    except Exception as error:
+        raise ConfigError(
+            f"key_schema={str(file)!r} is no Avro schema: {error}; a name that it refers to is "
+            "looked for in the file '<full name>.avsc' beside it"
+        ) from error
+    return from_avro(field, schema=schema)
+
+
+def _from_bare_avro(path: tuple[str, ...], schema: AvroSchema) -> KeyOf:
     def key_of(record: Record) -> bytes | None:
         if (value := record.value()) is None or record.error() is not None:
             return None
-        return _read(value, 0, schema, path)
+        try:
+            found, end = _read(value, 0, schema)
+        except Undecodable:
+            if (other := other_format(value, _BARE)) is not None:
+                raise other from None
+            raise
+        if end != len(value) and _fits_behind_its_id(value, schema):
+            # A zero byte and an id can be read as data of many schemas: the key would be wrong.
+            raise other_format(value, _BARE) or Undecodable("it has bytes behind its end")
+        return _field(found, path)
 
     return ours(key_of)
 
 
-def _given_schema(schema: Any, path: tuple[str, ...]) -> Any:
+def _fits_behind_its_id(value: bytes, schema: AvroSchema) -> bool:
+    """Say whether a value is framed, and its data behind the frame is Avro of the schema."""
+    framed = format_of(value)
+    if framed is None or not framed.framed:
+        return False
     try:
-        parsed = parsed_schema(schema)
+        return _read(value, framed.data_at, schema)[1] == len(value)
+    except Undecodable:
+        return False
+
+
+def _given_schema(schema: Any, path: tuple[str, ...]) -> AvroSchema:
+    try:
+        parsed = schema if isinstance(schema, AvroSchema) else parsed_schema(schema)
     except Exception as error:
         raise ConfigError(f"key: this is no Avro schema: {error}") from error
-    names = [each["name"] for each in parsed.get("fields", ())] if isinstance(parsed, dict) else []
+    names = parsed.fields
     if path[0] not in names:
         raise ConfigError(
             f"key: the Avro schema is not of a record with a field {path[0]!r}; it has "
@@ -96,23 +141,18 @@ def _given_schema(schema: Any, path: tuple[str, ...]) -> Any:
     return parsed
 
 
-def parsed_schema(schema: Any) -> Any:
-    """Return a schema as fastavro reads it; from JSON text, its parts, or Confluent's ``Schema``.
-
-    Raises whatever fastavro raises for what is none.
-    """
-    text = getattr(schema, "schema_str", schema)
-    return fastavro.parse_schema(json.loads(text) if isinstance(text, str) else text)
-
-
-def _read(value: bytes, start: int, schema: Any, path: tuple[str, ...]) -> bytes | None:
+def _read(value: bytes, start: int, schema: AvroSchema) -> tuple[Any, int]:
+    """Return what stands in a value from ``start`` on, and where it ends."""
     stream = BytesIO(value)
     stream.seek(start)
     try:
-        found: Any = fastavro.schemaless_reader(stream, schema, None)
+        return schema.read(stream), stream.tell()
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise Undecodable(f"the value is not Avro of its schema: {reason}") from error
+
+
+def _field(found: Any, path: tuple[str, ...]) -> bytes | None:
     for name in path:
         if not isinstance(found, dict):
             return None
@@ -122,89 +162,37 @@ def _read(value: bytes, start: int, schema: Any, path: tuple[str, ...]) -> bytes
 
 def _schema_id_of(record: Record, value: bytes) -> tuple[SchemaId, int]:
     """Return the id of the value's schema, and where the Avro begins."""
-    for name, told in reversed(read_headers(record)):
-        if name == SCHEMA_ID_HEADER and isinstance(told, bytes):
-            return _schema_id(told, f"the header {SCHEMA_ID_HEADER}")[0], 0
-    return _schema_id(value, "the value")
+    headers = read_headers(record)
+    for name, found in reversed(headers):
+        if name == SCHEMA_ID_HEADER and isinstance(found, bytes):
+            if (framed := _schema_id(found)) is None:
+                raise _not_framed(found, f"the header {SCHEMA_ID_HEADER}")
+            return framed[0], 0
+    if (framed := _schema_id(value)) is not None:
+        return framed
+    for name, _ in headers:
+        if name in APICURIO_HEADERS:
+            text = f"an Apicurio schema id in the header {name}"
+            raise UnknownFormat(text, f"{text}; the setting says {_FRAMED}", ASK_AGAIN)
+    raise _not_framed(value, "the value")
 
 
-def _schema_id(data: bytes, where: str) -> tuple[SchemaId, int]:
+def _schema_id(data: bytes) -> tuple[SchemaId, int] | None:
     magic = data[0] if data else -1
-    if magic == _MAGIC and len(data) >= 5:
-        return int.from_bytes(data[1:5], "big"), 5
-    if magic == _MAGIC_GUID and len(data) >= 17:
-        return str(uuid.UUID(bytes=data[1:17])), 17
-    raise Undecodable(f"{where} does not begin with the id of a schema: {data[:8]!r}")
+    if magic == CONFLUENT_MAGIC and len(data) >= ID_END:
+        return int.from_bytes(data[1:ID_END], "big"), ID_END
+    if magic == CONFLUENT_MAGIC_GUID and len(data) >= GUID_END:
+        return str(uuid.UUID(bytes=data[1:GUID_END])), GUID_END
+    return None
 
 
-class Schemas:
-    """The schemas of a registry, each asked for once. ``clock`` is in seconds."""
-
-    def __init__(self, registry: Any, clock: Callable[[], float] = time.monotonic) -> None:
-        by_id = getattr(registry, "get_schema", None)
-        if by_id is None and not callable(registry):
-            raise ConfigError(
-                f"key: registry={registry!r}: give a function of a schema's id, or Confluent's "
-                "SchemaRegistryClient"
-            )
-        self._fetch: Callable[[SchemaId], Any] = by_id or registry
-        self._fetch_guid: Callable[[str], Any] = getattr(
-            registry, "get_schema_by_guid", self._fetch
-        )
-        self._clock = clock
-        self._known: dict[SchemaId, Any] = {}
-        self._unknown: dict[SchemaId, tuple[float, str]] = {}
-        self._ask_at = float("-inf")
-        self._failure: Exception | None = None
-
-    def get(self, schema_id: SchemaId) -> Any:
-        """Return the parsed schema of that id.
-
-        Raises :class:`Undecodable` when there is none or it is not Avro, :class:`Retry` when the
-        registry does not answer.
-        """
-        known = self._known.get(schema_id)
-        if known is not None:
-            return known
-        now = self._clock()
-        until, reason = self._unknown.get(schema_id, (now, ""))
-        if until > now:
-            raise Undecodable(reason)
-        found, reason = self._ask(schema_id, now), "the registry knows no such schema"
-        if found is not None:
-            try:
-                found = parsed_schema(found)
-            except Exception as error:  # noqa: BLE001 - fastavro has an exception for each mistake
-                found, reason = None, f"it is not Avro: {error}"
-        if found is None:
-            reason = f"schema {schema_id}: {reason}"
-            _remember(self._unknown, schema_id, (now + UNKNOWN_FOR, reason))
-            raise Undecodable(reason)
-        _remember(self._known, schema_id, found)
-        return found
-
-    def _ask(self, schema_id: SchemaId, now: float) -> Any:
-        """Return what the registry has, None when it knows no such schema."""
-        if now < self._ask_at:
-            raise Retry(self._ask_at - now) from self._failure
-        try:
-            if isinstance(schema_id, str):
-                return self._fetch_guid(schema_id)
-            return self._fetch(schema_id)
-        except KeyError:
-            return None
-        except (Undecodable, Retry):
-            raise
-        except Exception as error:  # noqa: BLE001 - a client of any kind, which fails in its own way
-            if getattr(error, "http_status_code", None) == _HTTP_NOT_FOUND:
-                return None
-            self._ask_at = self._clock() + REGISTRY_PAUSE
-            self._failure = error.with_traceback(None)
-            raise Retry(REGISTRY_PAUSE) from self._failure
-
-
-def _remember(known: dict[SchemaId, Any], schema_id: SchemaId, what: Any) -> None:
-    known.pop(schema_id, None)
-    while len(known) >= SCHEMAS_MAX:
-        del known[next(iter(known))]
-    known[schema_id] = what
+def _not_framed(data: bytes, where: str) -> Exception:
+    """Return the error for a value or a header without a schema id."""
+    if not data:
+        return Undecodable(f"{where} is empty; it should begin with the id of a schema")
+    if (other := other_format(data, _FRAMED)) is not None:
+        return other
+    text = f"{where} does not begin with the id of a schema: {data[:8]!r}"
+    return UnknownFormat(
+        "no schema id", f"{text}; the setting says {_FRAMED}", ASK_AGAIN, vague=True
+    )

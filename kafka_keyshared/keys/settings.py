@@ -8,7 +8,8 @@ from typing import Any
 
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
-from kafka_keyshared.keys.avro import SchemaId, from_avro
+from kafka_keyshared.keys.avro import from_avro, from_avro_file
+from kafka_keyshared.keys.schemas import Folder
 from kafka_keyshared.keys.sources import from_callable, from_header, from_json
 from kafka_keyshared.keys.values import is_ours
 from kafka_keyshared.model import Record
@@ -19,7 +20,8 @@ def parse_key(text: str, schema: Path | None = None) -> KeyOf | None:
 
     The others are ``header:NAME``, ``json:POINTER`` and ``avro:FIELD``. The last one needs
     ``schema``: a file with the schema of bare Avro, or a folder whose files ``<id>.avsc`` are the
-    schemas of Confluent's wire format.
+    schemas of Confluent's wire format. A schema may refer to one by its full name, which stands in
+    the file ``<full name>.avsc`` in the same folder.
 
     Raises :class:`ConfigError` for anything else.
     """
@@ -54,16 +56,5 @@ def _parse_avro(field: str, schema: Path | None) -> KeyOf:
             "<id>.avsc for Confluent's wire format; in Python, from_avro(..., registry=...)"
         )
     if schema.is_dir():
-
-        def in_folder(schema_id: SchemaId) -> str | None:
-            file = schema / f"{schema_id}.avsc"
-            return file.read_text("utf-8") if file.is_file() else None
-
-        return from_avro(field, registry=in_folder)
-    try:
-        text = schema.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"key_schema={str(schema)!r}: {error.strerror}; give a file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"key_schema={str(schema)!r} is no text in UTF-8: {error}") from error
-    return from_avro(field, schema=text)
+        return from_avro(field, registry=Folder(schema))
+    return from_avro_file(field, schema)

@@ -14,11 +14,13 @@ import msgspec
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.headers import HeadersError, read_headers
+from kafka_keyshared.keys.formats import BOM, format_of, other_format
 from kafka_keyshared.keys.values import key_bytes, ours
 from kafka_keyshared.model import Record, Retry, Undecodable
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _PLAIN_KEYS = frozenset({bytes, type(None)})
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
 
@@ -72,8 +74,10 @@ def from_json(pointer: str) -> KeyOf:
     """Return the key function for a place in the record's value, which is JSON (RFC 8259).
 
     ``pointer`` is a JSON pointer (RFC 6901) such as ``/customer/id`` or ``/lines/0/sku``; the empty
-    one is the whole value. Where nothing stands there, or a null, or where the record has no value,
-    the key is null. Raises :class:`ConfigError` for what is no pointer.
+    one is the whole value. The reader skips a byte order mark, and a schema id in front of the
+    JSON as the serializers of Confluent, Apicurio and Glue write it. Where nothing stands there, or
+    a null, or where the record has no value, the key is null. Raises :class:`ConfigError` for what
+    is no pointer.
     """
     return ours(JsonKey(pointer))
 
@@ -94,17 +98,43 @@ class JsonKey:
         return from_json, (self._pointer,)
 
     def __call__(self, record: Record) -> bytes | None:
-        """Return the key of one record; raise :class:`Undecodable` for a value that is no JSON."""
+        """Return the key of one record; raise :class:`Undecodable` for a value that is no JSON.
+
+        Raises :class:`~kafka_keyshared.model.UnknownFormat` for one of another known format.
+        """
         if (value := record.value()) is None or record.error() is not None:
             return None
         try:
-            if self._narrow is not None:
-                with suppress(msgspec.ValidationError):
-                    return key_bytes(self._narrow(value))
-                # An array on the way, or nothing where an object was meant: read it all.
-            return key_bytes(_walk(self._whole(value), self._tokens))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Undecodable(f"the value is not JSON: {error}") from error
+            return self._read(value)
+        except _NOT_JSON as error:
+            return self._behind_its_frame(value, error)
+
+    def _read(self, value: bytes) -> bytes | None:
+        if self._narrow is not None:
+            with suppress(msgspec.ValidationError):
+                return key_bytes(self._narrow(value))
+            # An array on the way, or nothing where an object was meant: read it all.
+        return key_bytes(_walk(self._whole(value), self._tokens))
+
+    def _behind_its_frame(self, value: bytes, error: Exception) -> bytes | None:
+        """Read JSON behind Confluent's prefix, another schema id or a byte order mark.
+
+        No JSON begins like any of these. Without one the value is broken JSON, or has another
+        format.
+        """
+        framed = format_of(value)
+        start = framed.data_at if framed is not None else 0
+        if value.startswith(BOM, start):
+            start += len(BOM)
+        if start:
+            try:
+                return self._read(value[start:])
+            except _NOT_JSON as inner:
+                if value[start:].lstrip()[:1] in (b"{", b"["):
+                    raise Undecodable(f"the value is not JSON: {inner}") from inner
+        if (other := other_format(value, "plain JSON")) is not None:
+            raise other from None
+        raise Undecodable(f"the value is not JSON: {error}") from error
 
 
 def _tokens_of(pointer: str) -> tuple[str, ...]:

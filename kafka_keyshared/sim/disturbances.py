@@ -187,7 +187,16 @@ def lose_registry(world: World, chance: Random) -> bool:
     if not registries(world.plan.member.subscriptions):
         return False
     world.read_keys(away=True)
-    world.timeline.after(chance.expovariate(1 / 1.5), world.read_keys)
+    world.timeline.after(chance.expovariate(1 / 1.5), lambda: world.read_keys(away=False))
+    return True
+
+
+def forget_schema(world: World, chance: Random) -> bool:
+    """Let key functions not know the schema of some records until it is registered."""
+    if not registries(world.plan.member.subscriptions):
+        return False
+    world.read_keys(unregistered=True)
+    world.timeline.after(chance.expovariate(1 / 1.5), lambda: world.read_keys(unregistered=False))
     return True
 
 
@@ -306,6 +315,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
         ),
     ),
     "keys could not be read": Disturbance(2.0, lose_registry),
+    "a schema was unknown": Disturbance(2.0, forget_schema),
     "a log was compacted": Disturbance(2.0, compact),
     "retention came by": Disturbance(4.0, retention),
     "a topic was made anew": Disturbance(5.0, remake),

@@ -61,9 +61,13 @@ class LogsAsked(NamedTuple):
 
 
 class KeysAway(NamedTuple):
-    """From now on key functions cannot read some keys just now, or they can again."""
+    """From now on key functions cannot read some keys just now, or they can again.
+
+    ``unknown`` says that they do not know the schema of some records.
+    """
 
     away: bool
+    unknown: bool = False
 
 
 class ReleaseFailed(NamedTuple):

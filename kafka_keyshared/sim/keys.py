@@ -1,7 +1,8 @@
 """Derived keys in a simulation: what its producers write into headers, and what functions make.
 
-Several of the records' own keys become one. Keys that cannot be read go the way that the policy
-says; keys that cannot be read just now, as with a schema registry that is away, hold partitions.
+Several of the records' own keys become one, and for some there is none. Keys that cannot be read go
+the way that the policy says. Keys that cannot be read just now hold partitions: a schema registry
+is away, or it does not know a schema yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.routing.modes import KEYLESS_MODES
 from kafka_keyshared.core.settings import SubscriptionSettings
 from kafka_keyshared.keys.sources import HeaderKey
-from kafka_keyshared.model import Record, Retry, Undecodable
+from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 from kafka_keyshared.sim.records import GROUP, group_of
 
 Kind = Literal["own", "header", "function"]
@@ -23,8 +24,12 @@ Kind = Literal["own", "header", "function"]
 KIND_SHARES: tuple[Kind, ...] = ("own", "own", "header", "function", "function")
 NULLS: tuple[NullKeys, ...] = ("any", "any", "one-lane", "reject")
 
-UNREADABLE, LATER = 11, 3
-"""Of so many own keys one is never readable by a function, and one not while a registry is away."""
+UNREADABLE, LATER, LACKING = 11, 3, 13
+"""Of so many own keys one is never readable by a function; one not while a registry is away, and
+another one not while its schema is unknown; and of one a function finds no key."""
+
+PATIENCE = 1_000.0
+"""Seconds for which a schema may still be registered: longer than any run."""
 
 BACK_WITHIN = 1.0
 """Seconds after which a key is read again that could not be read."""
@@ -36,14 +41,17 @@ _HEADER = HeaderKey(GROUP)
 class DerivedKey:
     """A key function: that of the product for a header, or one of a user.
 
-    ``groups`` is how many keys a function makes of all; ``fails`` says that it cannot read some,
-    ``away`` that it cannot read others just now.
+    ``groups`` is how many keys a function makes of all. ``fails`` says that it cannot read some,
+    and ``lacks`` that it finds none in others. ``away`` says that it cannot read some just now, and
+    ``unregistered`` that it does not know the schema of others yet.
     """
 
     header: bool
     groups: int = 1
     fails: bool = False
     away: bool = False
+    lacks: bool = False
+    unregistered: bool = False
 
     def __call__(self, record: Record) -> bytes | None:
         """Return the key of one record."""
@@ -51,7 +59,15 @@ class DerivedKey:
             return _HEADER(record)
         if self.away and _number(record.key()) % LATER == 1:
             raise Retry
+        if self.unregistered and self.has_new_schema(record.key()):
+            raise UnknownFormat(
+                "schema 2", "schema 2: no such schema", BACK_WITHIN, patience=PATIENCE
+            )
         return self.of(record.key())
+
+    def has_new_schema(self, own: bytes | None) -> bool:
+        """Say whether a record with this own key has the schema that may be unknown."""
+        return not self.header and _number(own) % LATER == 2
 
     def of_all(self, records: Sequence[Record]) -> list[bytes | None]:
         """Return the keys of many; raise where one of them needs a closer look."""
@@ -69,6 +85,8 @@ class DerivedKey:
         number = _number(own)
         if self.fails and number % UNREADABLE == 4:
             raise Undecodable("as the seed has it")
+        if self.lacks and number % LACKING == 9:
+            return None
         return b"key-%d" % (number % self.groups)
 
 
@@ -105,13 +123,15 @@ def keyed(settings: SubscriptionSettings, chance: Random) -> SubscriptionSetting
         chance.choice(NULLS),
         chance.choice((1, 7, 50)),
     )
-    fails, which = chance.random() < 0.5, chance.random()
+    fails, which, lacks = chance.random() < 0.5, chance.random(), chance.random() < 0.5
     if settings.routing.mode in KEYLESS_MODES:
         return settings
     policies: list[UndecodablePolicy] = ["drop"]
     policies += ["dead_letter"] if settings.dlq else []
     policies += ["null_key"] if nulls != "reject" else []
-    function = DerivedKey(kind == "header", groups, fails) if kind != "own" else None
+    function = None
+    if kind != "own":
+        function = DerivedKey(kind == "header", groups, fails, lacks=lacks and kind == "function")
     return replace(
         settings,
         key_of=function,

@@ -6,6 +6,7 @@ They are worked out from what happened alone. What a state table goes through is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from typing import Any
 
@@ -19,11 +20,13 @@ from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
+    KeysAway,
     LimitLifted,
     ReleaseFailed,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
+from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.pause_history import PauseOrdered
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.state_history import StateAdopted
@@ -60,6 +63,8 @@ RARE = (
     "process ended by what is nobody's",
     "paused by hand, then resumed",
     "partition that came while it is paused by hand",
+    "record ran once its schema was known",
+    "record without a key under a key function",
 )
 
 
@@ -114,6 +119,8 @@ class Sometimes:
     - *process ended by what is nobody's*: where that is an error;
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
     - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
+    - *record ran once its schema was known*: it was delivered while its schema was unknown;
+    - *record without a key under a key function*: the function finds none for it;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -137,6 +144,9 @@ class Sometimes:
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
+        # The own key of each record, and the times at which a schema began and ended to be unknown.
+        self._own: dict[tuple[TopicPartition, int], bytes | None] = {}
+        self._unknown: list[float] = []
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
             happened.Released: self._released,
@@ -161,6 +171,8 @@ class Sometimes:
             WorkerJoined: self._worker_joined,
             happened.Owned: self._owned,
             PauseOrdered: self._pause_ordered,
+            happened.Appended: self._appended,
+            KeysAway: self._keys_away,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -264,9 +276,29 @@ class Sometimes:
         if told.subscription not in self._books.tracked:
             self.counts["record dropped without a worker"] += len(self._books.passed)
         if (each := self._books.delivery) is not None:
+            self._note_key(each)
             self._of(told)[each] = None
             asked = each.assignment.member.recalling[told.subscription, told.worker]
             self.counts["record begun while it was asked back"] += asked > 0
+
+    def _appended(self, told: happened.Appended) -> None:
+        self._own[told.partition, told.offset] = told.key
+
+    def _keys_away(self, told: KeysAway) -> None:
+        if told.unknown == (len(self._unknown) % 2 == 0):
+            self._unknown.append(self._books.now)
+
+    def _note_key(self, each: Delivery) -> None:
+        function = self._books.settings[each.fate.sub].key_of
+        if not isinstance(function, DerivedKey) or function.header:
+            return
+        own = self._own.get((each.assignment.partition, each.offset))
+        waited = bisect_right(self._unknown, each.first) % 2 == 1
+        self.counts["record ran once its schema was known"] += waited and function.has_new_schema(
+            own
+        )
+        without = own is not None and each.lane.key is None
+        self.counts["record without a key under a key function"] += without
 
     def _of(self, told: happened.Began | happened.WentOn | happened.Ended) -> dict[Delivery, None]:
         place = told.member, told.subscription, told.worker

@@ -145,11 +145,20 @@ class World:
                 release_blocked(member)
             self.timeline.after(1.0, self._keep_up)
 
-    def read_keys(self, *, away: bool = False) -> None:
-        """Let key functions read every key, or be unable to read some for now."""
+    def read_keys(self, *, away: bool | None = None, unregistered: bool | None = None) -> None:
+        """Let key functions read every key, or be unable to read some for now.
+
+        What is None stays as it is; without arguments all keys can be read.
+        """
+        everything = away is None and unregistered is None
+        some_away = some_unknown = False
         for function in registries(self.plan.member.subscriptions):
-            function.away = away
-        self.history.tell(KeysAway(away))
+            function.away = not everything and (function.away if away is None else away)
+            function.unregistered = not everything and (
+                function.unregistered if unregistered is None else unregistered
+            )
+            some_away, some_unknown = function.away, function.unregistered
+        self.history.tell(KeysAway(some_away or some_unknown, some_unknown))
 
     def _lift(self) -> None:
         """Lift the dead-letter limits of a member now and then; often at the end.

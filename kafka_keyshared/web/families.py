@@ -21,6 +21,7 @@ from kafka_keyshared.web.family import (
     of_partitions,
     one,
     summed,
+    summed_by_topic,
     worker_states,
 )
 from kafka_keyshared.web.group_families import GROUP
@@ -45,6 +46,22 @@ FLOW = (
         "whose key could not be read, whatever became of them.",
         ("topic", "outcome"),
         by_topic(lambda sub: sub.processed),
+    ),
+    Family(
+        "keyshared_keyless_records_total",
+        "counter",
+        "Records for which the key function (key=) found no key. Beside records of the same topic "
+        "that have one they run in no order.",
+        ("topic",),
+        summed_by_topic(lambda sub: sub.keyless),
+    ),
+    Family(
+        "keyshared_unread_partitions",
+        "gauge",
+        "Partitions that wait because the key of a record cannot be read yet: the schema registry "
+        "is away, or a schema or format is unknown.",
+        (),
+        summed(lambda sub: len(sub.unread)),
     ),
     Family(
         "keyshared_record_retries_total",

@@ -85,6 +85,19 @@ def by_topic(
     return read
 
 
+def summed_by_topic(pick: Callable[[SubscriptionStatus], dict[str, int]]) -> Reader:
+    """Read counts by topic, over all subscriptions."""
+
+    def read(status: Status) -> Iterator[Sample]:
+        sums: Counter[str] = Counter()
+        for sub in status.subscriptions:
+            sums.update(pick(sub))
+        for topic, count in sorted(sums.items()):
+            yield (topic,), count
+
+    return read
+
+
 def summed(pick: Callable[[SubscriptionStatus], float]) -> Reader:
     """Read a number summed over the subscriptions."""
     return one(lambda status: sum(pick(sub) for sub in status.subscriptions))

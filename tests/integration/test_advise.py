@@ -452,3 +452,20 @@ def test_arrivals_are_told_from_timestamps_that_go_back_far_enough(
     found = advised(capsys, embedded_cluster, topic)
     assert found["arrivals_from"] == "timestamps"
     assert found["arrivals_per_s"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_keys_are_read_by_the_setting_and_a_mixture_is_named(
+    capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster, topic: str
+) -> None:
+    embedded_cluster.create_topic(topic, 1)
+    rows: list[tuple[bytes | None, bytes | None]] = []
+    for number in range(20):
+        after = json.dumps({"after": {"id": number % 5}}).encode()
+        rows += [(b"k", after), (b"k", b'{"after": null}'), (b"k", None)]
+    write(embedded_cluster, topic, [*rows, (b"k", b"no JSON")])
+    found = advised(capsys, embedded_cluster, topic, more=["--key", "json:/after/id"])
+    assert (found["key"], found["keys"]) == ("json:/after/id", 5)
+    assert (found["null_keys"], found["unreadable_keys"]) == (40, 1)
+    assert any("beside 20 that have one" in note for note in found["notes"])
+    own = advised(capsys, embedded_cluster, topic)
+    assert (own["keys"], own["null_keys"], own["unreadable_keys"]) == (1, 0, 0)

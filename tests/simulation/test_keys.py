@@ -10,7 +10,7 @@ import pytest
 
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.settings import SubscriptionSettings
-from kafka_keyshared.model import Retry, TopicPartition, Undecodable
+from kafka_keyshared.model import Retry, TopicPartition, Undecodable, UnknownFormat
 from kafka_keyshared.sim.chance import Chance
 from kafka_keyshared.sim.keys import DerivedKey, key_by, keyed
 from kafka_keyshared.sim.plan import Plan, plan_of
@@ -38,7 +38,11 @@ def plan_with(seed: int, function: DerivedKey, nulls: NullKeys) -> Plan:
         )
         for each in plan.member.subscriptions
     )
-    disturbances = {**plan.disturbances, "keys could not be read": 3.0}
+    disturbances = {
+        **plan.disturbances,
+        "keys could not be read": 3.0,
+        "a schema was unknown": 3.0,
+    }
     member = replace(plan.member, subscriptions=subs)
     return replace(plan, member=member, disturbances=disturbances, null_share=0.2)
 
@@ -48,11 +52,29 @@ def plan_with(seed: int, function: DerivedKey, nulls: NullKeys) -> Plan:
 def test_a_whole_run_keeps_the_contract_by_derived_keys(*, header: bool, nulls: NullKeys) -> None:
     unread = 0
     for seed in (1, 2, 3):
-        function = DerivedKey(header, groups=7, fails=True)
+        function = DerivedKey(header, groups=7, fails=True, lacks=True)
         outcome = run_seed(seed, STEPS, plan_with(seed, function, nulls), summed=False)
         assert outcome.violations == [], f"seed {seed}"
         unread += outcome.sometimes["keys could not be read"]
     assert bool(unread) is not header, "a header can be read always"
+
+
+def test_a_schema_that_is_unknown_for_a_while_holds_records_and_sends_none_away() -> None:
+    """A record that was judged would be dropped, and the checkers would find it."""
+    waited = 0
+    for seed in (1, 3, 5):
+        plan = plan_with(seed, DerivedKey(header=False, groups=7, lacks=True), "any")
+        subs = tuple(replace(each, undecodable="drop") for each in plan.member.subscriptions)
+        plan = replace(
+            plan,
+            keys=40,
+            disturbances={"a schema was unknown": 1.0, "keys could not be read": 0.3},
+            member=replace(plan.member, subscriptions=subs),
+        )
+        outcome = run_seed(seed, STEPS, plan, summed=False)
+        assert outcome.violations == [], f"seed {seed}"
+        waited += outcome.sometimes["record ran once its schema was known"]
+    assert waited
 
 
 def test_seeds_draw_every_kind_of_key_and_leave_nothing_blocked_for_good() -> None:
@@ -64,6 +86,7 @@ def test_seeds_draw_every_kind_of_key_and_leave_nothing_blocked_for_good() -> No
     functions = [each.key_of for each in drawn if isinstance(each.key_of, DerivedKey)]
     assert {each.header for each in functions} == {True, False}
     assert any(each.fails and not each.header for each in functions)
+    assert any(each.lacks for each in functions)
     assert any(each.key_of is None for each in drawn)
     assert {each.null_keys for each in drawn} == {"any", "one-lane", "reject"}
     assert {each.undecodable for each in drawn} == {"drop", "dead_letter", "null_key"}
@@ -92,6 +115,19 @@ def test_a_function_reads_some_keys_never_and_some_not_just_now() -> None:
     with pytest.raises(Retry):
         function.of_all([record(b"key-1")])
     assert function(record(b"key-2")) == b"key-2"
+    function.away, function.unregistered = False, True
+    with pytest.raises(UnknownFormat, match="no such schema"):
+        function(record(b"key-2"))
+    assert function(record(b"key-1")) == b"key-1"
+
+
+def test_a_function_finds_no_key_in_some_records_that_have_one_of_their_own() -> None:
+    function = DerivedKey(header=False, groups=7, lacks=True)
+    assert [function(record(b"key-%d" % number)) for number in (8, 9, 10)] == [
+        b"key-1",
+        None,
+        b"key-3",
+    ]
 
 
 def test_what_cannot_be_read_has_a_null_key_where_that_is_wanted() -> None:

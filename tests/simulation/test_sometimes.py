@@ -16,6 +16,8 @@ from kafka_keyshared.hashing import SLOTS
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.edges import TABLES, counted_edges
+from kafka_keyshared.sim.happenings import KeysAway
+from kafka_keyshared.sim.keys import DerivedKey
 from kafka_keyshared.sim.pause_history import PauseOrdered, PauseTaken
 from kafka_keyshared.sim.range_history import RangeAssigned, SettledUnrun
 from kafka_keyshared.sim.sometimes import RARE, Sometimes
@@ -273,3 +275,43 @@ def test_the_tables_are_as_before_afterwards() -> None:
     assert type(LANE_TABLE[LaneState.WAITING]) is dict
     assert LANE_TABLE[LaneState.WAITING][LaneEvent.LEASED] is LaneState.RUNNING
     assert TABLES["worker"][0].WORKER_TABLE is WORKER_TABLE
+
+
+def keyless(told: Told) -> None:
+    told.write("key-9", None, "key-1")
+    told.join(1)
+    told.assign(1)
+    told.deliver(1, 0, 1, 2)
+    for offset in (0, 1, 2):
+        told.run(1, offset)
+
+
+def schema_registered(told: Told) -> None:
+    """The first record comes before the schema is unknown, the others while it is."""
+    told.write("key-2", "key-1", "key-5")
+    told.join(1)
+    told.assign(1)
+    told.deliver(1, 0)
+    told.later(1.0)
+    told.tell(KeysAway(away=True, unknown=True))
+    told.later(1.0)
+    told.deliver(1, 1, 2)
+    told.later(1.0)
+    told.tell(KeysAway(away=False))
+    told.later(1.0)
+    for offset in (0, 1, 2):
+        told.run(1, offset)
+
+
+@pytest.mark.parametrize(
+    ("story", "name"),
+    [
+        (keyless, "record without a key under a key function"),
+        (schema_registered, "record ran once its schema was known"),
+    ],
+)
+def test_what_a_key_function_finds_is_counted_where_there_is_one(story: Story, name: str) -> None:
+    function = DerivedKey(header=False, groups=50, lacks=True)
+    assert reached(story, key_of=function) == {name: 1}
+    assert reached(story, key_of=DerivedKey(header=True)) == {}
+    assert reached(story) == {}

@@ -33,6 +33,7 @@ def known(topics: Iterable[str]) -> dict[str, set[tuple[str, ...]]]:
     return {
         "keyshared_records_fetched_total": topic,
         "keyshared_records_processed_total": set(product(PROCESSED, topics)),
+        "keyshared_keyless_records_total": topic,
         "keyshared_record_retries_total": set(product(("Retry", "other"), topics)),
         "keyshared_dlq_records_total": set(product(("acknowledged", "failed"), topics)),
         "keyshared_draining_hashes_cleared_total": alone,

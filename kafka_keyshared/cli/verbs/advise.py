@@ -14,6 +14,7 @@ from kafka_keyshared.cli.options import (
     Group,
     JsonFlag,
     OutputFlag,
+    RunKey,
     Topics,
 )
 from kafka_keyshared.cli.output import Output
@@ -32,6 +33,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     seconds: Annotated[
         float, typer.Option(metavar="FLOAT", help="How long to read at most.")
     ] = 30.0,
+    key: RunKey = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -48,6 +50,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
         bootstrap=bootstrap_server,
         topics=topic or [],
         group=group,
+        key=key,
         config=config,
         client=x or [],
     )

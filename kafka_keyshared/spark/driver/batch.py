@@ -23,9 +23,9 @@ from kafka_keyshared.audit.processed import TOPIC, incarnation_name
 from kafka_keyshared.core.keying import KeyOf
 from kafka_keyshared.errors import InvariantError, KeySharedError
 from kafka_keyshared.handling import outputs as handed
-from kafka_keyshared.model import Retry
 from kafka_keyshared.spark.driver.lost import TornBatchError
 from kafka_keyshared.spark.driver.placing import place_column
+from kafka_keyshared.spark.key_reading import read_keys
 from kafka_keyshared.spark.places import Places, derived_key, spark_partition
 from kafka_keyshared.spark.rows import COLUMNS, KEY_COLUMNS, SPARK_COLUMNS, records_of
 from kafka_keyshared.spark.shipping import without_java
@@ -46,9 +46,6 @@ Told: TypeAlias = Letter | HandedOut | LogRow | Report
 
 ROWS = 1_000
 """Rows of a batch of Arrow's, in and out of a task."""
-
-KEY_TRIES = 60
-"""How often a key is read that cannot be read just now, before the batch fails."""
 
 
 @dataclass(frozen=True)
@@ -121,50 +118,19 @@ def _keys_of(places: Places, key_of: KeyOf) -> Callable[..., Any]:
 
     def make(*columns: Any) -> Any:
         lists = [list(column) for column in columns]
-        keys: list[bytes | None] = []
-        reasons: list[str | None] = []
         records = records_of(lists)
-        for record in records:
-            key, reason = _read_key(key_of, record)
-            keys.append(key)
-            reasons.append(reason)
+        found = read_keys(key_of, records)
+        keys, reasons = [key for key, _ in found], [reason for _, reason in found]
         for at in {0, len(records) - 1} if records else ():
-            _require_the_same(key_of, records[at], keys[at])
+            _require_the_same(key_of, records[at], found[at])
         _, partitions, offsets = lists[:3]
-        found = places.of(keys, partitions, offsets)
-        return pd.DataFrame({"place": found, "made_key": keys, "unreadable": reasons})
+        placed = places.of(keys, partitions, offsets)
+        return pd.DataFrame({"place": placed, "made_key": keys, "unreadable": reasons})
 
     return _typed(make, pd.Series, pd.DataFrame)
 
 
-def _read_key(key_of: KeyOf, record: Any) -> tuple[bytes | None, str | None]:
-    """Return the record's key, or why it has none that can be read.
-
-    One that cannot be read just now holds up what is behind it, as in a pod: here the task waits.
-    """
-    from threading import Event
-
-    from kafka_keyshared.core.admission import READ_AGAIN_AFTER
-    from kafka_keyshared.model import Undecodable, name_of
-
-    for _ in range(KEY_TRIES):
-        try:
-            return key_of(record), None
-        except Retry as cannot:
-            after = cannot.delay()
-            Event().wait(READ_AGAIN_AFTER if after is None else after)
-            cause: Exception = cannot
-        except Undecodable as error:
-            return None, str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, this record has no key
-            return None, f"{type(error).__name__}: {error}"
-    raise KeySharedError(
-        f"the key of {name_of(record)} cannot be read, {KEY_TRIES} times over: "
-        f"{cause.__cause__ or cause}"
-    )
-
-
-def _require_the_same(key_of: KeyOf, record: Any, key: bytes | None) -> None:
+def _require_the_same(key_of: KeyOf, record: Any, found: tuple[bytes | None, str | None]) -> None:
     """Refuse a function that has another key for a record when it is asked again.
 
     Spark asks again for what was lost with an executor. A record whose key is another one then may
@@ -172,7 +138,10 @@ def _require_the_same(key_of: KeyOf, record: Any, key: bytes | None) -> None:
     """
     from kafka_keyshared.model import name_of
 
-    again, _ = _read_key(key_of, record)
+    key, reason = found
+    if reason is not None:
+        return  # it has no key; alone it cannot be judged a second time
+    [(again, _)] = read_keys(key_of, [record])
     if again != key:
         raise KeySharedError(
             f"the key of {name_of(record)} was {key!r}, and asked again {again!r}: a key function "

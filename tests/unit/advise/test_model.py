@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafka_keyshared.advise.model import Advice, advise, recommended, speedups
 from kafka_keyshared.advise.report import duration, lines
 from kafka_keyshared.advise.sample import Sample
 from kafka_keyshared.advise.snippet import code
+from kafka_keyshared.keys.sampled import TopicKeys
 from kafka_keyshared.model import TopicPartition
 
 Keys = Sequence[bytes | None]
@@ -258,3 +260,38 @@ def test_the_printed_code_is_an_app(monkeypatch: pytest.MonkeyPatch) -> None:
     assert app.options.workers == 32
     assert app.conf["bootstrap.servers"] == "localhost:9092"
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_keys_of_a_setting_are_told_with_it_and_a_mixture_names_what_to_set() -> None:
+    seen = {
+        "cdc": TopicKeys(keyed=6, keyless=2),
+        "typo": TopicKeys(keyless=5),
+        "other": TopicKeys(
+            keyed=1,
+            broken=Counter({"the value is not JSON": 1}),
+            unknown=Counter({"gzip; the setting says plain JSON": 3}),
+        ),
+    }
+    tally = tally_of(uniform(6_000, 100), [None] * 2)
+    sample = Sample([], True, 6_002, 1.0, None, None)
+    key = "json:/payload/after/id"
+    advice = advise(tally, sample, group=None, ms_per_record=5, key=key, keys_seen=seen)
+    assert (advice.key, advice.unreadable_keys) == (key, 4)
+    text = " ".join(" ".join(lines(advice)).split())
+    assert f"2 records without a key (key={key!r})" in text
+    assert f"Cdc: 2 records without a key by key={key!r} beside 6 that have one" in text
+    assert "Set key='record'" in text
+    assert f"Typo: no record has a key by key={key!r}" in text
+    assert "3 keys unreadable, their partitions will be held until the setting is mended" in text
+    assert "1 key unreadable, they will go the way of undecodable=: the value is not JSON" in text
+    assert 'key="json:/payload/after/id")' in code("b:1", ["cdc"], "g", 4, key)
+    assert "key=" not in code("b:1", ["cdc"], "g", 4)
+
+
+def test_where_no_key_can_be_read_the_reasons_are_all_there_is_to_say() -> None:
+    seen = {"orders": TopicKeys(unread=Counter({"ConnectionError: no route": 3}))}
+    sample = Sample([], True, 3, 1.0, None, None)
+    advice = advise(Tally(), sample, group=None, ms_per_record=5, key="avro:id", keys_seen=seen)
+    assert advice.verdict == "no-keys"
+    text = " ".join(" ".join(lines(advice)).split())
+    assert "partitions will wait until it can be read: ConnectionError: no route" in text

@@ -23,9 +23,10 @@ from kafka_keyshared.local.node import free_ports
 from kafka_keyshared.spark import checks as spark_checks
 from kafka_keyshared.spark.checks import Misfit, Part
 from tests.support.cli import in_process, own_modules
+from tests.support.live import write
 
 ORDER = [
-    *("handler", "configuration", "broker", "topics", "group"),
+    *("handler", "configuration", "broker", "topics", "keys", "group"),
     *(
         "positions",
         "retention",
@@ -117,6 +118,30 @@ def test_the_embedded_cluster_is_healthy_and_what_it_cannot_tell_is_skipped(
     assert found["dlq"]["seen"] == f"{dlq}: 2 partitions"
     # Standard output is the result alone.
     assert "printed while it was imported" in err
+
+
+def test_keys_are_looked_at_in_a_sample_of_each_topic(
+    capsys: pytest.CaptureFixture[str], embedded_cluster: Cluster, topic: str
+) -> None:
+    embedded_cluster.create_topic(topic, 2)
+    framed, plain = b"\0\0\0\0\7\0\x0a\x02c1", b'{"id": 1}'
+    named = ("-b", embedded_cluster.bootstrap, "-t", topic, "--key", "json:/id")
+    _, found, _ = doctor(capsys, *named)
+    assert found["keys"]["status"] == "skipped", "there are no records"
+    write(embedded_cluster, topic, [(b"k", framed)] * 60, partition=0)
+    status, found, _ = doctor(capsys, *named)
+    assert (status, found["keys"]["status"]) == (3, "fail")
+    assert found["keys"]["page"] == "reference/doctor.md#key-format-unknown"
+    assert "50 of 50 sampled records" in found["keys"]["why"]
+    assert found["keys"]["why"].endswith(
+        "Confluent wire format, schema id 7; the setting says plain JSON"
+    )
+    write(embedded_cluster, topic, [(b"k", plain), (b"k", None)], partition=1)
+    status, found, _ = doctor(capsys, *named)
+    assert (status, found["keys"]["status"]) == (0, "warn")
+    assert "1 of 52 sampled records have no key by key='json:/id'" in found["keys"]["why"]
+    _, found, _ = doctor(capsys, *named[:4])
+    assert "their own key" in found["keys"]["seen"]
 
 
 def test_an_app_brings_its_own_settings(

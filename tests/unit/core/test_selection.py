@@ -12,7 +12,7 @@ from kafka_keyshared.core.routing.slot_ranges import parse_ranges
 from kafka_keyshared.core.selection import Counts, Selection
 from kafka_keyshared.hashing import SLOT_FUNCTIONS, slot_of
 from kafka_keyshared.keys import from_callable, from_header
-from kafka_keyshared.model import Record, Retry, Undecodable
+from kafka_keyshared.model import Record, Retry, Undecodable, UnknownFormat
 from tests.support.records import P0, FakeRecord
 
 KEYS = [b"key-%d" % number for number in range(200)]
@@ -119,3 +119,29 @@ def test_a_key_that_cannot_be_read_just_now_counts_nothing() -> None:
     with pytest.raises(Retry):
         selection.choose(batch(KEYS[:4]))
     assert selection.counts == Counts()
+
+
+def test_one_record_of_an_unknown_format_is_left_out_and_many_are_waited_for() -> None:
+    known: set[int] = set()
+    held: list[int] = []
+
+    def key_of(record: Any) -> bytes | None:
+        if record.offset() in unknown - known:
+            raise UnknownFormat("gzip", "gzip; the setting says plain JSON", 1.0)
+        return b"k"
+
+    def hold(record: Any, error: Retry) -> float:
+        assert str(error) == "gzip; the setting says plain JSON"
+        held.append(record.offset())
+        if len(held) == 3:
+            known.update(unknown)
+        return 1.0
+
+    selection = Selection(parse_ranges("0-65535"), slot_of, key_of, hold=hold)
+    unknown = {1}
+    found = selection.choose(batch(KEYS[:4]))
+    assert offsets(found.records) == [0, 2, 3]
+    assert [each.reason for each in found.refused] == ["gzip; the setting says plain JSON"]
+    unknown = {0, 1, 2}
+    assert offsets(selection.choose(batch(KEYS[:4])).records) == [0, 1, 2, 3]
+    assert held == [0, 0, 0]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from kafka_keyshared.doctor import checks, client_checks, group_checks
+from kafka_keyshared.doctor import (
+    checks,
+    client_checks,
+    group_checks,
+    key_checks,
+    key_sample,
+)
 from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.doctor.findings import (
     Check,
@@ -19,6 +26,8 @@ from kafka_keyshared.doctor.findings import (
     skipped,
 )
 from kafka_keyshared.doctor.group_checks import GroupFacts
+from kafka_keyshared.keys.sampled import TopicKeys
+from kafka_keyshared.model import TopicPartition
 
 ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))
 DLQ = TopicFacts("orders.dlq", 2, 1_000_000, "delete", frozenset({"WRITE"}))
@@ -470,3 +479,33 @@ def test_without_a_brokers_time_nothing_is_said_of_a_clock_that_is_ahead() -> No
     check = checks.clock({"orders": NOW - 60_000}, [], NOW)
     assert check.status is Status.OK
     assert "no broker wrote a time meanwhile that would show a clock that is ahead" in check.seen
+
+
+# --- keys ---
+
+
+def test_keys_that_all_can_be_read_are_no_finding() -> None:
+    check = key_checks.keys("json:/id", {"b": TopicKeys(keyed=3), "a": TopicKeys(keyed=1)})
+    seen = "with a key by key='json:/id': a: 1 of 1 sampled record, b: 3 of 3 sampled records"
+    assert (check.status, check.seen) == (Status.OK, seen)
+
+
+def test_a_topic_of_another_format_fails_and_one_with_some_of_it_is_a_warning() -> None:
+    other = Counter({"gzip; the setting says plain JSON": 2})
+    failed = key_checks.keys("json:/id", {"a": TopicKeys(unknown=other)})
+    warned = key_checks.keys("json:/id", {"a": TopicKeys(keyed=1, unknown=other)})
+    assert (failed.status, warned.status) == (Status.FAIL, Status.WARN)
+    assert "a: the keys of 2 of 3 sampled records cannot be read" in warned.why
+    assert warned.why.endswith("gzip; the setting says plain JSON")
+
+
+def test_the_partitions_with_most_records_are_sampled_from_near_their_ends() -> None:
+    bounds = {TopicPartition("a", number): (5, 5 + 10 * number) for number in range(8)}
+    bounds[TopicPartition("b", 0)] = (0, 1_000)
+    assert key_sample.newest(bounds) == {
+        TopicPartition("b", 0): 950,
+        TopicPartition("a", 7): 25,
+        TopicPartition("a", 6): 15,
+        TopicPartition("a", 5): 5,
+        TopicPartition("a", 4): 5,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,12 +23,14 @@ from kafka_keyshared.doctor import (
     group_checks,
     instance,
     instance_checks,
+    key_checks,
     view_checks,
 )
 from kafka_keyshared.doctor.checks import PartitionFacts, Stamp, TopicFacts
 from kafka_keyshared.doctor.findings import PAGE, Check, Finding, Kind, Status, conclude, page_of
 from kafka_keyshared.doctor.group_checks import GroupFacts
 from kafka_keyshared.doctor.progress_checks import Nothing, Unread
+from kafka_keyshared.keys.sampled import TopicKeys
 from tests.support.looked_at import HELD, SILENT, URL, blocked, progress, worker
 from tests.support.looked_at import instance as status_of
 from tests.support.spark_parts import CONNECTOR, Machine, command, java_command
@@ -97,6 +100,10 @@ def letters(dlq: TopicFacts | None, *consumed: str) -> Check:
 
 def told_in(topic: TopicFacts | None) -> Check:
     return view_checks.group_view("beats", topic, create=False, unmade=None)
+
+
+def keys(**seen: Any) -> Check:
+    return key_checks.keys("json:/id", {"orders": TopicKeys(**seen)})
 
 
 def broker(reason: str, *, tls: bool = False) -> Check:
@@ -187,6 +194,12 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.PATTERN_MATCHES_INTERNAL: lambda: topics(
         "^.*", orders=ORDERS, __consumer_offsets=ORDERS._replace(name="__consumer_offsets")
     ),
+    Kind.KEY_UNREAD: lambda: keys(unread=Counter({"ConnectionError: no route": 3})),
+    Kind.KEY_FORMAT_UNKNOWN: lambda: keys(
+        unknown=Counter({"gzip; the setting says plain JSON": 3})
+    ),
+    Kind.KEY_UNDECODABLE: lambda: keys(keyed=1, broken=Counter({"the value is not JSON": 3})),
+    Kind.KEY_MISSING: lambda: keys(keyed=1, keyless=2),
     Kind.GROUP_UNKNOWN: lambda: unasked(Kind.GROUP_UNKNOWN),
     Kind.GROUP_DENIED: lambda: group("CLASSIC", "range", set()),
     Kind.OTHER_GROUP_PROTOCOL: lambda: group("CONSUMER", "uniform", {"READ"}),

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-from kafka_keyshared import DeadLetter, KeyShared
+from kafka_keyshared import DeadLetter, KeyShared, Retry
 from kafka_keyshared.handling.decoding import Deserializer, decoding
 from kafka_keyshared.handling.handlers import maker
+from kafka_keyshared.handling.registry_faults import AGAIN_AFTER
 from kafka_keyshared.local.cluster import Cluster
 from tests.support.live import Member, client_conf, group_name, read_all, write
 from tests.support.records import P0, FakeRecord, record
@@ -66,12 +67,79 @@ def test_bytes_that_nobody_can_read_are_a_dead_letter_with_the_reason(error: Exc
         decoded(record(1), key=fail)
 
 
-def test_a_registry_that_does_not_answer_is_a_failed_attempt_and_no_dead_letter() -> None:
-    def fail(*_: Any) -> None:
-        raise ConnectionError("no registry")
+class RegistryError(Exception):
+    """An error as Confluent's client raises it."""
 
-    with pytest.raises(ConnectionError):
-        decoded(record(1), value=fail)
+    def __init__(self, http_status_code: int) -> None:
+        super().__init__(f"HTTP {http_status_code}")
+        self.http_status_code = http_status_code
+
+
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("no route"),
+        TimeoutError("timed out"),
+        RegistryError(401),
+        RegistryError(503),
+        raised_from(SerializationError("while reading"), RegistryError(500)),
+    ],
+)
+def test_a_registry_at_fault_puts_the_record_off_and_counts_no_attempt(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    for _ in range(3):
+        with pytest.raises(Retry, match="the schema registry is at fault") as caught:
+            decoded(record(1), value=fail)
+        assert (caught.value.attempt, caught.value.delay()) == (False, AGAIN_AFTER)
+    assert "orders-0@1 cannot be decoded: the schema registry is at fault" in caplog.text
+
+
+def test_an_answer_of_the_registry_that_is_no_json_is_no_fault_of_the_record() -> None:
+    """It is a ValueError, as of a value that is no JSON; it comes out of the registry's client."""
+    client: dict[str, Any] = {"__name__": "some_schema_registry_client", "json": json}
+    exec("def get_schema(number): return json.loads('<html>')", client)
+    with pytest.raises(Retry):
+        decoded(record(1), value=lambda *_: client["get_schema"](1))
+    with pytest.raises(DeadLetter):
+        decoded(record(1), value=lambda *_: json.loads("<html>"))
+
+
+def test_a_schema_that_the_registry_denies_is_its_fault_unless_a_single_record_has_it() -> None:
+    known = {b"\0\0\0\0\1"}
+
+    def deserialize(data: bytes, _: Any) -> bytes:
+        if data[:5] not in known:
+            raise RegistryError(404)
+        return data[5:]
+
+    def framed(offset: int, schema: int) -> FakeRecord:
+        made = record(offset)
+        made.set_value(b"\0\0\0\0" + bytes([schema]) + b"x")
+        return made
+
+    got: list[Any] = []
+    handle = decoding(maker(got.append), None, deserialize)().handle
+    with pytest.raises(Retry):
+        handle(framed(0, 7))  # nothing has been decoded yet
+    handle(framed(1, 1))
+    for _ in range(2):
+        with pytest.raises(RegistryError):
+            handle(framed(2, 8))  # the only one: a failed attempt, and the policy's in the end
+    for offset in (3, 4, 3):
+        with pytest.raises(Retry if offset == 4 else (RegistryError, Retry)):
+            handle(framed(offset, 9))
+    known.add(b"\0\0\0\0\x09")
+    handle(framed(3, 9))
+    assert [each.value() for each in got] == [b"x", b"x"]
 
 
 def test_a_handler_class_keeps_its_close() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import pytest
@@ -28,8 +30,8 @@ from kafka_keyshared.keys import (
     key_bytes,
     parse_key,
 )
-from kafka_keyshared.keys.avro import REGISTRY_PAUSE, SCHEMAS_MAX, UNKNOWN_FOR, Schemas
-from kafka_keyshared.model import Retry, Undecodable
+from kafka_keyshared.keys.schemas import ASK_AGAIN, ASK_AGAIN_MOST, PATIENCE, SCHEMAS_MAX, Schemas
+from kafka_keyshared.model import Retry, Undecodable, UnknownFormat
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}]}
 V2 = {
@@ -274,23 +276,28 @@ def test_malformed_avro_is_undecodable(value: bytes) -> None:
         from_avro("customer", registry={1: V1}.get)(message(b"\x00\x00\x00\x00\x01" + value))
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"\x00\x00\x00", b"json?", b"\x01short", b"\x07\x00\x00\x00\x01"]
-)
-def test_a_value_that_begins_with_no_schema_id_is_undecodable(value: bytes) -> None:
-    with pytest.raises(Undecodable, match="the value does not begin with the id of a schema"):
+@pytest.mark.parametrize("value", [b"\x00\x00\x00", b"json?", b"\x01short", b"\x07" + b"\0" * 9])
+def test_a_value_that_begins_with_no_schema_id_is_not_judged_alone(value: bytes) -> None:
+    text = "the value does not begin with the id of a schema: .*; the setting says Avro"
+    with pytest.raises(UnknownFormat, match=text) as caught:
         from_avro("customer", registry={1: V1}.get)(message(value))
+    assert caught.value.vague
+    with pytest.raises(Undecodable, match="the value is empty"):
+        from_avro("customer", registry={1: V1}.get)(message(b""))
 
 
-def test_a_schema_that_is_unknown_or_no_avro_is_undecodable() -> None:
+def test_a_schema_that_is_unknown_or_no_avro_is_the_readers_fault() -> None:
     registry = {1: "this is no schema", 2: '{"type": "object"}'}
     key_of = from_avro("customer", registry=registry.__getitem__)
-    with pytest.raises(Undecodable, match="schema 1: it is not Avro"):
-        key_of(message(avro(V1, {"customer": "c"}, 1)))
-    with pytest.raises(Undecodable, match="schema 2: it is not Avro"):
-        key_of(message(avro(V1, {"customer": "c"}, 2)))
-    with pytest.raises(Undecodable, match="schema 3: the registry knows no such schema"):
-        key_of(message(avro(V1, {"customer": "c"}, 3)))
+    wanted = [
+        (1, True, "schema 1: it is not Avro"),
+        (2, True, "schema 2: it is not Avro"),
+        (3, False, "schema 3: the registry knows no such schema"),
+    ]
+    for schema_id, certain, text in wanted:
+        with pytest.raises(UnknownFormat, match=text) as caught:
+            key_of(message(avro(V1, {"customer": "c"}, schema_id)))
+        assert caught.value.certain is certain
 
 
 @pytest.mark.parametrize(
@@ -371,14 +378,14 @@ def test_an_id_in_the_header_is_found_there_and_the_value_is_all_avro() -> None:
     assert registry.asked == [registry.guid]
 
 
-def test_a_header_that_is_no_schema_id_is_undecodable() -> None:
+def test_a_header_that_is_no_schema_id_is_not_judged_alone() -> None:
     written = message(avro(V1, {"customer": "c-1"}), [("__value_schema_id", b"?")])
-    with pytest.raises(Undecodable, match="the header __value_schema_id does not begin"):
+    with pytest.raises(UnknownFormat, match="the header __value_schema_id does not begin"):
         from_avro("customer", registry=FakeRegistry())(written)
 
 
 def test_a_registry_that_answers_not_found_knows_no_such_schema() -> None:
-    with pytest.raises(Undecodable, match="schema 43: the registry knows no such schema"):
+    with pytest.raises(UnknownFormat, match="schema 43: the registry knows no such schema"):
         from_avro("customer", registry=FakeRegistry())(message(avro(V1, {"customer": "c"}, 43)))
 
 
@@ -390,20 +397,35 @@ class Clock:
         return self.now
 
 
-def test_a_schema_is_asked_for_once_and_an_unknown_one_again_after_a_while() -> None:
+def test_a_schema_is_asked_for_once_and_an_unknown_one_with_back_off() -> None:
     registry, clock = FakeRegistry(), Clock()
     schemas = Schemas(registry, clock)
     assert schemas.get(41) is schemas.get(41)
-    for _ in range(3):
-        with pytest.raises(Undecodable):
+    delays = []
+    for _ in range(6):
+        with pytest.raises(UnknownFormat) as caught:
             schemas.get(7)
-    assert registry.asked == [41, 7]
-    clock.now += UNKNOWN_FOR + 1
+        with pytest.raises(UnknownFormat):
+            schemas.get(7)
+        delays.append(caught.value.after)
+        clock.now += caught.value.after or 0.0
+    assert registry.asked == [41, *[7] * 6]
+    assert delays == [ASK_AGAIN, 2.0, 4.0, 8.0, ASK_AGAIN_MOST, ASK_AGAIN_MOST]
     registry.by_id[7] = Described(V1)
-    assert schemas.get(7)["name"] == "Order"
+    assert schemas.get(7).fields == ["customer"]
 
 
-def test_a_registry_that_is_down_means_not_now_and_is_left_alone_for_a_second() -> None:
+def test_an_unknown_schema_is_waited_for_from_the_first_time_it_is_asked_for() -> None:
+    clock = Clock()
+    schemas = Schemas(FakeRegistry(), clock)
+    for passed, left in ((0.0, PATIENCE), (4.0, PATIENCE - 4.0), (PATIENCE, 0.0)):
+        clock.now = 100.0 + passed
+        with pytest.raises(UnknownFormat) as caught:
+            schemas.get(7)
+        assert caught.value.patience == pytest.approx(left)
+
+
+def test_a_registry_that_is_down_means_not_now_and_is_asked_with_back_off() -> None:
     asked: list[object] = []
 
     def down(schema_id: object) -> None:
@@ -415,13 +437,14 @@ def test_a_registry_that_is_down_means_not_now_and_is_left_alone_for_a_second() 
     for schema_id in (1, 2, 3):
         with pytest.raises(Retry) as caught:
             schemas.get(schema_id)
-        assert caught.value.after == pytest.approx(REGISTRY_PAUSE)
+        assert caught.value.after == pytest.approx(ASK_AGAIN)
         assert str(caught.value.__cause__) == "no route to host"
     assert asked == [1]
-    clock.now += REGISTRY_PAUSE
-    with pytest.raises(Retry):
+    clock.now += ASK_AGAIN
+    with pytest.raises(Retry) as caught:
         schemas.get(2)
     assert asked == [1, 2]
+    assert caught.value.after == pytest.approx(2 * ASK_AGAIN)
 
 
 def test_an_error_of_the_registry_that_is_not_404_means_not_now() -> None:
@@ -444,7 +467,7 @@ def test_schemas_are_remembered_up_to_a_bound() -> None:
         if schema_id % 2:
             schemas.get(schema_id)
         else:
-            with pytest.raises(Undecodable):
+            with pytest.raises(UnknownFormat):
                 schemas.get(schema_id)
     assert (len(schemas._known), len(schemas._unknown)) == (SCHEMAS_MAX, SCHEMAS_MAX)
     before = len(asked)
@@ -567,7 +590,7 @@ def test_a_schema_file_is_for_bare_avro_and_a_folder_for_the_wire_format(tmp_pat
     assert framed is not None
     assert bare(message(avro(V1, {"customer": "c-1"}))) == b"c-1"
     assert framed(message(avro(V1, {"customer": "c-1"}, 7))) == b"c-1"
-    with pytest.raises(Undecodable, match="schema 8"):
+    with pytest.raises(UnknownFormat, match="schema 8"):
         framed(message(avro(V1, {"customer": "c-1"}, 8)))
 
 
@@ -599,3 +622,262 @@ def test_many_headers_at_once_say_what_each_says_alone() -> None:
     with pytest.raises(TypeError, match="no bytes"):
         key_of.of_all([*messages, message(headers=[("k", "a text")])])
     assert key_of(message(headers=[("k", "a text")])) == b"a text"
+
+
+# --- schemas that refer to others ---
+
+CUSTOMER = {
+    "type": "record",
+    "name": "Customer",
+    "namespace": "acme",
+    "fields": [{"name": "id", "type": "string"}],
+}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "acme",
+    "fields": [{"name": "customer", "type": "acme.Customer"}, {"name": "n", "type": "int"}],
+}
+EVENT = ["acme.Order", "acme.Customer"]
+
+
+class Reference(NamedTuple):
+    """A reference as Confluent's client gives it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Registered:
+    """A schema with its kind and references, as Confluent's client gives it."""
+
+    def __init__(
+        self, schema: Any, references: Sequence[Reference] = (), kind: str = "AVRO"
+    ) -> None:
+        self.schema_str = schema if isinstance(schema, str) else json.dumps(schema)
+        self.references = list(references)
+        self.schema_type = kind
+        self.schema = self
+
+
+TO_CUSTOMER = Reference("acme.Customer", "customer", 1)
+TO_ORDER = Reference("acme.Order", "order", 2)
+
+
+class Subjects:
+    """A registry with subjects; ``asked`` has every question that it was asked."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Registered] = {
+            41: Registered(ORDER, [TO_CUSTOMER]),
+            42: Registered('syntax = "proto3"; message O {}', kind="PROTOBUF"),
+            43: Registered({"type": "object"}, kind="JSON"),
+            # Both refer to Customer, and Event needs it through Order too.
+            44: Registered(EVENT, [TO_ORDER, TO_CUSTOMER]),
+        }
+        self.versions: dict[tuple[str, int], Registered] = {
+            ("customer", 1): Registered(CUSTOMER),
+            ("order", 2): Registered(ORDER, [TO_CUSTOMER]),
+        }
+        self.asked: list[object] = []
+        self.away = False
+
+    def get_schema(self, schema_id: int) -> Registered:
+        return self._answer(schema_id, self.by_id)
+
+    def get_version(self, subject: str, version: int) -> Registered:
+        return self._answer((subject, version), self.versions)
+
+    def _answer(self, asked: Any, known: dict[Any, Registered]) -> Registered:
+        self.asked.append(asked)
+        if self.away:
+            raise RefusedError(503)
+        if asked not in known:
+            raise RefusedError(404)
+        return known[asked]
+
+
+def order(number: int, schema_id: int | None = 41, *, union: bool = False) -> Any:
+    names: dict[str, Any] = {}
+    fastavro.parse_schema(CUSTOMER, named_schemas=names)
+    schema = fastavro.parse_schema(ORDER, named_schemas=names)
+    out = io.BytesIO()
+    if schema_id is not None:
+        out.write(b"\x00" + schema_id.to_bytes(4, "big"))
+    if union:
+        out.write(b"\x00")  # the first branch
+    fastavro.schemaless_writer(out, schema, {"customer": {"id": f"c-{number}"}, "n": number})
+    return message(out.getvalue())
+
+
+def test_schemas_that_a_schema_refers_to_are_fetched_once_each() -> None:
+    registry = Subjects()
+    key_of = from_avro("customer.id", registry=registry)
+    assert [key_of(order(number)) for number in (1, 2)] == [b"c-1", b"c-2"]
+    assert key_of(order(3, 44, union=True)) == b"c-3", "a union of referenced schemas"
+    assert registry.asked == [41, ("customer", 1), 44, ("order", 2)]
+
+
+def test_a_registry_that_is_away_amid_references_is_asked_for_the_rest_later() -> None:
+    registry, clock = Subjects(), Clock()
+    schemas = Schemas(registry, clock)
+    del registry.versions["customer", 1]
+    with pytest.raises(UnknownFormat, match=r"schema 41: it refers to acme.Customer \(subject"):
+        schemas.get(41)
+    registry.away = True
+    clock.now += ASK_AGAIN
+    with pytest.raises(Retry) as caught:
+        schemas.get(41)
+    assert not isinstance(caught.value, UnknownFormat)
+    registry.away, registry.versions["customer", 1] = False, Registered(CUSTOMER)
+    clock.now += ASK_AGAIN
+    assert schemas.get(41).fields == ["customer", "n"]
+
+
+@pytest.mark.parametrize(
+    ("schema_id", "text"),
+    [
+        (42, "schema 42 is PROTOBUF; the setting says Avro"),
+        (43, "schema 43 is JSON Schema; the setting says Avro"),
+    ],
+)
+def test_a_schema_of_another_kind_is_named_and_its_records_are_never_judged(
+    schema_id: int, text: str
+) -> None:
+    with pytest.raises(UnknownFormat, match=text) as caught:
+        from_avro("customer", registry=Subjects())(order(1, schema_id))
+    assert caught.value.certain
+
+
+def test_references_in_a_circle_and_to_other_kinds_are_named() -> None:
+    registry = Subjects()
+    registry.versions["customer", 1] = Registered(CUSTOMER, [TO_ORDER])
+    with pytest.raises(UnknownFormat, match=r"schema 41: its references go in a circle through"):
+        from_avro("customer.id", registry=registry)(order(1))
+    registry.versions["customer", 1] = Registered("message C {}", kind="PROTOBUF")
+    with pytest.raises(UnknownFormat, match=r"it refers to acme.Customer .*, which is PROTOBUF"):
+        from_avro("customer.id", registry=registry)(order(1))
+
+
+def test_a_function_that_cannot_be_asked_for_references_is_told_what_it_lacks() -> None:
+    key_of = from_avro("customer.id", registry=Subjects().by_id.get)
+    with pytest.raises(UnknownFormat, match=r"give it a method get_version\(subject, version\)"):
+        key_of(order(1))
+    names: dict[str, Any] = {}
+    fastavro.parse_schema(CUSTOMER, named_schemas=names)
+    parsed = fastavro.parse_schema(ORDER, named_schemas=names)
+    assert from_avro("customer.id", registry=lambda _: parsed)(order(1)) == b"c-1"
+    assert from_avro("customer.id", schema=parsed)(order(2, None)) == b"c-2"
+
+
+def test_files_of_schemas_refer_to_files_beside_them_by_full_name(tmp_path: Path) -> None:
+    (tmp_path / "41.avsc").write_text(json.dumps(ORDER), "utf-8")
+    folder = parse_key("avro:customer.id", tmp_path)
+    assert folder is not None
+    with pytest.raises(UnknownFormat, match=r"schema 41: it refers to acme.Customer, which is"):
+        folder(order(1))
+    with pytest.raises(ConfigError, match="which is nowhere defined; a name that it refers to is"):
+        parse_key("avro:customer.id", tmp_path / "41.avsc")
+    (tmp_path / "acme.Customer.avsc").write_text(json.dumps(CUSTOMER), "utf-8")
+    folder, file = (parse_key("avro:customer.id", tmp_path / name) for name in (".", "41.avsc"))
+    assert folder is not None
+    assert file is not None
+    assert (folder(order(1)), file(order(2, None))) == (b"c-1", b"c-2")
+    (tmp_path / "acme.Customer.avsc").write_text(json.dumps(ORDER), "utf-8")
+    with pytest.raises(ConfigError, match="refers to itself"):
+        parse_key("avro:customer.id", tmp_path / "41.avsc")
+
+
+def test_text_of_a_function_that_is_no_avro_is_named_as_what_it_looks_like() -> None:
+    with pytest.raises(UnknownFormat, match="it looks like Protobuf"):
+        from_avro("id", registry={1: 'syntax = "proto3";'}.get)(order(1, 1))
+
+
+# --- other wire formats ---
+
+PLAIN = b'{"customer": "c-1"}'
+GUID = uuid.uuid4().bytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x00\x00\x00\x00\x07" + PLAIN,
+        b"\xef\xbb\xbf" + PLAIN,
+        b"\x00\x00\x00\x00\x07\xef\xbb\xbf" + PLAIN,
+        b"\x01" + GUID + PLAIN,
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x07" + PLAIN,
+        b"\x03\x00" + GUID + PLAIN,
+    ],
+)
+def test_json_behind_a_schema_id_or_a_byte_order_mark_is_json(value: bytes) -> None:
+    assert from_json("/customer")(message(value)) == b"c-1"
+    assert from_json("")(message(value)) == b'{"customer":"c-1"}'
+
+
+@pytest.mark.parametrize("value", [b"\x00\x00\x00\x00\x07" + PLAIN[:-1], b"\0" * 20, b"\0\0\0\0\7"])
+def test_broken_json_behind_a_schema_id_and_zero_bytes_are_undecodable(value: bytes) -> None:
+    with pytest.raises(Undecodable, match="the value is not JSON"):
+        from_json("/customer")(message(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (SERIALIZED, "Confluent wire format, schema id 41"),
+        # Protobuf: the id, the message indexes, the message.
+        (b"\x00\x00\x00\x00\x2a\x04\x02\x02\x0a\x01c", "Confluent wire format, schema id 42"),
+        (b"\x03\x05" + GUID + b"x\x9c", "AWS Glue wire format, schema version"),
+        (b"\x00" * 8 + b"\x07\x06c-1", "Apicurio wire format with an 8-byte id, 7"),
+        (b"Obj\x01\x04", "an Avro container file"),
+        (b"\xc3\x01" + b"f" * 8, "Avro single-object encoding"),
+        (PLAIN.decode().encode("utf-16"), "text in UTF-16"),
+        (gzip.compress(PLAIN), "gzip"),
+        (b"\x28\xb5\x2f\xfd\x00", "zstd"),
+    ],
+)
+def test_a_value_in_another_known_format_is_not_judged_and_the_format_is_named(
+    value: bytes, text: str
+) -> None:
+    with pytest.raises(UnknownFormat) as caught:
+        from_json("/customer")(message(value))
+    assert str(caught.value).startswith(text)
+    assert str(caught.value).endswith("; the setting says plain JSON")
+    assert caught.value.kind.startswith(text), "so another schema id is another kind"
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.kind, str(again), again.delay()) == (
+        caught.value.kind,
+        str(caught.value),
+        caught.value.delay(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (PLAIN, "plain JSON"),
+        (b"\xef\xbb\xbf" + PLAIN, "plain JSON"),
+        (b"\x00" * 8 + b"\x07\x06c-1", "Apicurio wire format"),
+        (gzip.compress(PLAIN), "gzip"),
+        (b"\x03\x00" + GUID + b"\x06c-1", "AWS Glue"),
+    ],
+)
+def test_another_format_under_an_avro_setting_is_named(value: bytes, text: str) -> None:
+    with pytest.raises(UnknownFormat, match=f"^{text}.*says Avro in Confluent's wire format"):
+        from_avro("customer", registry=FakeRegistry())(message(value))
+
+
+def test_the_id_of_apicurio_in_a_header_is_named() -> None:
+    written = message(SERIALIZED_BARE, [("apicurio.value.globalId", b"\0" * 7 + b"\x07")])
+    with pytest.raises(UnknownFormat, match="an Apicurio schema id in the header"):
+        from_avro("customer", registry=FakeRegistry())(written)
+
+
+def test_a_schema_id_in_front_of_bare_avro_is_named_even_where_its_bytes_could_be_read() -> None:
+    """A zero byte reads as the empty string: every record would have the same wrong key."""
+    key_of = from_avro("customer", schema=V1)
+    with pytest.raises(UnknownFormat, match=r"^Confluent wire format, schema id 41; .* bare Avro"):
+        key_of(message(SERIALIZED))
+    assert key_of(message(SERIALIZED_BARE)) == b"c-1"
+    assert key_of(message(avro(V1, {"customer": ""}))) == b""

@@ -1,0 +1,82 @@
+"""Records for which a key function finds no key, counted by topic.
+
+A topic in which some records have a key and others have none loses its order silently: a delete of
+a change event has no key under ``json:/payload/after/id``, and may run before the update in front
+of it. The first such mixture of each topic is logged, and so is a topic without a single key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kafka_keyshared.core.commands import Level, Notice
+from kafka_keyshared.model import Record, counted
+
+ALL_KEYLESS = 1_000
+"""So many records of a topic without a key, and none with one, make a line in the log."""
+
+
+class Keyless:
+    """The counts of one subscription. It looks at records of chunks that have keyless ones only.
+
+    ``counts`` are records without a key by topic. ``one_lane`` says that they are in a lane of
+    their own.
+    """
+
+    def __init__(self, *, one_lane: bool = False) -> None:
+        self.counts: Counter[str] = Counter()
+        self.news = False
+        self._one_lane = one_lane
+        self._keyed: set[str] = set()
+        self._told: set[str] = set()
+
+    def note(
+        self, records: Sequence[Record], keys: Sequence[bytes | None], keyless: Sequence[Record]
+    ) -> None:
+        """Count a chunk. ``keys`` are those of the records, ``keyless`` the records without one."""
+        if records and keys[0] is not None:
+            self._keyed.add(records[0].topic())
+        if not keyless and self._told.issuperset(self.counts):
+            return
+        self.counts.update([each.topic() for each in keyless if each.error() is None])
+        if not self._told.union(self._keyed).issuperset(self.counts):
+            gone = set(map(id, keyless))
+            self._keyed.update(
+                each.topic()
+                for each, key in zip(records, keys, strict=True)
+                if key is not None and id(each) not in gone
+            )
+        self.news = any(self._to_tell())
+
+    def _to_tell(self) -> Iterator[str]:
+        for topic, count in self.counts.items():
+            if topic not in self._told and (topic in self._keyed or count >= ALL_KEYLESS):
+                yield topic
+
+    def tell(self) -> Iterator[Notice]:
+        """Yield the lines that are due, each topic once."""
+        for topic in [*self._to_tell()]:
+            self._told.add(topic)
+            yield Notice(Level.WARNING, self._line(topic))
+        self.news = False
+
+    def _line(self, topic: str) -> str:
+        count = self.counts[topic]
+        order = (
+            "they run in a lane of their own (null_keys='one-lane'), in no order with the others"
+            if self._one_lane
+            else "they run in no order (null_keys='any')"
+        )
+        if topic not in self._keyed:
+            return (
+                f"topic {topic}: none of the first {count:,} records has a key by the key= "
+                f"setting, so {order}; see that key= names a field or header that the records have"
+            )
+        return (
+            f"topic {topic}: {counted(count, 'record')} with no key by the key= setting beside "
+            "others that have one; those without a key have no such field or no value, as a delete "
+            f"or a tombstone, and {order}. Set key='record' where the record's own key will do, or "
+            "name a field or header that every record has; null_keys='reject' sends them to the "
+            "undecodable policy"
+        )
