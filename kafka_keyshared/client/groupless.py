@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from kafka_keyshared.config.tokens import with_guarded_tokens
 from kafka_keyshared.errors import ConfigError
 
 QUIET: Mapping[str, Any] = {
@@ -57,7 +58,9 @@ def outsider(
         reasons.append(error.str())
         heard(error)
 
-    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
+    own = {
+        name: value for name, value in with_guarded_tokens(conf).items() if name not in _CALLBACKS
+    }
     own.setdefault("group.id", "unused")
     own |= {**QUIET, "error_cb": told}
     try:

@@ -36,8 +36,10 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
-from kafka_keyshared.client.topic_ids import KafkaTopicIds
+from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
 from kafka_keyshared.config.client import is_kip_848
+from kafka_keyshared.config.properties import FOR_LETTERS
+from kafka_keyshared.config.tokens import with_guarded_tokens
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
@@ -78,7 +80,10 @@ class KafkaClient:
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
         self._outages = Outages(self.answers)
-        own = dict(conf)
+        own = with_guarded_tokens(conf)
+        self._topic_ids = TopicIdClient(own)
+        for name in FOR_LETTERS:
+            own.pop(name, None)  # the client would log that a consumer ignores it
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
         self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
@@ -231,7 +236,7 @@ class KafkaClient:
 
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
-        return KafkaTopicIds(self._conf, topics)
+        return self._topic_ids.ask(topics)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""
