@@ -304,8 +304,8 @@ class KeyShared(Handling, Looked):
             client.users = ending.among(self._wrapped.callbacks(client.consumer))
             status = self._run(client, mailbox, ending, host)
         finally:
-            ending.leaving(sys.exception() or client.ending)
-            client.close()
+            patience = ending.leaving(sys.exception() or client.ending)
+            ending.left_group(left=client.close(patience))
         if client.ending is not None:
             raise client.ending
         return status

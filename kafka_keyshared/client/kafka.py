@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
-from kafka_keyshared.client.leaving import leave
+from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import (
@@ -76,6 +76,7 @@ class KafkaClient:
         self._ends: dict[TopicPartition, ClientPartition] = {}
         # Leader epochs that came with committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
+        self._subscribed = False
         self._seldom = Seldom(log)
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
@@ -167,6 +168,7 @@ class KafkaClient:
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group."""
+        self._subscribed = True
 
         def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
@@ -376,18 +378,42 @@ class KafkaClient:
             return False
         return True
 
-    def close(self) -> None:
+    def close(self, patience: float = JOIN_TIMEOUT) -> bool:
         """Leave the group, in an order that lets the client be closed (:mod:`.leaving`).
 
-        A cooperative member without partitions would be closed without a LeaveGroup: the next
+        Return False when the coordinator may keep the member until its session is over, because a
+        JoinGroup on its way was not answered within ``patience`` seconds.
+
+        A static member without partitions (KIP-345) has a place in its group whether it knows its
+        id or not, and keeps it. A cooperative member without partitions would be closed without a LeaveGroup: the next
         rebalance would wait for it until its session is over. A static member with partitions
         does not leave when it closes, so that it finds them again (KIP-345).
         """
-        if self._assigned and self._conf.get("group.instance.id"):
+        static = bool(self._conf.get("group.instance.id"))
+        left = Left.YES
+        if self._assigned and static:
             self.consumer.poll(0)
         else:
-            leave(self.consumer, keeps_id=is_kip_848(self._conf))
+            left = leave(
+                self.consumer,
+                keeps_id=is_kip_848(self._conf),
+                joining=self._subscribed and not static and self._joins(),
+                patience=patience if self._outages.seconds is None else 0.0,
+            )
         self.consumer.close()
+        self._topic_ids.close()
+        return left is not Left.JOINING
+
+    def _joins(self) -> bool:
+        """Say whether the client has topics to join the group for: a pattern may match none."""
+        if self.consumer.memberid() or not all(map(is_pattern, self._topics)):
+            return True
+        try:
+            there = sorted(self.consumer.list_topics(timeout=MOVE_TIMEOUT).topics)
+        except KafkaException as error:
+            log.debug("the topics of a pattern are not told: %s", error)
+            return False
+        return any(matching(pattern, there) for pattern in self._topics)
 
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---
 

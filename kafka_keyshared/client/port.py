@@ -151,8 +151,12 @@ class Client(Protocol):
     def answers(self, timeout: float) -> bool:
         """Say whether a broker answers a question, any, within ``timeout`` seconds."""
 
-    def close(self) -> None:
-        """Leave the group, also as a member without partitions."""
+    def close(self, patience: float = 10.0) -> bool:
+        """Leave the group, also as a member without partitions.
+
+        A JoinGroup on its way is waited for, at most ``patience`` seconds. Return False when it was
+        not answered: then the coordinator may keep the member until its session is over.
+        """
 
 
 Rebalance = Callable[[list[TopicPartition]], None]
