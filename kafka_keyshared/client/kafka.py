@@ -39,7 +39,7 @@ from kafka_keyshared.client.statistics import read_statistics
 from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
 from kafka_keyshared.config.client import is_kip_848
 from kafka_keyshared.config.properties import FOR_LETTERS
-from kafka_keyshared.config.tokens import with_guarded_tokens
+from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
@@ -68,7 +68,8 @@ class KafkaClient:
         topics: Sequence[str],
         answer: Callable[[CommitAnswered], None],
     ) -> None:
-        self._conf, self._topics = conf, list(topics)
+        self._conf = conf = with_guarded_tokens(conf)
+        self._topics = list(topics)
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
@@ -80,8 +81,8 @@ class KafkaClient:
         self._seldom = Seldom(log)
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
-        self._outages = Outages(self.answers)
-        own = with_guarded_tokens(conf)
+        self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
+        own = dict(conf)
         self._topic_ids = TopicIdClient(own)
         for name in FOR_LETTERS:
             own.pop(name, None)  # the client would log that a consumer ignores it
@@ -103,7 +104,13 @@ class KafkaClient:
         # What a callback of the user's wanted to end the program with.
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
-        self.consumer = Consumer(quietly(own))
+        try:
+            self.consumer = Consumer(quietly(own))
+        except KafkaException as error:
+            # It is made with a token, or not at all.
+            if error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+                raise unreachable(self._bootstrap, error.args[0].str(), conf) from error
+            raise
         if int(own.get("statistics.interval.ms", 0)) > 0:
             self._statistics = ClientStatus()  # before its first word it has counted nothing
         forks.watch(self)
@@ -138,7 +145,8 @@ class KafkaClient:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
             self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
-            raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
+            why = self.last_error or error.args[0].str()
+            raise unreachable(self._bootstrap, why, self._conf) from error
         there = sorted(metadata.topics)
         self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
         for topic in self._topics:
@@ -384,10 +392,10 @@ class KafkaClient:
         Return False when the coordinator may keep the member until its session is over, because a
         JoinGroup on its way was not answered within ``patience`` seconds.
 
-        A static member without partitions (KIP-345) has a place in its group whether it knows its
-        id or not, and keeps it. A cooperative member without partitions would be closed without a LeaveGroup: the next
+        A cooperative member without partitions would be closed without a LeaveGroup: the next
         rebalance would wait for it until its session is over. A static member with partitions
-        does not leave when it closes, so that it finds them again (KIP-345).
+        does not leave when it closes, so that it finds them again (KIP-345); one without has its
+        place whether it knows its id or not.
         """
         static = bool(self._conf.get("group.instance.id"))
         left = Left.YES

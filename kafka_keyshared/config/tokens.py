@@ -19,7 +19,9 @@ log = log_of("kafka_keyshared.kafka")
 
 NO_SOURCE = (
     "'sasl.mechanism' is OAUTHBEARER and no setting names a source of tokens: set "
-    "sasl.oauthbearer.method=oidc with its endpoint, or give oauth_cb in a program"
+    "sasl.oauthbearer.method=oidc with its endpoint, or give oauth_cb in a program; keyshared dlq "
+    "and keyshared advise take it from an app with --app MODULE:ATTR, keyshared doctor and run as "
+    "their argument"
 )
 YOUNG = 0.5
 """How much of a token's lifetime passes before a new one is fetched for another client."""

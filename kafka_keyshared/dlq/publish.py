@@ -245,6 +245,12 @@ def _compression(conf: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def codec_of(conf: Mapping[str, Any]) -> str:
+    """Return the name of the codec that letters are compressed with, ``none`` for none."""
+    found = _compression(conf)
+    return str(found.get("compression.type", found.get("compression.codec"))).lower()
+
+
 @cache
 def best_codec() -> str:
     """Return the name of the first codec of ``zstd``, ``lz4`` and ``gzip`` that the client has."""

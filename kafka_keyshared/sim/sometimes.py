@@ -20,7 +20,9 @@ from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
     LimitLifted,
+    PendingGivenUp,
     ReleaseFailed,
+    StoppedJoining,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
@@ -60,6 +62,8 @@ RARE = (
     "process ended by what is nobody's",
     "paused by hand, then resumed",
     "partition that came while it is paused by hand",
+    "stopped before its first JoinGroup was answered",
+    "pending member given up with its session",
 )
 
 
@@ -115,6 +119,9 @@ class Sometimes:
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
     - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
 
+    - *stopped before its first JoinGroup was answered*: a member that does not know its id;
+    - *pending member given up with its session*: its process had been killed, or was cut off;
+
     and of what checkers excuse, what they have excused it for.
     """
 
@@ -161,6 +168,8 @@ class Sometimes:
             WorkerJoined: self._worker_joined,
             happened.Owned: self._owned,
             PauseOrdered: self._pause_ordered,
+            StoppedJoining: self._stopped_joining,
+            PendingGivenUp: self._pending_given_up,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -252,6 +261,14 @@ class Sometimes:
     def _came_back(self, told: happened.CameBack) -> None:
         del told
         self.counts["static member came back"] += 1
+
+    def _stopped_joining(self, told: StoppedJoining) -> None:
+        del told
+        self.counts["stopped before its first JoinGroup was answered"] += 1
+
+    def _pending_given_up(self, told: PendingGivenUp) -> None:
+        del told
+        self.counts["pending member given up with its session"] += 1
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))

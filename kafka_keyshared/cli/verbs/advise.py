@@ -14,6 +14,7 @@ from kafka_keyshared.cli.options import (
     Group,
     JsonFlag,
     OutputFlag,
+    SettingsOfApp,
     Topics,
 )
 from kafka_keyshared.cli.output import Output
@@ -32,6 +33,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
     seconds: Annotated[
         float, typer.Option(metavar="FLOAT", help="How long to read at most.")
     ] = 30.0,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -51,7 +53,8 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
         config=config,
         client=x or [],
     )
-    return advise_verb(arguments, ms_per_record, seconds, Output.JSON if json else output)
+    shown = Output.JSON if json else output
+    return advise_verb(arguments, ms_per_record, seconds, shown, app)
 
 
 def init(
