@@ -20,6 +20,7 @@ from kafka_keyshared.advise.logs import Log, Logs
 from kafka_keyshared.client.groupless import READ_ONLY, address_of, outsider
 from kafka_keyshared.client.silence import Silence
 from kafka_keyshared.client.topics import unreadable
+from kafka_keyshared.config.client import fetch_bytes
 from kafka_keyshared.errors import KeySharedError
 from kafka_keyshared.keys.sampled import KeySample
 from kafka_keyshared.model import TopicPartition
@@ -95,6 +96,7 @@ def take(
     :class:`~kafka_keyshared.errors.KeySharedError` when nothing came in all the time.
     """
     own = {**conf, **_MODEST, **READ_ONLY, **_FROM_START, "group.id": group or _STRANGER}
+    own["fetch.max.bytes"] = fetch_bytes(own, _MODEST["fetch.max.bytes"])
     own.pop("group.instance.id", None)
     reasons: list[str] = []
     consumer = outsider(own, reasons)

@@ -367,8 +367,8 @@ class KeyShared(Handling, Looked):
             client.users = ending.among(users)
             status = self._run(client, mailbox, ending, host)
         finally:
-            ending.leaving(sys.exception() or client.ending)
-            client.close()
+            patience = ending.leaving(sys.exception() or client.ending)
+            ending.left_group(left=client.close(patience))
         if client.ending is not None:
             raise client.ending
         return status

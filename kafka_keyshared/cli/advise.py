@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,24 +13,43 @@ from kafka_keyshared.advise.model import advise
 from kafka_keyshared.advise.report import lines
 from kafka_keyshared.advise.sample import take
 from kafka_keyshared.advise.snippet import code
+from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.output import Output, write_note, write_result
 from kafka_keyshared.cli.run import layer, missing
 from kafka_keyshared.client.groupless import address_of
 from kafka_keyshared.client.reach import require_broker
-from kafka_keyshared.config import make_options, refuse
+from kafka_keyshared.config import Layers, make_options, refuse
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.keys.sampled import KeySample
 
 
+def _of_app(app: str, arguments: RunArguments) -> Layers:
+    layers = app_layers(
+        app, arguments.client, bootstrap_server=arguments.bootstrap, config=arguments.config
+    )
+    conf = layers.conf if arguments.group is None else layers.conf | {"group.id": arguments.group}
+    key = {} if arguments.key is None else {"key": arguments.key}
+    return replace(
+        layers,
+        conf=conf,
+        topics=arguments.topics or layers.topics,
+        options=layers.options | key,
+    )
+
+
 def advise_verb(
-    arguments: RunArguments, ms_per_record: float, seconds: float, output: Output
+    arguments: RunArguments,
+    ms_per_record: float,
+    seconds: float,
+    output: Output,
+    app: str | None = None,
 ) -> int:
-    """Read, reckon and print."""
+    """Read, reckon and print; ``app`` is where the settings are from instead, MODULE:ATTR."""
     for flag, value in (("--ms-per-record", ms_per_record), ("--seconds", seconds)):
         if value <= 0:
             raise ConfigError(f"{flag} {value:g}: give more than 0")
-    layers = layer(arguments)
+    layers = layer(arguments) if app is None else _of_app(app, arguments)
     refuse(each for each in missing(layers) if each.settings != ("group",))
     group = layers.conf.get("group.id")
     address = address_of(layers.conf)

@@ -21,6 +21,7 @@ from kafka_keyshared.cli.run import gather, missing, refuse_flags_beside_app, se
 from kafka_keyshared.cli.settings import client_settings, file_here, load_object
 from kafka_keyshared.client.patterns import BadPatternError, topics_meant
 from kafka_keyshared.config import Layers, SettingsError, refuse
+from kafka_keyshared.dlq.publish import codec_of
 from kafka_keyshared.doctor import (
     checks,
     client_checks,
@@ -385,7 +386,11 @@ class Doctor:
         if not pairs:
             return skipped("dlq", "needs a topic (-t)")
         return checks.dead_letters(
-            pairs, self._there, consumed=self._counts, create=options.dlq_create
+            pairs,
+            self._there,
+            consumed=self._counts,
+            create=options.dlq_create,
+            codec=codec_of(self._running.conf),
         )
 
     def _check_group_view(self) -> Check:

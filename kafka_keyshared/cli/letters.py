@@ -6,12 +6,13 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import Consumer
 
+from kafka_keyshared.cli.app_settings import app_layers
 from kafka_keyshared.cli.arguments import RunArguments
 from kafka_keyshared.cli.away import Away
 from kafka_keyshared.cli.output import write_note
@@ -72,10 +73,12 @@ class Where:
     dlq: str | None
     config: Path | None
     settings: list[str]
+    app: str | None = None
+    """Where the settings are from instead, MODULE:ATTR."""
 
     def told(self) -> Self:
         """Name the settings file that was found in the folder, if one was."""
-        if self.config is None and (path := file_here()) is not None:
+        if self.app is None and self.config is None and (path := file_here()) is not None:
             write_note(f"settings of {path}, which is in this folder")
         return self
 
@@ -113,6 +116,13 @@ class Where:
         return conf
 
     def _layers(self) -> Layers:
+        if self.app is not None:
+            layers = app_layers(
+                self.app, self.settings, bootstrap_server=self.bootstrap, config=self.config
+            )
+            topics = layers.topics if self.topic is None else [self.topic]
+            dlq = layers.options["dlq"] if self.dlq is None else self.dlq
+            return replace(layers, topics=topics, options={**layers.options, "dlq": dlq})
         return layer(
             RunArguments(
                 bootstrap=self.bootstrap,

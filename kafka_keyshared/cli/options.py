@@ -172,6 +172,14 @@ SchemaFile = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="The Avro schema of the values, for auto and avro."),
 ]
+SettingsOfApp = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        metavar="MODULE:ATTR",
+        help="Take the settings of this app, also its oauth_cb, which no flag can give.",
+    ),
+]
 AppDir = Annotated[Path, typer.Option(metavar="PATH", help="First on sys.path.")]
 Workers = Annotated[int, typer.Option(metavar="INT", min=1, max=1_000, help="How many workers.")]
 RoutingKind = Annotated[

@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from kafka_keyshared.errors import ConfigError
+from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
+from kafka_keyshared.errors import BrokerUnavailableError, ConfigError
 
 QUIET: Mapping[str, Any] = {
     # The reason is told once, in the error; the client would log every attempt.
@@ -50,20 +51,33 @@ def outsider(
     """Return a client that only asks or reads: it is never subscribed, so no group hears of it.
 
     ``reasons`` is filled with what the client says is wrong, and ``heard`` is told of it, while it
-    is polled. Raises :class:`ConfigError` when it refuses a setting.
+    is polled. Raises :class:`ConfigError` when it refuses a setting, and
+    :class:`BrokerUnavailableError` when it gets no token from ``oauth_cb``.
     """
 
     def told(error: KafkaError) -> None:
         reasons.append(error.str())
         heard(error)
 
-    own = {name: value for name, value in conf.items() if name not in _CALLBACKS}
+    own = {
+        name: value for name, value in with_guarded_tokens(conf).items() if name not in _CALLBACKS
+    }
     own.setdefault("group.id", "unused")
     own |= {**QUIET, "error_cb": told}
     try:
         return Consumer(own)
     except (KafkaException, TypeError, ValueError) as error:
+        if (missing := no_token(own, text_of(error))) is not None and _lets_nobody_in(error):
+            raise BrokerUnavailableError(
+                f"no token for the brokers at {address_of(conf)}: {missing}"
+            ) from error
         raise refused(error) from error
+
+
+def _lets_nobody_in(error: Exception) -> bool:
+    """Say whether a client was not made because it got no token in time."""
+    reason = error.args[0] if error.args else None
+    return isinstance(reason, KafkaError) and reason.code() == KafkaError.SASL_AUTHENTICATION_FAILED
 
 
 def polled(consumer: Consumer, timeout: float) -> Message | None:

@@ -25,7 +25,7 @@ from kafka_keyshared.client.answered import commit_of
 from kafka_keyshared.client.asking import ask_bounds, ask_committed, epoch_of
 from kafka_keyshared.client.callback_calls import CallbackCalls
 from kafka_keyshared.client.guarded import hook, in_turn, shielded
-from kafka_keyshared.client.leaving import leave
+from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left, leave
 from kafka_keyshared.client.outage import Outages
 from kafka_keyshared.client.patterns import is_pattern, matching, visible
 from kafka_keyshared.client.port import (
@@ -37,8 +37,10 @@ from kafka_keyshared.client.port import (
     unreachable,
 )
 from kafka_keyshared.client.statistics import read_statistics
-from kafka_keyshared.client.topic_ids import KafkaTopicIds
+from kafka_keyshared.client.topic_ids import KafkaTopicIds, TopicIdClient
 from kafka_keyshared.config.client import is_kip_848
+from kafka_keyshared.config.properties import FOR_LETTERS
+from kafka_keyshared.config.tokens import no_token, with_guarded_tokens
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.errors import ConfigError, TopicMissingError
@@ -67,7 +69,8 @@ class KafkaClient:
         topics: Sequence[str],
         answer: Callable[[CommitAnswered], None],
     ) -> None:
-        self._conf, self._topics = conf, list(topics)
+        self._conf = conf = with_guarded_tokens(conf)
+        self._topics = list(topics)
         self._answer = answer
         self._in_flight: list[Commit] = []
         self._assigned: dict[TopicPartition, ClientPartition] = {}
@@ -75,11 +78,15 @@ class KafkaClient:
         self._ends: dict[TopicPartition, ClientPartition] = {}
         # Leader epochs that came with committed positions, for partitions that deliver nothing.
         self._epochs: dict[TopicPartition, int] = {}
+        self._subscribed = False
         self._seldom = Seldom(log)
         # How many partitions each topic had at the start.
         self._counts: dict[str, int] | None = None
-        self._outages = Outages(self.answers)
+        self._outages = Outages(self.answers, no_token=lambda why: no_token(conf, why))
         own = dict(conf)
+        self._topic_ids = TopicIdClient(own)
+        for name in FOR_LETTERS:
+            own.pop(name, None)  # the client would log that a consumer ignores it
         self._bootstrap = str(own.get("bootstrap.servers") or own.get("metadata.broker.list"))
         self._cooperative = is_cooperative(own)
         self._refresh_seconds = float(own.get("topic.metadata.refresh.interval.ms", 300_000)) / 1000
@@ -98,7 +105,13 @@ class KafkaClient:
         # What a callback of the user's wanted to end the program with.
         self.ending: BaseException | None = None
         hook(own, ours, self._ended)
-        self.consumer = Consumer(quietly(own))
+        try:
+            self.consumer = Consumer(quietly(own))
+        except KafkaException as error:
+            # It is made with a token, or not at all.
+            if error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+                raise unreachable(self._bootstrap, error.args[0].str(), conf) from error
+            raise
         if int(own.get("statistics.interval.ms", 0)) > 0:
             self._statistics = ClientStatus()  # before its first word it has counted nothing
         forks.watch(self)
@@ -138,7 +151,8 @@ class KafkaClient:
             metadata = self.consumer.list_topics(timeout=timeout)
         except KafkaException as error:
             self.consumer.poll(0)  # the client tells its reason in a callback, and that in a poll
-            raise unreachable(self._bootstrap, self.last_error or error.args[0].str()) from error
+            why = self.last_error or error.args[0].str()
+            raise unreachable(self._bootstrap, why, self._conf) from error
         there = sorted(metadata.topics)
         self._counts = {name: len(each.partitions) for name, each in metadata.topics.items()}
         for topic in self._topics:
@@ -168,6 +182,7 @@ class KafkaClient:
 
     def subscribe(self, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance) -> None:
         """Join the group."""
+        self._subscribed = True
 
         def adapt(rebalance: Rebalance, name: str) -> Callable[..., None]:
             def callback(_consumer: Consumer, partitions: list[ClientPartition]) -> None:
@@ -251,7 +266,7 @@ class KafkaClient:
 
     def ask_topic_ids(self, topics: Collection[str]) -> KafkaTopicIds:
         """Ask for the ids of topics, and wait for nothing."""
-        return KafkaTopicIds(self._conf, topics)
+        return self._topic_ids.ask(topics)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when the topics were checked."""
@@ -392,18 +407,42 @@ class KafkaClient:
             return False
         return True
 
-    def close(self) -> None:
+    def close(self, patience: float = JOIN_TIMEOUT) -> bool:
         """Leave the group, in an order that lets the client be closed (:mod:`.leaving`).
+
+        Return False when the coordinator may keep the member until its session is over, because a
+        JoinGroup on its way was not answered within ``patience`` seconds.
 
         A cooperative member without partitions would be closed without a LeaveGroup: the next
         rebalance would wait for it until its session is over. A static member with partitions
-        does not leave when it closes, so that it finds them again (KIP-345).
+        does not leave when it closes, so that it finds them again (KIP-345); one without has its
+        place whether it knows its id or not.
         """
-        if self._assigned and self._conf.get("group.instance.id"):
+        static = bool(self._conf.get("group.instance.id"))
+        left = Left.YES
+        if self._assigned and static:
             self.consumer.poll(0)
         else:
-            leave(self.consumer, keeps_id=is_kip_848(self._conf))
+            left = leave(
+                self.consumer,
+                keeps_id=is_kip_848(self._conf),
+                joining=self._subscribed and not static and self._joins(),
+                patience=patience if self._outages.seconds is None else 0.0,
+            )
         self.consumer.close()
+        self._topic_ids.close()
+        return left is not Left.JOINING
+
+    def _joins(self) -> bool:
+        """Say whether the client has topics to join the group for: a pattern may match none."""
+        if self.consumer.memberid() or not all(map(is_pattern, self._topics)):
+            return True
+        try:
+            there = sorted(self.consumer.list_topics(timeout=MOVE_TIMEOUT).topics)
+        except KafkaException as error:
+            log.debug("the topics of a pattern are not told: %s", error)
+            return False
+        return any(matching(pattern, there) for pattern in self._topics)
 
     # --- callbacks; they run inside poll, consume and close, on the owner thread ---
 

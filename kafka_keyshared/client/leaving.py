@@ -12,6 +12,7 @@ So the group is left before, while everything still answers; then there is nothi
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable
 
@@ -28,31 +29,61 @@ It takes milliseconds, unless others keep the whole group waiting. Then no assig
 either, or only by the bad luck of coming in while the client closes.
 """
 
+JOIN_TIMEOUT = 10.0
+"""Seconds at most for the coordinator to answer a JoinGroup that is on its way.
+
+The coordinator gives a new member its id in that answer, at once, and counts it as *pending* from
+then on (KIP-394). A member that goes without knowing its id cannot leave, and no rebalance of its
+group completes until its session is over. So the answer is waited for, and then the group is left.
+"""
+
 STEP = 0.01
 """Seconds of one poll."""
 
 
+class Left(enum.Enum):
+    """How far a member came out of its group before its client is closed."""
+
+    YES = "left"
+    JOINING = "its JoinGroup was not answered"
+    REBALANCING = "the group is in a rebalance"
+    REFUSED = "the client refuses to leave"
+
+
 def leave(
-    consumer: Consumer, *, keeps_id: bool, clock: Callable[[], float] = time.monotonic
-) -> bool:
-    """Leave the group and call back what comes of it; say whether it has been left in time.
+    consumer: Consumer,
+    *,
+    keeps_id: bool,
+    joining: bool = False,
+    patience: float = JOIN_TIMEOUT,
+    clock: Callable[[], float] = time.monotonic,
+) -> Left:
+    """Leave the group and call back what comes of it; return whether it has been left in time.
 
     ``unsubscribe`` is put off by the client while a rebalance is under way, and that goes on only
     with the answers of its callbacks. Out of the group the client has no member id, or, where it
     keeps one (``keeps_id``: it chooses its own in the protocol of KIP-848), no partitions. Records
     that are still taken off the queue are dropped; nothing counts them as received.
+
+    A member that is ``joining`` and has no id yet is given ``patience`` seconds to get one, and at
+    most :data:`JOIN_TIMEOUT`.
     """
     is_member: Callable[[], object] = consumer.assignment if keeps_id else consumer.memberid
-    deadline = clock() + LEAVE_TIMEOUT
     try:
+        answered = clock() + min(patience, JOIN_TIMEOUT)
+        while joining and not (keeps_id or consumer.memberid()):
+            if clock() >= answered:
+                consumer.unsubscribe()
+                return Left.JOINING
+            consumer.poll(STEP)
+        deadline = clock() + LEAVE_TIMEOUT
         consumer.unsubscribe()
         consumer.poll(0)
         while is_member():
             if clock() >= deadline:
-                log.debug("the client is closed while its group rebalances")
-                return False
+                return Left.REBALANCING
             consumer.poll(STEP)
     except KafkaException as error:
         log.debug("the group cannot be left before the client is closed: %s", error)
-        return False
-    return True
+        return Left.REFUSED
+    return Left.YES

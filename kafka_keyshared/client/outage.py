@@ -43,6 +43,7 @@ class Outages:
     """Tells of the client's errors. ``answers`` says whether a broker answers within a time.
 
     ``tell`` is told a level of the log and a line. ``meanwhile`` says what becomes of the work.
+    ``no_token`` says of a reason why there is no token, None where that is not the trouble.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class Outages:
         *,
         tell: Callable[[int, str], None] = _to_log,
         meanwhile: str = "what is held goes on, and they are tried again and again",
+        no_token: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._answers = answers
         self._clock = clock
         self._tell = tell
         self._meanwhile = meanwhile
+        self._no_token = no_token
         self._told: dict[str, float] = {}
         self._since: float | None = None
         self._ask_at = self._tell_at = 0.0
@@ -71,7 +74,7 @@ class Outages:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._since is None:
             self._since = now
             self._ask_at, self._tell_at = now + ASK_FIRST, now + SAME_EVERY
-            reason = self.last_error or error.str()
+            reason = self._reason(self.last_error or error.str())
             self._tell(logging.WARNING, f"no broker answers ({reason}); {self._meanwhile}")
         elif self._since is not None and error.code() in CONNECTION:
             return  # it is known
@@ -89,7 +92,7 @@ class Outages:
             self.answered()
         elif now >= self._tell_at:
             self._tell_at = now + SAME_EVERY
-            reason = self.last_error or "no reason"
+            reason = self._reason(self.last_error or "no reason")
             self._tell(logging.WARNING, f"no broker has answered for {seconds:.0f} s ({reason})")
 
     def answered(self) -> None:
@@ -98,6 +101,11 @@ class Outages:
             self._since = None
             self._told.clear()
             self._tell(logging.WARNING, f"a broker answers again, after {seconds:.0f} s")
+
+    def _reason(self, said: str) -> str:
+        """Return the reason; without a token no connection is opened, whatever the client says."""
+        missing = self._no_token(said)
+        return said if missing is None else f"no token: {missing}"
 
     @property
     def seconds(self) -> float | None:

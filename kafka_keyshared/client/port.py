@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
 from kafka_keyshared.config.client import is_kip_848
+from kafka_keyshared.config.tokens import no_token
 from kafka_keyshared.core.commands import Commit
 from kafka_keyshared.core.events import CommitAnswered, CommitResult
 from kafka_keyshared.errors import BrokerUnavailableError
@@ -151,8 +153,12 @@ class Client(Protocol):
     def answers(self, timeout: float) -> bool:
         """Say whether a broker answers a question, any, within ``timeout`` seconds."""
 
-    def close(self) -> None:
-        """Leave the group, also as a member without partitions."""
+    def close(self, patience: float = 10.0) -> bool:
+        """Leave the group, also as a member without partitions.
+
+        A JoinGroup on its way is waited for, at most ``patience`` seconds. Return False when it was
+        not answered: then the coordinator may keep the member until its session is over.
+        """
 
 
 Rebalance = Callable[[list[TopicPartition]], None]
@@ -233,8 +239,18 @@ def classify_commit(error: KafkaError | None) -> CommitResult:
     return _COMMIT_RESULTS.get(error.code(), CommitResult.RETRY)
 
 
-def unreachable(bootstrap: str, why: str) -> BrokerUnavailableError:
-    """Return the error for a cluster that does not answer: where, why, and what to try."""
+def unreachable(
+    bootstrap: str, why: str, conf: Mapping[str, Any] = MappingProxyType({})
+) -> BrokerUnavailableError:
+    """Return the error for a cluster that does not answer: where, why, and what to try.
+
+    With ``conf`` a token that is missing is told apart from a broker that does not answer.
+    """
+    if (missing := no_token(conf, why)) is not None:
+        return BrokerUnavailableError(
+            f"no token for the brokers at {bootstrap}: {missing}; a connection opens only with a "
+            "token: see that its source answers from here and lets this client in"
+        )
     return BrokerUnavailableError(
         f"no broker answered at {bootstrap}: {why}; see that the address and port are right, that "
         "the broker runs, that it advertises an address that can be reached from here, and that "

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.groupless import address_of, outsider, telling, text_of
 from kafka_keyshared.client.port import unreachable
+from kafka_keyshared.config.tokens import with_guarded_tokens
 
 ANSWER_TIMEOUT = 6.0
 
@@ -23,12 +24,14 @@ def require_broker(conf: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> 
     :class:`~kafka_keyshared.errors.ConfigError` when the client refuses a setting.
     """
     reasons: list[str] = []
-    consumer = outsider(conf, reasons)
+    own = with_guarded_tokens(conf)
+    consumer = outsider(own, reasons)
     try:
         consumer.list_topics(timeout=timeout)
     except KafkaException as error:
         consumer.poll(0)
-        raise unreachable(address_of(conf), telling(reasons) or text_of(error)) from error
+        why = telling(reasons) or text_of(error)
+        raise unreachable(address_of(conf), why, own) from error
     finally:
         consumer.close()
 

@@ -6,10 +6,10 @@ from kafka_keyshared.config.client import (
     DEFAULTS,
     check_deadlines,
     client_conf,
-    connection_conf,
     session_seconds,
     starts_at_beginning,
 )
+from kafka_keyshared.config.connection import connection_conf
 from kafka_keyshared.config.environment import ours
 from kafka_keyshared.config.faults import Fault, SettingsError, refuse
 from kafka_keyshared.config.layers import (

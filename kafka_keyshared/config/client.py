@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from kafka_keyshared.config.faults import Fault, guess, refuse
 from kafka_keyshared.config.options import Options
-from kafka_keyshared.config.properties import CALLBACKS, CONSUMER, PRODUCER
+from kafka_keyshared.config.properties import CALLBACKS, CONSUMER, FOR_LETTERS, PRODUCER
 from kafka_keyshared.config.refused import REFUSED
 from kafka_keyshared.config.secrets import MASK, is_secret, scrubbed
+from kafka_keyshared.config.tokens import with_guarded_tokens
 from kafka_keyshared.errors import ConfigError
 
 _COMMITS = "this package commits what is safe"
@@ -20,7 +21,8 @@ DEFAULTS_AND_REASONS: Mapping[str, tuple[Any, str]] = {
     "enable.auto.offset.store": (False, _COMMITS),
     "fetch.max.bytes": (
         8 << 20,
-        "the client's own 50 MiB, from each broker at a time, are most of a window's bytes",
+        "the client's own 50 MiB, from each broker at a time, are most of a window's bytes. It "
+        "follows message.max.bytes up and queued.max.messages.kbytes down, as the client's own",
     ),
     "fetch.queue.backoff.ms": (
         5,
@@ -30,6 +32,11 @@ DEFAULTS_AND_REASONS: Mapping[str, tuple[Any, str]] = {
     "statistics.interval.ms": (15_000, "what the metrics know of the client comes from them"),
 }
 DEFAULTS: Mapping[str, Any] = {name: value for name, (value, _) in DEFAULTS_AND_REASONS.items()}
+"""By themselves; :func:`with_defaults` fits them to what the user sets."""
+
+_QUEUED_KBYTES = 65_536
+_MESSAGE_BYTES = 1_000_000
+"""The client's own defaults of ``queued.max.messages.kbytes`` and ``message.max.bytes``."""
 
 MAX_POLL_INTERVAL_MS = 300_000
 SESSION_TIMEOUT_MS = 45_000
@@ -37,8 +44,20 @@ _ASKED_LAST = "keyshared.is.asking"
 _NOT_ASKED = ("plugin.library.paths",)
 """The client would load what they name when it is asked."""
 
-_CONNECTION_PREFIXES = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
-_CONNECTION_NAMES = ("metadata.broker.list", "oauth_cb", "enable.ssl.certificate.verification")
+_OF_CONNECTION = (
+    "bootstrap.",
+    "metadata.broker.list",
+    "security.",
+    "sasl.",
+    "ssl.",
+    "https.",
+    "enable.sasl.",
+    "enable.ssl.",
+    "plugin.",
+    "group.instance.id",
+    "log",
+    "debug",
+)
 
 _BEGINNING = ("earliest", "smallest", "beginning")
 """What ``auto.offset.reset`` calls the beginning of a log."""
@@ -59,7 +78,7 @@ def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(conf, Mapping):
         raise ConfigError(f"conf is a {type(conf).__name__}: give the dict of client settings")
-    own = {**DEFAULTS, **conf}
+    own = with_guarded_tokens(with_defaults(conf))
     faults = []
     if not (own.get("bootstrap.servers") or own.get("metadata.broker.list")):
         text = "'bootstrap.servers' is missing: give the address of a broker, host:port"
@@ -68,17 +87,53 @@ def client_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
         text = "'group.id' is missing: give the consumer group's name"
         faults.append(Fault(("group.id",), text))
     faults += filter(None, (setting_fault(name, value) for name, value in conf.items()))
-    refuse(faults or conflicts(own))
+    refuse(faults or [*conflicts(own)] or together(conf, own))
     return own
 
 
-def connection_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a consumer's configuration concerns the connection, for another client."""
-    return {
-        name: value
-        for name, value in conf.items()
-        if name.startswith(_CONNECTION_PREFIXES) or name in _CONNECTION_NAMES
-    }
+def with_defaults(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with our defaults for those that are not set."""
+    own = {**DEFAULTS, **conf}
+    if "fetch.max.bytes" not in conf:
+        own["fetch.max.bytes"] = fetch_bytes(conf, DEFAULTS["fetch.max.bytes"])
+    return own
+
+
+def fetch_bytes(conf: Mapping[str, Any], most: int) -> int:
+    """Return a ``fetch.max.bytes`` near ``most`` that the client takes beside the user's settings.
+
+    The client adjusts its own default in the same way, and refuses a value that is set: one below
+    ``message.max.bytes``, and one that does not fit ``receive.message.max.bytes``.
+    """
+    try:
+        queued = int(conf.get("queued.max.messages.kbytes", _QUEUED_KBYTES))
+        message = int(conf.get("message.max.bytes", _MESSAGE_BYTES))
+    except (TypeError, ValueError):  # the client will say so
+        return most
+    return max(min(most, queued * 1_024), message)
+
+
+def together(conf: Mapping[str, Any], own: Mapping[str, Any]) -> list[Fault]:
+    """Return what the installed client refuses although it takes each setting by itself.
+
+    ``own`` is ``conf`` with our defaults. The client is made without an address, so it connects to
+    nothing. What concerns the connection is left out: it may read files, and waits for tokens.
+    """
+    asked = {name for name in own if not name.startswith(_OF_CONNECTION) and name not in CALLBACKS}
+    if not (asked & conf.keys()) - {"group.id", "auto.offset.reset"}:
+        return []
+    kept = {name: own[name] for name in asked}
+    try:
+        Consumer({**kept, "log_level": 0}).close()
+    except (KafkaException, TypeError, ValueError) as error:
+        reason = error.args[0] if error.args else error
+        text = reason.str() if isinstance(reason, KafkaError) else str(reason)
+        said = text.rpartition("Failed to create consumer: ")[2]
+        names = tuple(name for name in sorted(own) if f"`{name}`" in said)
+        ours = [f"{name} is {own[name]}" for name in names if name not in conf]
+        why = f" (by default here {', '.join(ours)})" if ours else ""
+        return [Fault(names, f"the Kafka client refuses these settings together: {said}{why}")]
+    return []
 
 
 SESSION_MS = 45_000
@@ -202,5 +257,5 @@ def _number(conf: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def without_effect(conf: Mapping[str, Any]) -> list[str]:
-    """Return the given settings that only a producer heeds: the client logs a line for each."""
-    return [name for name in conf if name in PRODUCER]
+    """Return the given settings that nothing heeds: a consumer does not, nor do our producers."""
+    return [name for name in conf if name in PRODUCER and name not in FOR_LETTERS]

@@ -150,6 +150,48 @@ CONSUMER = (
     "topic.metadata.refresh.sparse",
 )
 
+CONSUMER_ONLY = (
+    "allow.auto.create.topics",
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "consume.callback.max.messages",
+    "coordinator.query.interval.ms",
+    "default.topic.config",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "offset.store.method",
+    "offset.store.path",
+    "offset.store.sync.interval.ms",
+    "partition.assignment.strategy",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "session.timeout.ms",
+    "share.acknowledgement.mode",
+)
+"""What only a consumer heeds; of a producer the client takes it and logs a line, or refuses it.
+
+``allow.auto.create.topics`` is about topics that a consumer subscribes to.
+"""
+
 PRODUCER = (
     "acks",
     "batch.num.messages",
@@ -179,6 +221,9 @@ PRODUCER = (
     "transactional.id",
 )
 """What only a producer heeds; of a consumer the client takes it and logs a line."""
+
+FOR_LETTERS = ("compression.codec", "compression.level", "compression.type")
+"""Of these the producers of this package heed the user's: of dead letters, replays and outputs."""
 
 ALIASES = {
     "metadata.broker.list": "bootstrap.servers",

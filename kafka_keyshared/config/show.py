@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kafka_keyshared.config.client import DEFAULTS
+from kafka_keyshared.config.client import DEFAULTS, with_defaults
 from kafka_keyshared.config.fields import fields
 from kafka_keyshared.config.layers import Layers
 from kafka_keyshared.config.options import Options
@@ -39,7 +39,7 @@ def in_force(layers: Layers) -> tuple[dict[str, Shown], dict[str, Shown]]:
     own = {field.client for field in fields().values()}
     client = {
         name: Shown(_plain(masked(name, value)), layers.origins.get(name, DEFAULT))
-        for name, value in sorted({**DEFAULTS, **layers.conf}.items())
+        for name, value in sorted(with_defaults(layers.conf).items())
         if name not in own
     }
     return settings, client
@@ -51,7 +51,9 @@ def of_program(options: Options, conf: Mapping[str, Any], topics: list[str], ori
     given = {
         name: value for name, value in values.items() if value != fields(Options)[name].default
     }
-    own = {name: value for name, value in conf.items() if value != DEFAULTS.get(name)}
+    others = {name: value for name, value in conf.items() if name not in DEFAULTS}
+    defaults = {name: with_defaults(others)[name] for name in DEFAULTS}
+    own = {name: value for name, value in conf.items() if value != defaults.get(name)}
     origins = dict.fromkeys([*given, *own, "topics"], origin)
     return Layers(dict(conf), topics, msgspec.to_builtins(options), origins)
 

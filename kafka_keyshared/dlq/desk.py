@@ -51,6 +51,7 @@ class Desk:
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
         self._conf = connection_conf(conf)
+        self._given = conf
         self._topic = topic
         self._group = group
         self._patience = Patience()
@@ -96,7 +97,7 @@ class Desk:
                 return stopped() or progress.lost is not None or same.lost() is not None
 
             partitions = scan.partitions_of(consumer)
-            sender = KafkaSender(self._conf, None, partitions, patience=self._patience)
+            sender = KafkaSender(self._given, None, partitions, patience=self._patience)
             replay = Replay(plan, sender, progress, rate=wanted.rate, stopped=ended)
             outcome = replay.run(
                 lambda: scan.letters(

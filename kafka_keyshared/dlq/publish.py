@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_keyshared.config import connection_conf
+from kafka_keyshared.config.client import ask
+from kafka_keyshared.config.properties import FOR_LETTERS
 from kafka_keyshared.core.commands import Publish
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq import envelope
@@ -25,6 +27,9 @@ Form: TypeAlias = Literal["headers", "avro"]
 
 MESSAGE_BYTES_MAX = 64 << 20
 """The producer refuses nothing for its size; whether a dead letter fits is the broker's to say."""
+
+CODECS = ("zstd", "lz4", "gzip")
+"""The client may be built without any of them. Brokers take zstd from 2.1 on (KIP-110)."""
 
 JAVAS_PARTITIONER = "murmur2_random"
 """What Java's clients choose the partition of a key by, and Spark: librdkafka's name of it."""
@@ -212,12 +217,41 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return the producer's configuration: the consumer's connection, idempotent, not hurried.
 
     A key has the partition that Spark gives it, so that what pods and Spark write of it is in one.
+    A record that was compressed has to fit again, so letters are compressed too.
     """
+    shared = connection_conf(conf)
+    for name in _OF_ORDER:
+        shared.pop(name, None)
     return {
-        **connection_conf(conf),
+        **shared,
+        **_compression(conf),
         "partitioner": JAVAS_PARTITIONER,
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": MESSAGE_BYTES_MAX,
         "delivery.timeout.ms": 30_000,
     }
+
+
+_OF_ORDER = ("max.in.flight", "max.in.flight.requests.per.connection")
+"""An idempotent producer keeps order with the client's own value, and is refused with a larger."""
+
+
+def _compression(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's compression, or ours where there is none: of letters and outputs."""
+    given = {name: conf[name] for name in FOR_LETTERS if name in conf}
+    if "compression.type" not in given and "compression.codec" not in given:
+        given["compression.type"] = best_codec()
+    return given
+
+
+def codec_of(conf: Mapping[str, Any]) -> str:
+    """Return the name of the codec that letters are compressed with, ``none`` for none."""
+    found = _compression(conf)
+    return str(found.get("compression.type", found.get("compression.codec"))).lower()
+
+
+@cache
+def best_codec() -> str:
+    """Return the name of the first codec of ``zstd``, ``lz4`` and ``gzip`` that the client has."""
+    return next((each for each in CODECS if ask({"compression.type": each}) is None), "none")

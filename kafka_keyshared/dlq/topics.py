@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kafka_keyshared.client.groupless import address_of, telling
+from kafka_keyshared.client.port import unreachable
 from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 
@@ -26,14 +28,19 @@ def require_topics(
     Raises :class:`TopicMissingError` naming the topic, :class:`BrokerUnavailableError` when nobody
     answers within ``timeout`` seconds.
     """
-    own = connection_conf(conf)
-    admin = AdminClient(own)
+    reasons: list[str] = []
+    own: dict[str, Any] = connection_conf(conf)
+    own["error_cb"] = lambda error: reasons.append(error.str())
+    admin = None
     try:
+        admin = AdminClient(own)
         there = admin.list_topics(timeout=timeout).topics
     except KafkaException as error:
+        if admin is not None:
+            admin.poll(0)
+        address, why = address_of(own), telling(reasons) or error.args[0].str()
         raise BrokerUnavailableError(
-            f"no broker answered at {own.get('bootstrap.servers')} when dead-letter topics were "
-            f"looked up: {error.args[0]}; see that the cluster is up and can be reached from here"
+            f"when dead-letter topics were looked up: {unreachable(address, why, own)}"
         ) from error
     missing = [topic for topic in topics if topic not in there or there[topic].error is not None]
     if not missing:

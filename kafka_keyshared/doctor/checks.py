@@ -6,7 +6,7 @@ A check that fails says why and what to do; so does one that only warns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_keyshared.client.patterns import (
@@ -30,6 +30,9 @@ CLOCK_SECONDS = 5.0
 class TopicFacts(NamedTuple):
     """A topic. What the cluster does not tell is None; ``may`` names the operations allowed.
 
+    ``max_message_bytes`` is measured after compression, by the topic's ``compression``:
+    ``producer`` keeps what each producer chose.
+
     ``broker_time``: the broker stamps the records (``message.timestamp.type=LogAppendTime``).
     """
 
@@ -39,6 +42,7 @@ class TopicFacts(NamedTuple):
     cleanup: str | None = None
     may: frozenset[str] | None = None
     broker_time: bool = False
+    compression: str | None = None
 
 
 class PartitionFacts(NamedTuple):
@@ -208,8 +212,12 @@ def dead_letters(
     *,
     consumed: Iterable[str],
     create: bool,
+    codec: str = "zstd",
 ) -> Check:
-    """Judge whether each source's dead letters can be written to the topic that is meant."""
+    """Judge whether each source's dead letters can be written to the topic that is meant.
+
+    ``codec`` is what letters are compressed with.
+    """
     findings: list[Finding] = []
     seen: dict[str, str] = {}
     read = set(consumed)
@@ -227,7 +235,7 @@ def dead_letters(
                 findings.append(Finding(Kind.DLQ_MISSING, Status.FAIL, why, cure))
             continue
         seen[name] = f"{name}: {counted(dlq.partitions, 'partition')}"
-        findings += _can_take(dlq, source)
+        findings += [*_can_take(dlq, source), *_compresses(dlq, source, codec)]
     return conclude("dlq", ", ".join(seen.values()), findings)
 
 
@@ -253,6 +261,43 @@ def _can_take(dlq: TopicFacts, source: TopicFacts) -> list[Finding]:
         cure = f"set cleanup.policy=delete on {dlq.name}"
         findings.append(Finding(Kind.DLQ_COMPACTED, Status.WARN, why, cure))
     return findings
+
+
+STRENGTH = ("none", "uncompressed", "snappy", "lz4", "gzip", "zstd")
+"""Codecs, by how small they make text: later ones smaller."""
+
+
+def _compresses(dlq: TopicFacts, source: TopicFacts, codec: str) -> Iterator[Finding]:
+    """Yield a dead-letter topic in which a record takes more bytes than in its source.
+
+    A topic limits what its batches take after compression. Where producers choose the codec of the
+    source, its records may be compressed with the best.
+    """
+    most, needed = dlq.max_message_bytes, source.max_message_bytes
+    if most is None or needed is None or dlq.compression is None or source.compression is None:
+        return
+    written = codec if dlq.compression == "producer" else dlq.compression
+    there = "zstd" if source.compression == "producer" else source.compression
+    weaker = _strength(written) < _strength(there)
+    if source.compression == "producer":
+        weaker = written in ("none", "uncompressed")
+    if not weaker or most > needed:
+        return
+    said = "compressed by their producers" if source.compression == "producer" else there
+    why = (
+        f"records of {source.name!r} may be {said}, their dead letters in {dlq.name!r} are "
+        f"{'not compressed' if written in ('none', 'uncompressed') else written}: one that fits "
+        f"{needed:,} bytes there may not fit {most:,} here, and its key would wait"
+    )
+    cure = (
+        f"set compression.type=producer on {dlq.name} and leave compression.type out of the "
+        f"settings, or set max.message.bytes of {dlq.name} to what such a record takes uncompressed"
+    )
+    yield Finding(Kind.DLQ_UNCOMPRESSED, Status.WARN, why, cure)
+
+
+def _strength(codec: str) -> int:
+    return STRENGTH.index(codec) if codec in STRENGTH else 0
 
 
 def commit_metadata(limits: Mapping[str, int]) -> Check:

@@ -80,6 +80,7 @@ class Kind(enum.StrEnum):
     DLQ_CONSUMED = "dlq-consumed"
     DLQ_WRITE_DENIED = "dlq-write-denied"
     DLQ_TOO_SMALL = "dlq-too-small"
+    DLQ_UNCOMPRESSED = "dlq-uncompressed"
     DLQ_COMPACTED = "dlq-compacted"
 
     GROUP_VIEW_MISSING = "group-view-missing"

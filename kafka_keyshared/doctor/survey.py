@@ -198,6 +198,7 @@ class Survey:
                 name,
                 found[name].partitions,
                 max_message_bytes=int(conf["max.message.bytes"].value) if known else None,
+                compression=conf["compression.type"].value if known else None,
                 cleanup=conf["cleanup.policy"].value if known else None,
                 may=None if isinstance(about, KafkaError) else _operations(about),
                 broker_time=known and conf["message.timestamp.type"].value == "LogAppendTime",

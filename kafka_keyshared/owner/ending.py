@@ -86,6 +86,8 @@ class Ending:
         self.instance: Instance | None = None
         self.report: StopReport | None = None
         self.error: BaseException | None = None
+        # The coordinator may keep this member although it has stopped.
+        self.pending = False
 
     @property
     def clean(self) -> bool:
@@ -142,8 +144,11 @@ class Ending:
             log.error("handlers still running at exit: %s", ", ".join(running))
         return 0 if report.clean and instance.halted is None and not running else 1
 
-    def leaving(self, error: BaseException | None = None) -> None:
-        """Note that the client is closed now; ``error`` is what the run has failed with."""
+    def leaving(self, error: BaseException | None = None) -> float:
+        """Note that the client is closed now; ``error`` is what the run has failed with.
+
+        Return for how many seconds the client may wait for the answer to a JoinGroup.
+        """
         self.error = self.error or error
         self.begin()
         left = max(LEAVE_LEAST, self.left())
@@ -151,6 +156,12 @@ class Ending:
             left = min(left, LEAVE_UNHEARD)
         self._leave_by = self._clock() + left
         self._bell.put(None)
+        halted = self.instance is not None and self.instance.halted is not None
+        return 0.0 if halted or self._hurried else max(0.0, left - LEAVE_LEAST)
+
+    def left_group(self, *, left: bool) -> None:
+        """Note whether the group was left; it may keep a member whose JoinGroup has no answer."""
+        self.pending = not left
 
     def among(self, users: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """Return the user's callbacks, which have all of the stop timeout, also while leaving."""
@@ -210,7 +221,7 @@ class Ending:
             raise
         self._tell(owner.where() if self.given_up else "")
         if not self.given_up:
-            return owner.result()
+            return owner.result() or int(self.pending)
         if self.error is not None:
             raise self.error
         return 1
@@ -262,8 +273,13 @@ class Ending:
         now = self._clock()
         seconds = now - max(now if self._began is None else self._began, self._started)
         if self.report is not None:
-            self.report = replace(self.report, seconds=seconds, stuck=stuck)
+            self.report = replace(self.report, seconds=seconds, stuck=stuck, pending=self.pending)
         elif stuck:
             self.report = unfinished(self.instance.loop if self.instance else None, seconds, stuck)
         if self.report is not None:
-            log.log(logging.ERROR if stuck else logging.INFO, "%s", self.report.line())
+            level = logging.INFO
+            if stuck:
+                level = logging.ERROR
+            elif self.pending:
+                level = logging.WARNING
+            log.log(level, "%s", self.report.line())

@@ -63,7 +63,8 @@ class StopReport:
     """How the stop went. ``clean`` means that nothing ran any more and the commit was accepted.
 
     ``heard`` is False when no broker answered at the end: the group cannot be left either then.
-    ``stuck`` is where the owner was when it was given up on, with the group not left. ``undone`` is
+    ``stuck`` is where the owner was when it was given up on, with the group not left; ``pending``
+    that the coordinator did not answer this member's JoinGroup in time. ``undone`` is
     None when that cannot be said, because it was still changing. ``blocked`` counts keys. Where
     nothing is ``tracked``, nothing was to be committed.
     """
@@ -76,6 +77,7 @@ class StopReport:
     dead_letters: int = 0
     blocked: int = 0
     stuck: str = ""
+    pending: bool = False
     heard: bool = True
     tracked: bool = True
 
@@ -103,6 +105,11 @@ class StopReport:
             committed += (
                 f"; the group was NOT left: no end of {self.stuck}, so the others get the "
                 "partitions after the session timeout"
+            )
+        elif self.pending:
+            committed += (
+                "; the group was NOT left: its coordinator did not answer the JoinGroup, so the "
+                "next rebalance may wait for the session timeout (session.timeout.ms)"
             )
         return f"stopped in {self.seconds:.2f} s: {state}{named}; {committed}; {left}"
 

@@ -13,9 +13,11 @@ from confluent_kafka import KafkaError
 
 from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim.group import NO_ERROR, Group, Seat
+from kafka_keyshared.sim.happenings import PendingGivenUp
 from kafka_keyshared.sim.sharing import Shares, ranges, sticky
 
 if TYPE_CHECKING:
+    from kafka_keyshared.sim.cluster import Cluster
     from kafka_keyshared.sim.membership import Membership
 
 GATHERING = 0.05
@@ -36,8 +38,50 @@ class Classic(Group):
     phase = Phase.STABLE
     _round = 0
 
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        # Members that were told an id and have not joined with it: no round is over before.
+        self._pending: dict[int, Seat] = {}
+
+    def _expect(self, membership: Membership) -> None:
+        """Tell a new member its id, and wait for it to join until its session is over."""
+        seat = self.new_seat(membership)
+        self._pending[seat.number] = seat
+        membership.link.hear(lambda: membership.identified(seat))
+        self._give_up_later(seat)
+
+    def _give_up_later(self, seat: Seat) -> None:
+        def over() -> None:
+            if seat.number not in self._pending:
+                return
+            if not self.cluster.coordinator_there():
+                self._give_up_later(seat)
+                return
+            self.cluster.history.tell(PendingGivenUp(seat.membership.member))
+            self._remove(seat)
+
+        self.timeline.after(self.settings.session_timeout, over)
+
+    def _remove(self, seat: Seat) -> None:
+        if self._pending.pop(seat.number, None) is None:
+            super()._remove(seat)
+            return
+        seat.gone = True
+        if self.phase is Phase.PREPARING:
+            self._complete_soon()
+
     def join(self, membership: Membership) -> None:
-        """Take a member in, or in again: a round begins, unless one is on."""
+        """Take a member in, or in again: a round begins, unless one is on.
+
+        A new member is told an id first, and is pending until it joins with that (KIP-394). A
+        static one is known by its own.
+        """
+        if membership.seat is None and not membership.instance:
+            self._expect(membership)
+            return
+        pending = membership.seat
+        if pending is not None and self._pending.pop(pending.number, None) is not None:
+            self.seats[pending.number] = pending
         seat = self.seat(membership)
         if seat is None:
             return
@@ -102,15 +146,18 @@ class Classic(Group):
                 self.expel(seat)
 
     def _complete_soon(self) -> None:
-        if all(seat.joined for seat in self.seats.values()):
+        if self._all_joined():
             number = self._round
             wait = self.chance.random() * GATHERING
             self.timeline.after(wait, lambda: self._complete(number))
 
+    def _all_joined(self) -> bool:
+        return not self._pending and all(seat.joined for seat in self.seats.values())
+
     def _complete(self, number: int) -> None:
         seats = list(self.seats.values())
-        everybody = seats and all(seat.joined for seat in seats)
-        if self.phase is not Phase.PREPARING or self._round != number or not everybody:
+        over = self.phase is not Phase.PREPARING or self._round != number
+        if over or not seats or not self._all_joined():
             return
         self.phase = Phase.COMPLETING
         self.generation = generation = self.generation + 1

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kafka_keyshared.client.leaving import JOIN_TIMEOUT, Left
 from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
 from kafka_keyshared.sim.asking import NOTHING, Asking, TopicIdsOnTheirWay
 from kafka_keyshared.sim.fetching import Fetcher
+from kafka_keyshared.sim.happenings import LeftGroup, StoppedJoining
 from kafka_keyshared.sim.history import Delivered, Joined
+from kafka_keyshared.sim.leaving import leave_group
 from kafka_keyshared.sim.link import Link
 from kafka_keyshared.sim.membership import Callbacks, Membership
 from kafka_keyshared.sim.pause_history import Refusals
@@ -311,18 +314,24 @@ class SimClient:
 
     # --- the end, and what befalls it ---
 
-    def close(self) -> None:
+    def close(self, patience: float = JOIN_TIMEOUT) -> bool:
         """Wait for the commits that are on their way, give everything back, leave the group."""
         if self.closed:
-            return
+            return True
         membership = self.membership
-        membership.closing = True
+        if membership.joining:
+            self._tell(StoppedJoining(self.member))
+        else:
+            membership.closing = True
         deadline = self._timeline.now + self._cluster.settings.session_timeout
         while self.in_flight and self._timeline.now < deadline:
             self._process.wait(deadline - self._timeline.now, lambda: bool(membership.ops))
             membership.serve()
-        membership.close()
+        left = leave_group(self._process, membership, patience, lambda: self._timeline.now)
+        if left is Left.YES and self.link.coordinated():
+            self._tell(LeftGroup(self.member))
         self._end(lands=False)
+        return left is not Left.JOINING
 
     def die(self) -> None:
         """End with its process, without a word; the group notices when its session is over."""

@@ -120,8 +120,7 @@ class Group(ABC):
         """Return the member's seat, a new one if it has none; None for one that is gone."""
         seat = membership.seat
         if seat is None:
-            self._seated += 1
-            seat = membership.seat = Seat(self._seated, membership)
+            seat = membership.seat = self.new_seat(membership)
             self._take_over(seat)
             self.seats[seat.number] = seat
         if not seat.gone:
@@ -129,6 +128,11 @@ class Group(ABC):
         known = seat
         membership.link.hear(lambda: membership.thrown_out(known))
         return None
+
+    def new_seat(self, membership: Membership) -> Seat:
+        """Return a seat that no member has had."""
+        self._seated += 1
+        return Seat(self._seated, membership)
 
     def _take_over(self, seat: Seat) -> None:
         """Have a static member that comes back sit where it sat: nobody else hears of that."""

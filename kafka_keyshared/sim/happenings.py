@@ -17,6 +17,27 @@ class WorkerJoined(NamedTuple):
     name: str
 
 
+class StoppedJoining(NamedTuple):
+    """A member stops whose first JoinGroup is on its way: it does not know its id yet."""
+
+    member: int
+
+
+class LeftGroup(NamedTuple):
+    """A member has closed its client and says that it is out of its group."""
+
+    member: int
+
+
+class PendingGivenUp(NamedTuple):
+    """The coordinator has given up a member that never joined again with its id (KIP-394).
+
+    Until then no rebalance of the group could complete.
+    """
+
+    member: int
+
+
 class FiltersDeclared(NamedTuple):
     """A worker by that name takes the keys that these patterns match, there or not: by order."""
 

@@ -70,6 +70,12 @@ class Membership:
         self._then: list[TopicPartition] = []
 
     @property
+    def joining(self) -> bool:
+        """Say whether it has no id yet, and has asked the coordinator for one."""
+        asks = self._rounds and not self.instance
+        return asks and self._joining and self.seat is None and not self.closing
+
+    @property
     def subscribed(self) -> bool:
         """Say whether it wants to be a member."""
         return self._callbacks is not None
@@ -261,6 +267,12 @@ class Membership:
 
         self.link.ask(join)
 
+    def identified(self, seat: Seat) -> None:
+        """Hear which id this member has, and join with it (KIP-394)."""
+        if self.joining:
+            self.seat = seat
+            self._join()
+
     # --- the end ---
 
     def close(self) -> None:
@@ -269,7 +281,7 @@ class Membership:
         self.serve()
         if self.owned:
             self._revoke(list(self.owned))
-        seat = self.seat
+        seat, self._joining = self.seat, False
         if seat is None or seat.gone:
             return
         if self.link.coordinated() and not self.instance:

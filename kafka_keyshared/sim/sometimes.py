@@ -22,7 +22,9 @@ from kafka_keyshared.sim.happenings import (
     FiltersDeclared,
     KeysAway,
     LimitLifted,
+    PendingGivenUp,
     ReleaseFailed,
+    StoppedJoining,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
@@ -65,6 +67,8 @@ RARE = (
     "partition that came while it is paused by hand",
     "record ran once its schema was known",
     "record without a key under a key function",
+    "stopped before its first JoinGroup was answered",
+    "pending member given up with its session",
 )
 
 
@@ -122,6 +126,9 @@ class Sometimes:
     - *record ran once its schema was known*: it was delivered while its schema was unknown;
     - *record without a key under a key function*: the function finds none for it;
 
+    - *stopped before its first JoinGroup was answered*: a member that does not know its id;
+    - *pending member given up with its session*: its process had been killed, or was cut off;
+
     and of what checkers excuse, what they have excused it for.
     """
 
@@ -173,6 +180,8 @@ class Sometimes:
             PauseOrdered: self._pause_ordered,
             happened.Appended: self._appended,
             KeysAway: self._keys_away,
+            StoppedJoining: self._stopped_joining,
+            PendingGivenUp: self._pending_given_up,
             happened.Gone: self._gone,
         }
         for kind, listener in listeners.items():
@@ -264,6 +273,14 @@ class Sometimes:
     def _came_back(self, told: happened.CameBack) -> None:
         del told
         self.counts["static member came back"] += 1
+
+    def _stopped_joining(self, told: StoppedJoining) -> None:
+        del told
+        self.counts["stopped before its first JoinGroup was answered"] += 1
+
+    def _pending_given_up(self, told: PendingGivenUp) -> None:
+        del told
+        self.counts["pending member given up with its session"] += 1
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filters.add((told.member, told.subscription, told.name))

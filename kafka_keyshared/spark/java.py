@@ -9,6 +9,9 @@ from kafka_keyshared.config import connection_conf
 from kafka_keyshared.errors import ConfigError
 
 _SAME = ("client.id", "client.dns.lookup")
+_SECURED_BY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
+"""How the names of settings begin without which a connection would be another one."""
+
 _LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -32,7 +35,7 @@ def java_conf(conf: Mapping[str, Any]) -> dict[str, str]:
     found |= _login(own)
     found |= _certificates(own)
     # How the client opens sockets and what it calls itself is its own affair.
-    left = [name for name in own if not name.startswith(("socket.", "broker.", "client."))]
+    left = [name for name in own if name.startswith(_SECURED_BY)]
     if left:
         raise ConfigError(
             f"{', '.join(left)}: Spark's Kafka client has no such setting, and without it the "

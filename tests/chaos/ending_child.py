@@ -31,9 +31,9 @@ MEMBERS = 4
 class HangingClient(KafkaClient):
     """Hangs in ``close()``, as the client does while a commit is pending."""
 
-    def close(self) -> None:
+    def close(self, patience: float = 10.0) -> bool:
         say("hanging in close")
-        NEVER.wait()
+        return NEVER.wait()
 
 
 class LosingConsumer(confluent_kafka.Consumer):

@@ -60,6 +60,26 @@ def verbs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Verbs:
     return Verbs(capsys, tmp_path)
 
 
+def test_a_verb_takes_brokers_topics_and_dead_letter_topic_from_an_app(
+    embedded_cluster: Cluster,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    embedded_cluster.create_topic(f"{topic}.dlq", 1)
+    write_letters(embedded_cluster, topic, [(0, 0)], 1, partitions=[0])
+    monkeypatch.chdir(tmp_path)
+    settings = {"bootstrap.servers": embedded_cluster.bootstrap, "group.id": "g"}
+    (tmp_path / "an_app.py").write_text(
+        "from kafka_keyshared import KeyShared\n"
+        f"app = KeyShared({settings!r}, [{topic!r}], dlq=True)\n"
+    )
+    found = in_process(capsys, "dlq", "ls", "--app", "an_app.py:app", "--json")
+    assert found.status == 0
+    assert json.loads(found.out)["letters"] == 1
+
+
 @pytest.mark.parametrize("form", ["headers", "avro"])
 def test_from_the_failure_to_the_replay(
     any_cluster: Cluster,

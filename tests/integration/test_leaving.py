@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -53,6 +54,69 @@ def test_members_that_stop_while_they_are_given_partitions_come_to_their_end(pro
     except subprocess.TimeoutExpired as late:
         done = late.stdout or b""
     assert len(done.split()) == TRIES
+
+
+STEPS = {
+    "FindCoordinator": {"FindCoordinator": 1},
+    "the first JoinGroup, which has no member id": {"JoinGroup": 1},
+    "every JoinGroup": {"JoinGroup": 3},
+    "SyncGroup": {"SyncGroup": 1},
+    "the first Heartbeat": {"Heartbeat": 1},
+}
+"""Steps of a join, with the requests that a slow broker answers late."""
+
+LATE = 0.7
+
+
+def sent(cluster: EmbeddedCluster, request: str, at_least: int = 1) -> None:
+    """Return once a client has sent such requests."""
+    deadline = time.monotonic() + 30.0
+    while cluster.requests()[request] < at_least:
+        assert time.monotonic() < deadline, f"no {request}"
+        PAUSE.wait(0.005)
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_member_that_stops_at_any_step_of_its_join_leaves_its_group(
+    step: str, protocol: str, topic: str
+) -> None:
+    """The coordinator counts it from its first JoinGroup on, before it has told it its id."""
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 2)
+        cluster.watch_requests()
+        for request, times in STEPS[step].items():
+            cluster.delay_next(request, LATE, times=times)
+        conf = client_conf(cluster, group_name())
+        conf["partition.assignment.strategy"] = protocol
+        client = KafkaClient(conf, [topic], lambda _answer: None)
+        client.subscribe(
+            lambda given: client.assign(dict.fromkeys(given, 0)), client.released, client.released
+        )
+        (request,) = STEPS[step]
+        deadline = time.monotonic() + 30.0
+        while not cluster.requests()[request]:
+            client.poll(0.01)
+            assert time.monotonic() < deadline, f"no {request}"
+        assert client.close()
+        assert cluster.requests()["LeaveGroup"] == 1
+
+
+def test_a_member_whose_join_is_not_answered_in_time_says_that_it_has_not_left(topic: str) -> None:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 2)
+        cluster.watch_requests()
+        cluster.delay_next("JoinGroup", 20.0)
+        client = KafkaClient(client_conf(cluster, group_name()), [topic], lambda _answer: None)
+        client.subscribe(client.released, client.released, client.released)
+        sent(cluster, "JoinGroup")
+        assert not client.close(patience=0.3)
+
+
+def test_a_member_that_never_joined_has_nothing_to_leave(topic: str) -> None:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(topic, 2)
+        assert KafkaClient(client_conf(cluster, group_name()), [topic], lambda _: None).close()
 
 
 if __name__ == "__main__":

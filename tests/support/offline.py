@@ -114,6 +114,6 @@ class _OfflineClient(KafkaClient):
             self._broker.committed.notify_all()
         return CommitAnswered(commit, CommitResult.ACCEPTED)
 
-    def close(self) -> None:
+    def close(self, patience: float = 10.0) -> bool:
         self._broker.closed += 1
-        super().close()
+        return super().close(patience)

@@ -231,8 +231,9 @@ class FakeClient:
             self.wait(timeout)
         return self.there
 
-    def close(self) -> None:
+    def close(self, patience: float = 10.0) -> bool:
         self.closed = True
+        return True
 
     def made(self, what: str) -> list[Any]:
         """The arguments of the calls of one kind, in order."""

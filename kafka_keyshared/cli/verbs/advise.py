@@ -15,6 +15,7 @@ from kafka_keyshared.cli.options import (
     JsonFlag,
     OutputFlag,
     RunKey,
+    SettingsOfApp,
     Topics,
 )
 from kafka_keyshared.cli.output import Output
@@ -34,6 +35,7 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
         float, typer.Option(metavar="FLOAT", help="How long to read at most.")
     ] = 30.0,
     key: RunKey = None,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -54,7 +56,8 @@ def advise(  # noqa: PLR0917 - each is an option of the command line
         config=config,
         client=x or [],
     )
-    return advise_verb(arguments, ms_per_record, seconds, Output.JSON if json else output)
+    shown = Output.JSON if json else output
+    return advise_verb(arguments, ms_per_record, seconds, shown, app)
 
 
 def init(

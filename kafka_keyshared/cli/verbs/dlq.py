@@ -15,6 +15,7 @@ from kafka_keyshared.cli.options import (
     OutputFlag,
     PayloadForm,
     SchemaFile,
+    SettingsOfApp,
 )
 from kafka_keyshared.cli.output import Output
 
@@ -114,6 +115,7 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
     partition: Partition = None,
     offset: Offset = None,
     selection: SelectionFile = None,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -129,7 +131,7 @@ def dlq_ls(  # noqa: PLR0917 - each is an option of the command line
         selection,
     )
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
+    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
     known = Known(id_, state)
     return ls_verb(LsArguments(where, wanted.choice(), known, limit, outstanding), shown)
 
@@ -145,6 +147,7 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     dlq: DlqTopic = None,
     payload: PayloadForm = "auto",
     schema: SchemaFile = None,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -155,7 +158,7 @@ def dlq_show(  # noqa: PLR0917 - each is an option of the command line
     from kafka_keyshared.cli.letters import Where, make_decoder
 
     shown = Output.JSON if json else output
-    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
+    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
     return show_verb(where, place, make_decoder(payload, schema), shown)
 
 
@@ -185,6 +188,7 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
     partition: Partition = None,
     offset: Offset = None,
     selection: SelectionFile = None,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
 ) -> int:
@@ -197,7 +201,7 @@ def dlq_export(  # noqa: PLR0917 - each is an option of the command line
         *(source_topic, source_group, error, record_key, since, until, partition, offset),
         selection,
     )
-    where = Where(bootstrap_server, topic, dlq, config, x or []).told()
+    where = Where(bootstrap_server, topic, dlq, config, x or [], app).told()
     decoder = make_decoder(payload, schema)
     known = Known(id_, state) if outstanding else None
     return export_verb(ExportArguments(where, wanted.choice(), file, format_, decoder, known))
@@ -238,6 +242,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
     partition: Partition = None,
     offset: Offset = None,
     selection: SelectionFile = None,
+    app: SettingsOfApp = None,
     config: ConfigFile = None,
     x: ClientSettings = None,
     json: JsonFlag = False,
@@ -256,7 +261,7 @@ def dlq_replay(  # noqa: PLR0917 - each is an option of the command line
         selection,
     )
     arguments = ReplayArguments(
-        where=Where(bootstrap_server, topic, dlq, config, x or []).told(),
+        where=Where(bootstrap_server, topic, dlq, config, x or [], app).told(),
         choice=wanted.choice(),
         execute=execute,
         to=to,

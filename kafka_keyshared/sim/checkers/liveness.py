@@ -11,7 +11,7 @@ from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.checker import Checker, FreeSince, always
 from kafka_keyshared.sim.checkers.records import Delivery, End, Member, Stage
 from kafka_keyshared.sim.checkers.resumed import Idle
-from kafka_keyshared.sim.happenings import FiltersDeclared, KeysAway
+from kafka_keyshared.sim.happenings import FiltersDeclared, KeysAway, LeftGroup, PendingGivenUp
 from kafka_keyshared.sim.history import History, Listener
 from kafka_keyshared.sim.keys import BACK_WITHIN
 
@@ -75,7 +75,8 @@ class Liveness(Checker):
     partition may have come to its dead-letter limit; while that has to be read again, or goes, or
     its member stops. A revoke ends with its deadline.
 
-    After the faults a member that has nothing to do reads on where there is something to read.
+    No member that says that it has left keeps its group waiting. After the faults a member that has
+    nothing to do reads on where there is something to read.
     ``bound`` seconds after the faults have stopped (and the last record was written) everything is
     settled and committed.
     """
@@ -112,6 +113,8 @@ class Liveness(Checker):
         self._read_since = LONG
         # Where somebody filters since, and may have gone, or all others have.
         self._filtering: set[tuple[int, str]] = set()
+        # Members that say that they are out of their group.
+        self._left: set[int] = set()
         self.books.before.append(self._time)
 
     def listeners(self) -> Mapping[type, Listener]:
@@ -135,6 +138,8 @@ class Liveness(Checker):
             happened.Finished: self._finished,
             KeysAway: self._keys_away,
             FiltersDeclared: self._filters_declared,
+            LeftGroup: self._left_group,
+            PendingGivenUp: self._pending_given_up,
         }
 
     # --- what is told ---
@@ -238,6 +243,17 @@ class Liveness(Checker):
 
     def _filters_declared(self, told: FiltersDeclared) -> None:
         self._filtering.add((told.member, told.subscription))
+
+    def _left_group(self, told: LeftGroup) -> None:
+        self._left.add(told.member)
+
+    def _pending_given_up(self, told: PendingGivenUp) -> None:
+        if told.member in self._left:
+            self.violated(
+                told.member,
+                "it said that it had left its group, which waited for it to join until its "
+                "session was over",
+            )
 
     # --- what is due ---
 

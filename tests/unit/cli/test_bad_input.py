@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kafka_keyshared.app.service import KeyShared
-from kafka_keyshared.client import reach
+from kafka_keyshared.client import groupless, reach
 from kafka_keyshared.errors import ConfigError
 from kafka_keyshared.local.cluster import Cluster
 from tests.support.cli import in_process, own_modules
@@ -317,6 +317,80 @@ def test_no_broker_says_where_why_and_what_to_try(
     assert ended.out == ""
     # One line for one mistake; the client would log every attempt.
     assert len(ended.err.splitlines()) == 1
+
+
+OAUTH = ("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=OAUTHBEARER")
+
+
+@pytest.mark.parametrize("verb", [("dlq", "ls"), ("dlq", "replay"), ("advise",)])
+def test_a_token_that_is_missing_is_told_apart_from_a_broker_and_the_way_to_one_is_named(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(reach.require_broker, "__defaults__", (0.3,))
+    ended = in_process(capsys, *verb, "-b", "127.0.0.1:1", "-t", "orders", *OAUTH)
+    assert ended.status == 1
+    assert "no token for the brokers at 127.0.0.1:1: 'sasl.mechanism' is OAUTHBEARER" in ended.err
+    assert "with --app MODULE:ATTR" in ended.err
+    assert "no broker answered" not in ended.err
+
+
+APP = """
+from kafka_keyshared import KeyShared
+
+def token(_):
+    raise RuntimeError("the identity service is down")
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+app = KeyShared(
+    {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **SASL, "oauth_cb": token}, ["orders"]
+)
+plain = KeyShared({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["orders"], dlq=True)
+"""
+
+
+def test_a_command_takes_oauth_cb_from_an_app_and_says_why_it_gave_no_token(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Mapping[str, Any]] = []
+
+    def refuse(conf: Mapping[str, Any]) -> None:
+        made.append(conf)
+        with pytest.raises(RuntimeError):
+            conf["oauth_cb"]("")
+        raise KafkaException(
+            KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set within 10 s")
+        )
+
+    monkeypatch.setattr(groupless, "Consumer", refuse)
+    (place / "secured.py").write_text(APP)
+    for verb in (("dlq", "ls"), ("advise",)):
+        ended = in_process(capsys, *verb, "--app", "secured.py:app")
+        assert ended.status == 1
+        assert (
+            "no token for the brokers at 127.0.0.1:1: oauth_cb raised RuntimeError: the identity "
+            "service is down" in ended.err
+        )
+    assert [conf["sasl.mechanism"] for conf in made] == ["OAUTHBEARER"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--app", "secured.py:plain", "-b", "x:1"), "--bootstrap-server beside --app: the app"),
+        (("--app", "secured.py:token"), "--app secured.py:token: a function; name the KeyShared"),
+        (("--app", "missing.py:app"), "there is no file missing.py"),
+    ],
+)
+def test_an_app_that_cannot_give_settings_is_refused_with_what_to_name(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    (place / "secured.py").write_text(APP)
+    ended = in_process(capsys, "dlq", "ls", *arguments)
+    assert ended.status == 2
+    assert said in ended.err
 
 
 def test_the_time_for_an_answer_leaves_room_within_ten_seconds() -> None:

@@ -81,6 +81,14 @@ def test_a_broker_is_asked_soon_and_then_now_and_then_and_not_while_all_is_well(
     assert world.asked == []
 
 
+def test_an_outage_for_want_of_a_token_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages(lambda _: False, lambda: 0.0, no_token=lambda said: f"the cause of {said}")
+    outages.heard(REFUSED)
+    outages.heard(DOWN)
+    _, line = lines(caplog)
+    assert line.startswith("no broker answers (no token: the cause of broker 1: connection refused")
+
+
 def test_the_next_outage_is_told_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         world.there = False

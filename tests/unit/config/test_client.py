@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition, cimpl
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kafka_keyshared.config import (
     DEFAULTS,
@@ -19,7 +22,7 @@ from kafka_keyshared.config import (
     merge,
 )
 from kafka_keyshared.config import client as config_client
-from kafka_keyshared.config.client import ask, connection_conf, setting_fault, without_effect
+from kafka_keyshared.config.client import ask, setting_fault, without_effect
 from kafka_keyshared.config.environment import CLIENT, RESERVED, client_name
 from kafka_keyshared.config.layers import from_environment
 from kafka_keyshared.config.properties import ALIASES, CALLBACKS, CONSUMER, PRODUCER
@@ -46,11 +49,6 @@ def test_the_client_is_told_to_commit_nothing_by_itself() -> None:
     conf = client_conf(NEEDED)
     assert conf["enable.auto.commit"] is False
     assert conf["enable.auto.offset.store"] is False
-
-
-def test_another_client_finds_the_brokers_by_whichever_name_they_were_given() -> None:
-    for name in ("bootstrap.servers", "metadata.broker.list"):
-        assert connection_conf({"group.id": "g", name: "x:1"}) == {name: "x:1"}
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda each: each.setting)
@@ -233,8 +231,55 @@ def _first_of(conf: dict[str, Any], topic: str) -> Any:
 
 
 def test_what_only_a_producer_heeds_is_known() -> None:
-    conf = {**NEEDED, "acks": 1, "compression.type": "zstd"}
-    assert without_effect(client_conf(conf)) == ["acks", "compression.type"]
+    conf = {**NEEDED, "acks": 1, "compression.type": "zstd", "linger.ms": 7}
+    assert without_effect(client_conf(conf)) == ["acks", "linger.ms"]
+
+
+# --- settings that each would work alone ---
+
+SIZES: dict[str, list[int]] = {
+    "message.max.bytes": [1_000, 1_000_000, 8 << 20, 9_000_000, 20_000_000, 1_000_000_000],
+    "receive.message.max.bytes": [1_000_000, 2_000_000, 9_000_000, 60_000_000, 2_147_483_647],
+    "queued.max.messages.kbytes": [1, 1_000, 9_000, 65_536, 2_000_000],
+    "fetch.message.max.bytes": [1, 60_000_000],
+    "fetch.min.bytes": [1, 60_000_000],
+    "socket.timeout.ms": [10, 300_000],
+}
+CHOICES = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(values) for name, values in SIZES.items()}
+)
+
+
+def taken(conf: Mapping[str, Any]) -> bool:
+    """Say whether the client takes the settings, all together and without an address."""
+    try:
+        Consumer({"group.id": "g", "log_level": 0, **conf}).close()
+    except KafkaException:
+        return False
+    return True
+
+
+@given(CHOICES)
+@settings(max_examples=150, deadline=None)
+@example({"message.max.bytes": 9_000_000})
+@example({"message.max.bytes": 20_000_000})
+@example({"receive.message.max.bytes": 2_000_000, "queued.max.messages.kbytes": 1_000})
+def test_a_setting_that_a_plain_consumer_takes_is_not_refused_for_a_default_of_ours(
+    conf: dict[str, Any],
+) -> None:
+    if taken(conf):
+        assert taken({n: v for n, v in client_conf({**NEEDED, **conf}).items() if n not in NEEDED})
+
+
+def test_of_two_settings_that_the_client_refuses_together_the_app_is_told_when_it_is_made() -> None:
+    conf = {**NEEDED, "receive.message.max.bytes": 5_000_000}
+    with pytest.raises(SettingsError) as refused:
+        client_conf(conf)
+    assert str(refused.value) == (
+        "the Kafka client refuses these settings together: `receive.message.max.bytes` must be >= "
+        "`fetch.max.bytes` + 512 (by default here fetch.max.bytes is 8388608)"
+    )
+    assert client_conf({**conf, "fetch.max.bytes": 4_000_000})["fetch.max.bytes"] == 4_000_000
 
 
 # --- secrets ---

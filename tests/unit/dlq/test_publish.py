@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from kafka_keyshared.config.tokens import TokenCallback
 from kafka_keyshared.core.commands import Publish
 from kafka_keyshared.core.events import DeadLettered
 from kafka_keyshared.dlq import publish as module
 from kafka_keyshared.dlq.avro import decode
-from kafka_keyshared.dlq.publish import DeadLetterPublisher, Form, producer_conf
+from kafka_keyshared.dlq.publish import (
+    CODECS,
+    DeadLetterPublisher,
+    Form,
+    best_codec,
+    producer_conf,
+)
 from kafka_keyshared.dlq.topics import require_topics
 from kafka_keyshared.errors import BrokerUnavailableError, TopicMissingError
 from kafka_keyshared.local.cluster import Cluster
@@ -336,7 +343,7 @@ def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "error_cb": print,
-            "oauth_cb": repr,
+            "oauth_cb": (guard := TokenCallback(repr)),
         }
     )
     assert conf == {
@@ -345,13 +352,38 @@ def test_the_producer_takes_over_the_connection_and_nothing_else() -> None:
         "sasl.username": "u",
         "ssl.ca.location": "/ca.pem",
         "client.id": "c",
-        "oauth_cb": repr,  # without it the broker lets the producer in no more than a stranger
+        "oauth_cb": guard,  # without it the broker lets the producer in no more than a stranger
+        "compression.type": "zstd",  # what fits its topic compressed has to fit again
         "partitioner": "murmur2_random",  # by which Spark chooses, too
         "enable.idempotence": True,
         "linger.ms": 5,
         "message.max.bytes": 64 << 20,
         "delivery.timeout.ms": 30_000,
     }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"compression.type": "lz4"}, {"compression.codec": "none"}, {"compression.type": "none"}],
+)
+def test_letters_are_compressed_as_the_user_says(given: dict[str, str]) -> None:
+    conf = producer_conf({"bootstrap.servers": "b:1", **given, "compression.level": 3})
+    found = {name: value for name, value in conf.items() if name.startswith("compression.")}
+    assert found == {**given, "compression.level": 3}
+
+
+def test_letters_are_compressed_with_the_best_codec_that_the_client_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for without, best in (((), "zstd"), (("zstd",), "lz4"), (CODECS, "none")):
+        best_codec.cache_clear()
+        monkeypatch.setattr(
+            module,
+            "ask",
+            lambda conf, without=without: "no" if conf["compression.type"] in without else None,
+        )
+        assert best_codec() == best
+    best_codec.cache_clear()
 
 
 def test_letters_arrive_unchanged_on_a_live_topic(

@@ -419,6 +419,38 @@ def test_dead_letters(
     assert explained(check)
 
 
+@pytest.mark.parametrize(
+    ("source", "dlq", "codec", "most", "warned"),
+    [
+        ("producer", "producer", "zstd", 1_000_000, False),
+        ("producer", "producer", "none", 1_000_000, True),
+        ("producer", "uncompressed", "zstd", 1_000_000, True),
+        ("producer", "uncompressed", "zstd", 50_000_000, False),
+        ("producer", "lz4", "zstd", 1_000_000, False),
+        ("zstd", "producer", "lz4", 1_000_000, True),
+        ("zstd", "gzip", "zstd", 1_000_000, True),
+        ("snappy", "producer", "lz4", 1_000_000, False),
+        ("uncompressed", "uncompressed", "none", 1_000_000, False),
+        (None, "uncompressed", "none", 1_000_000, False),
+        ("producer", None, "none", 1_000_000, False),
+    ],
+)
+def test_a_dead_letter_topic_in_which_a_record_takes_more_bytes_than_in_its_source(
+    source: str | None, dlq: str | None, codec: str, most: int, warned: bool
+) -> None:
+    letters = DLQ._replace(compression=dlq, max_message_bytes=most)
+    check = checks.dead_letters(
+        [(ORDERS._replace(compression=source), "orders.dlq")],
+        {"orders.dlq": letters},
+        consumed=["orders"],
+        create=False,
+        codec=codec,
+    )
+    assert (check.status is Status.WARN) is warned
+    assert ("its key would wait" in check.why) is warned
+    assert explained(check)
+
+
 def test_dead_letters_that_a_pattern_would_read_again() -> None:
     pairs = [(ORDERS, "orders.dlq"), (DLQ, "orders.dlq.dlq")]
     check = checks.dead_letters(pairs, THERE, consumed=["orders", "orders.dlq"], create=True)

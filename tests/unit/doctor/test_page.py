@@ -70,7 +70,9 @@ def sections(text: str) -> dict[str, dict[str, str]]:
 
 # --- the doctor ---
 
-ORDERS = TopicFacts("orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}))
+ORDERS = TopicFacts(
+    "orders", 4, 1_000_000, "delete", frozenset({"READ", "WRITE"}), compression="producer"
+)
 DLQ = TopicFacts("orders.dlq", 2, 1_000, "compact", frozenset())
 MEMBERS = ("app at /10.0.0.7",)
 
@@ -161,6 +163,7 @@ def unasked(kind: Kind) -> Check:
     return client_checks.unasked("", kind, "billing", error, "see")
 
 
+UNCOMPRESSED = ORDERS._replace(name="orders.dlq", compression="uncompressed")
 SMALL = DLQ._replace(cleanup="delete", may=None)
 COMPACTED = DLQ._replace(max_message_bytes=None, may=None)
 NOW = 1_800_000_000_000
@@ -219,6 +222,7 @@ EXAMPLES: dict[Kind, Callable[[], Check]] = {
     Kind.DLQ_CONSUMED: lambda: letters(ORDERS._replace(name="orders.dlq"), "orders.dlq"),
     Kind.DLQ_WRITE_DENIED: lambda: letters(DLQ),
     Kind.DLQ_TOO_SMALL: lambda: letters(SMALL),
+    Kind.DLQ_UNCOMPRESSED: lambda: letters(UNCOMPRESSED),
     Kind.DLQ_COMPACTED: lambda: letters(COMPACTED),
     Kind.GROUP_VIEW_MISSING: lambda: told_in(None),
     Kind.GROUP_VIEW_DENIED: lambda: told_in(TopicFacts("beats", 1, None, None, frozenset())),

@@ -256,6 +256,42 @@ def test_what_a_run_failed_with_is_raised_also_when_it_hangs_afterwards(
         ending.run(owner)
 
 
+@pytest.mark.parametrize(("left", "status"), [(True, 0), (False, 1)])
+def test_a_run_that_did_not_leave_its_group_says_so_in_its_last_line_and_status(
+    clock: Clock, caplog: pytest.LogCaptureFixture, left: bool, status: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    ending = Ending(25.0, clock)
+
+    def owner() -> int:
+        ending.ask()
+        ending.report = report()
+        assert ending.leaving() == pytest.approx(25.0 - LEAVE_LEAST)
+        ending.left_group(left=left)
+        return 0
+
+    assert ending.run(owner) == status
+    (line,) = [each for each in caplog.records if "stopped in" in each.getMessage()]
+    assert ("the group was NOT left: its coordinator did not answer" in line.getMessage()) is (
+        not left
+    )
+    assert line.levelname == ("INFO" if left else "WARNING")
+
+
+def test_the_answer_to_a_join_is_waited_for_only_where_the_end_has_time_for_it(
+    clock: Clock,
+) -> None:
+    hurried = Ending(25.0, clock)
+    hurried.ask()
+    hurried.ask()
+    assert hurried.leaving() == 0.0
+    late = Ending(25.0, clock)
+    late.ask()
+    late.report = report()
+    clock.now += 24.9
+    assert late.leaving() == 0.0
+
+
 # --- what the owner does not come back from ---
 
 

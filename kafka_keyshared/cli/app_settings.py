@@ -1,0 +1,43 @@
+"""Settings that a command takes from an app, for clusters that only a program can log in to.
+
+``oauth_cb`` is a function, so no flag, file or environment variable can give it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kafka_keyshared.cli.settings import client_settings, load_object
+from kafka_keyshared.config import Layers
+from kafka_keyshared.errors import ConfigError
+
+NOT_BESIDE = "the app has settings of its own; leave it out, or leave --app out"
+
+
+def app_layers(spec: str, settings: Sequence[str], **others: object) -> Layers:
+    """Return the settings of the app ``spec`` (MODULE:ATTR), with ``-X`` ``settings`` over them.
+
+    ``others`` are flags that cannot be given beside it. Raises :class:`ConfigError` for one that is
+    given, for what cannot be imported and for what is no app.
+    """
+    from kafka_keyshared.app.service import KeyShared
+
+    given = next((name for name, value in others.items() if value), None)
+    if given is not None:
+        raise ConfigError(f"--{given.replace('_', '-')} beside --app: {NOT_BESIDE}")
+    # What the module prints when it is imported is not the command's result.
+    with contextlib.redirect_stdout(sys.stderr):
+        app = load_object(spec, Path())
+    if not isinstance(app, KeyShared):
+        raise ConfigError(
+            f"--app {spec}: a {type(app).__name__}; name the KeyShared object, such as app.py:app"
+        )
+    conf = {**app.conf, **client_settings(list(settings))}
+    # It is the running instance's.
+    conf.pop("group.instance.id", None)
+    return Layers(conf, list(app.topics), msgspec.to_builtins(app.options), {})
