@@ -40,6 +40,7 @@ from kafka_keyshared.owner.ending import Ending
 from kafka_keyshared.owner.instance import Instance
 from kafka_keyshared.owner.observe import MAX_POLL_INTERVAL_MS, Board, Observer, chained
 from kafka_keyshared.owner.ports import Ports
+from kafka_keyshared.owner.rights import Subject, user_in
 from kafka_keyshared.owner.stopping import StopReport
 from kafka_keyshared.owner.view import InstanceView
 from kafka_keyshared.pools.actor import Mail
@@ -142,7 +143,11 @@ class KeyShared(Handling, Looked):
         self.workers_unsaid = "workers" not in options
         self._pull = pull_pool(self.options, self.subscription.name, CLOCK, self.serdes)
         self._ending = Ending(self.options.stop_timeout, CLOCK)
-        self._board = Board(CLOCK, keys=self.options.show_keys)
+        self._board = Board(
+            CLOCK,
+            keys=self.options.show_keys,
+            unready_when_unauthorized=self.options.unready_when_unauthorized,
+        )
         check_served(self.options)
         refuse_own_topic(self.options, self.topics)
         self._served = Served(self.options, self._board)
@@ -352,6 +357,12 @@ class KeyShared(Handling, Looked):
         deadline = self.options.revoke_deadline
         self.instance = instance = Instance(core, ports, revoke_deadline=deadline)
         ending.instance = instance
+        instance.loop.rights.subject = Subject(
+            topics,
+            str(self.conf["group.id"]),
+            user_in(self.conf),
+            self.options.authorization_timeout,
+        )
         instance.start()
         observer = Observer(
             instance.loop,

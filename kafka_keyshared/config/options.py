@@ -261,6 +261,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra={"unit": "s"},
         ),
     ] = 5.0
+    authorization_timeout: Annotated[
+        Annotated[float, Meta(gt=0, le=WEEK)] | None,
+        Meta(
+            description="How long the brokers may refuse everything (the group, or every topic) "
+            "before the instance ends with status 1. While some topics are allowed it does not "
+            "end. Not set: it waits for ever.",
+            extra={"unit": "s"},
+        ),
+    ] = 300.0
     ack_timeout: Annotated[
         Annotated[float, Meta(gt=0, le=WEEK)] | None,
         Meta(
@@ -287,6 +296,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     http_port: served.HttpPort = None
     http_host: served.HttpHost = "127.0.0.1"
     http_token_file: served.TokenFile = None
+    unready_when_unauthorized: served.UnreadyWhenUnauthorized = False
     console_port: served.ConsolePort = None
     console_host: served.ConsoleHost = "127.0.0.1"
     console_url: grouped.ConsoleUrl = None

@@ -38,6 +38,17 @@ class TopicIdsOnTheirWay:
         return self.found
 
 
+class RightsOnTheirWay:
+    """A question for the topics that may be read: answered at one moment, heard later."""
+
+    def __init__(self) -> None:
+        self.found: frozenset[str] | None = None
+
+    def answer(self) -> frozenset[str] | None:
+        """Return the topics that may be read; None while there is no answer."""
+        return self.found
+
+
 class Asking:
     """The questions of one client. Times are in seconds."""
 
@@ -80,6 +91,8 @@ class Asking:
             self._process.wait(timeout)
         if unheard or not self.answered(timeout, self._link.coordinated):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if self._cluster.rights.group:
+            raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
         stored = self._cluster.commits.stored
         return {
             partition: stored.get(partition, NOTHING)
@@ -126,6 +139,24 @@ class Asking:
             if link.dead or not link.open():
                 return
             found = {each: cluster.topic_id(each) for each in names if each in cluster.topics}
+
+            def hear() -> None:
+                asked.found = found
+
+            timeline.after(self._ids.uniform(*ON_THE_WAY), hear)
+
+        timeline.after(self._ids.uniform(*ON_THE_WAY), tell)
+        return asked
+
+    def rights(self, topics: Collection[str]) -> RightsOnTheirWay:
+        """Ask any broker that is there which of the topics may be read."""
+        cluster, timeline, link = self._cluster, self._timeline, self._link
+        asked = RightsOnTheirWay()
+
+        def tell() -> None:
+            if link.dead or not link.open():
+                return
+            found = frozenset(each for each in topics if cluster.rights.may_read(each))
 
             def hear() -> None:
                 asked.found = found

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_keyshared.client.port import Committed, LogBounds, Rebalance
+from kafka_keyshared.client.port import Committed, LogBounds, Rebalance, Refusal
 from kafka_keyshared.core.commands import Commit, CommitEntry
 from kafka_keyshared.core.events import CommitAnswered
 from kafka_keyshared.model import Record, TopicPartition
-from kafka_keyshared.sim.asking import NOTHING, Asking, TopicIdsOnTheirWay
+from kafka_keyshared.sim.asking import NOTHING, Asking, RightsOnTheirWay, TopicIdsOnTheirWay
 from kafka_keyshared.sim.fetching import Fetcher
 from kafka_keyshared.sim.history import Delivered, Joined
 from kafka_keyshared.sim.link import Link
@@ -222,6 +222,14 @@ class SimClient:
     def ask_topic_ids(self, topics: Collection[str]) -> TopicIdsOnTheirWay:
         """Ask for the ids of topics, and wait for nothing."""
         return self.asking.topic_ids(topics)
+
+    def refusals(self) -> list[Refusal]:
+        """Return nothing: a refused question about a topic is not simulated."""
+        return []
+
+    def ask_rights(self, topics: Collection[str]) -> RightsOnTheirWay:
+        """Ask which of the topics this user may read, without waiting."""
+        return self.asking.rights(topics)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Say whether the partition was not there yet when this client was made."""

@@ -181,7 +181,7 @@ class Simulated:
         self.cluster.leader_away(partition, 3_600)
 
     def deny_commits(self) -> None:
-        self.cluster.commits.denied = True
+        self.cluster.rights.group = True
 
     def close(self) -> None:
         self.client.close()
