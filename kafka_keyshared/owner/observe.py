@@ -151,7 +151,10 @@ class Board:
         words = ["running"]
         if self.by_hand:
             words.append(f"{counted(self.by_hand, 'partition')} paused by hand")
-        return Health(True, "; ".join([*words, *self._known()]))
+        diagnosis = self._known()
+        # The diagnosis names only what has lasted, and is as old as the last status.
+        words += [each for each in refused if not any(each in told for told in diagnosis)]
+        return Health(True, "; ".join([*words, *diagnosis]))
 
     def _known(self) -> list[str]:
         """Return the diagnosis, if one is known that is fresh enough, and have another one made.

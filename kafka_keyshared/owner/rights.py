@@ -197,9 +197,9 @@ class Rights:
         group = None
         for partition, denial in self._denials.partitions.items():
             if denial.right is Right.GROUP:
-                group = denial.error
+                group = _words(denial.error)
             else:
-                denied[partition.topic] = denial.error
+                denied[partition.topic] = _words(denial.error)
         if group is not None:
             self._refuse_group(group, now)
         for topic, error in denied.items():
@@ -345,6 +345,12 @@ class Rights:
 
     def _grantee(self) -> str:
         return f"user {self.subject.user}" if self.subject.user else "the user of this instance"
+
+
+def _words(error: str) -> str:
+    """Return the broker's words in a commit's error, which is written with its code and number."""
+    _, found, words = error.partition('str="')
+    return words.rstrip('"}') if found else error
 
 
 def _allowed(it: _Refused) -> bool:
