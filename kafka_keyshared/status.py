@@ -339,7 +339,7 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedRight(msgspec.Struct, frozen=True, kw_only=True):
-    """A right that the brokers refuse this instance: on ``topic``, or on the group where that is ''.
+    """A right that the brokers refuse: on ``topic``, or on the group where that is ''.
 
     ``text`` says what is refused, what that stops, and what to grant. It has been refused for
     ``seconds``, the last time with ``error``.

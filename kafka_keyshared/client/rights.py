@@ -69,6 +69,6 @@ class KafkaRights:
             error = told.exception()
             if error is not None:
                 log.debug("%s: its rights are not told: %s", topic, error)
-            elif NEEDED <= set(told.result().authorized_operations or ()):
+            elif set(told.result().authorized_operations or ()) >= NEEDED:
                 found.add(topic)
         return frozenset(found)

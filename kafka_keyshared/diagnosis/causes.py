@@ -62,7 +62,7 @@ RIGHT_REFUSED = Cause(
     "right-refused",
     27,
     "fail",
-    "the brokers refuse this instance a right: what needs it waits and is asked for again, the rest "
+    "the brokers refuse this instance a right: what needs it waits and is tried again, the rest "
     "goes on; when everything is refused, the instance ends after authorization_timeout",
     "grant the right that the sentence names; it goes on by itself then",
 )

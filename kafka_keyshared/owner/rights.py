@@ -2,9 +2,9 @@
 
 A missing right is taken for one that comes back. A new access-control list takes time to reach
 every broker, and an authorizer that reloads refuses everything meanwhile. So nothing ends at the
-first refusal. The client fetches and joins again by itself, and refused commits are sent again. What
-is kept here says which topic or group a right is missing for. It is logged once a minute, and the
-instance ends when everything it could do has been refused for ``authorization_timeout``.
+first refusal. The client fetches and joins again by itself, and refused commits are sent again.
+What is kept here says which topic or group a right is missing for. It is logged once a minute, and
+the instance ends when everything it could do has been refused for ``authorization_timeout``.
 
 librdkafka reports a refused fetch once for each partition, and is silent when fetches are allowed
 again. Records of the partition show that; a partition without traffic shows nothing. So the brokers
@@ -135,7 +135,7 @@ class Rights:
             self._readable({partition}, now)
 
     def assigned(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """Note that the group has given partitions, and so takes this member and sees the topics."""
+        """Note that the group has given partitions: it takes this member, which sees the topics."""
         self._group_refused_at = None
         for topic in {each.topic for each in partitions}:
             if (it := self._topics.get(topic)) is not None:
@@ -225,12 +225,14 @@ class Rights:
         refused = group_commits or self._group_refused_at is not None
         if self._group is not None and not refused:
             since, self._group = self._group.since, None
-            log.warning("group %s: no longer refused, after %s", self.subject.group, in_words(now - since))
+            log.warning(
+                "group %s: no longer refused, after %s", self.subject.group, in_words(now - since)
+            )
 
     def _ask_group(self, assigned: Collection[TopicPartition], now: float) -> None:
         """Ask the group for a position, where it has not refused anything for a while.
 
-        A refused JoinGroup is reported each time, a refused FindCoordinator once, and its end never.
+        A refused JoinGroup is reported each time, a refused FindCoordinator once and its end never.
         """
         partition = min(assigned, default=None)
         if partition is None:
@@ -338,8 +340,8 @@ class Rights:
 
     def _group_line(self, it: _Refused) -> str:
         return (
-            f"group {self.subject.group}: READ refused ({it.error}); nothing can be committed and no "
-            "partition assigned; both are tried again, and running records end. Grant READ on "
+            f"group {self.subject.group}: READ refused ({it.error}); nothing can be committed and "
+            "no partition assigned; both are tried again, and running records end. Grant READ on "
             f"group {self.subject.group} to {self._grantee()}"
         )
 

@@ -61,6 +61,7 @@ class Asking:
         self._chance = cluster.chance("client")
         # By themselves: with whom nothing is ever made anew, all else is as without this question.
         self._ids = cluster.chance("topic ids")
+        self._rights = cluster.chance("rights")
         self.open = False
         """Whether an answer is waited for just now."""
         self.next_unheard = False
@@ -161,9 +162,9 @@ class Asking:
             def hear() -> None:
                 asked.found = found
 
-            timeline.after(self._ids.uniform(*ON_THE_WAY), hear)
+            timeline.after(self._rights.uniform(*ON_THE_WAY), hear)
 
-        timeline.after(self._ids.uniform(*ON_THE_WAY), tell)
+        timeline.after(self._rights.uniform(*ON_THE_WAY), tell)
         return asked
 
     def answered(self, timeout: float, there: Callable[[], bool]) -> bool:

@@ -400,6 +400,15 @@ class SimClient:
         told = client_event(code, reason, NOBODYS, fatal=fatal)
         self.membership.ops.append(lambda: told)
 
+    def refuse_for_good(self) -> None:
+        """Refuse a heartbeat under KIP-848: the client gives up, and its session runs out."""
+        seat = self.membership.seat
+        if seat is not None and not seat.gone:
+            self._cluster.group.abandon(seat)
+        self.membership.closing = True
+        why = "Fatal error: Broker: Group authorization failed"
+        self.tell_error(KafkaError._FATAL, why, fatal=True)
+
     def fence(self) -> None:
         """Let another instance take this one's place (KIP-345): it is told so, and is out."""
         self._cluster.throw_out(self)

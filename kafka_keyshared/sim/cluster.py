@@ -52,7 +52,7 @@ class Cluster:
         self._times_made = Counter(dict.fromkeys(topics, 1))
         self.clients: list[SimClient] = []
         self.leaders_away: dict[TopicPartition, None] = {}
-        self.rights = Rights()
+        self.rights = Rights(self)
         # Where somebody may not know yet that the log is another one.
         self._other_logs: dict[TopicPartition, None] = {}
         self._down_until = self._coordinator_until = 0.0

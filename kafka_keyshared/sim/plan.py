@@ -184,6 +184,7 @@ def _plain(draw: Draw) -> Plan:
             commit=one("commit", COMMITS),
             revoke_deadline=one("revoke_deadline", (0.1, 1.0, 5.0)),
             stop_timeout=one("stop_timeout", (0.5, 5.0, 30.0)),
+            authorization_timeout=one("authorization_timeout", (None, 300.0, 4.0)),
             set_budget=one("set_budget", (SET_BUDGET, SET_BUDGET, 300)),
             pool=PoolHabits(
                 later=one("later", (0.0, 0.3)),

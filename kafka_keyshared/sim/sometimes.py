@@ -15,12 +15,14 @@ from kafka_keyshared.model import TopicPartition
 from kafka_keyshared.sim import history as happened
 from kafka_keyshared.sim.checkers.books import Books
 from kafka_keyshared.sim.checkers.records import Assignment, Delivery, Sent, Stage
+from kafka_keyshared.sim.checkers.rights import FOR_RIGHTS
 from kafka_keyshared.sim.disturbances import ON_REQUEST
 from kafka_keyshared.sim.happenings import (
     BY_A_CALLBACK,
     FiltersDeclared,
     LimitLifted,
     ReleaseFailed,
+    RightsChanged,
     WorkerJoined,
 )
 from kafka_keyshared.sim.history import History, Listener
@@ -60,6 +62,12 @@ RARE = (
     "process ended by what is nobody's",
     "paused by hand, then resumed",
     "partition that came while it is paused by hand",
+    "fetch refused, then read on",
+    "commit denied, then accepted",
+    "group refused, then assigned",
+    "revoke while a right is missing",
+    "stop while a right is missing",
+    "process ended for missing rights",
 )
 
 
@@ -114,6 +122,11 @@ class Sometimes:
     - *process ended by what is nobody's*: where that is an error;
     - *paused by hand, then resumed*: an order has a member go on with partitions that were paused;
     - *partition that came while it is paused by hand*: by a rebalance, to whom it is paused for;
+    - *fetch refused, then read on*: a partition delivers again whose topic might not be read;
+    - *commit denied, then accepted*: as *commit failed, then recovered*, of a missing right;
+    - *group refused, then assigned*: a member is given partitions by a group that was refused;
+    - *revoke while a right is missing*, *stop while a right is missing*: of a topic or the group;
+    - *process ended for missing rights*: after its time;
 
     and of what checkers excuse, what they have excused it for.
     """
@@ -137,6 +150,12 @@ class Sometimes:
         # Ranges that were made nobody's.
         self._nobodys: dict[tuple[int, str], set[tuple[int, int]]] = {}
         self._filtering: set[tuple[int, str, int]] = set()
+        # Topics that may not be read, and those that may again and have not delivered since;
+        # whether any right is missing, or the group was refused; assignments with a denied commit.
+        self._unread: set[str] = set()
+        self._readable: set[str] = set()
+        self._missing = self._group_refused = self._group_was_refused = False
+        self._denied: set[int] = set()
         listeners: dict[type[Any], Listener] = {
             happened.Revoking: self._revoking,
             happened.Released: self._released,
@@ -162,13 +181,36 @@ class Sometimes:
             happened.Owned: self._owned,
             PauseOrdered: self._pause_ordered,
             happened.Gone: self._gone,
+            happened.Stopping: self._stopping,
+            happened.Delivered: self._delivered,
+            RightsChanged: self._rights_changed,
         }
         for kind, listener in listeners.items():
             history.listen(kind, listener)
 
+    # --- rights ---
+
+    def _rights_changed(self, told: RightsChanged) -> None:
+        unread = set(told.fetches)
+        self._readable = (self._readable | (self._unread - unread)) - unread
+        self._unread = unread
+        self._missing = bool(told.fetches or told.commits or told.group)
+        self._group_was_refused = self._group_was_refused or told.group
+        self._group_refused = told.group
+
+    def _delivered(self, told: happened.Delivered) -> None:
+        if told.partition.topic in self._readable:
+            self._readable.discard(told.partition.topic)
+            self.counts["fetch refused, then read on"] += 1
+
+    def _stopping(self, told: happened.Stopping) -> None:
+        del told
+        self.counts["stop while a right is missing"] += self._missing
+
     # --- partitions ---
 
     def _revoking(self, told: happened.Revoking) -> None:
+        self.counts["revoke while a right is missing"] += self._missing
         live = self._books.members[told.member].live
         busy = retrying = False
         for assignment in [live[each] for each in told.partitions if each in live]:
@@ -191,6 +233,9 @@ class Sometimes:
     def _owned(self, told: happened.Owned) -> None:
         came = [self._books.by_hand.wanted(told.member, each) for each in told.partitions]
         self.counts["partition that came while it is paused by hand"] += sum(came)
+        if self._group_was_refused and not self._group_refused:
+            self._group_was_refused = False
+            self.counts["group refused, then assigned"] += 1
 
     def _pause_ordered(self, told: PauseOrdered) -> None:
         self.counts["paused by hand, then resumed"] += not told.paused and bool(
@@ -199,6 +244,7 @@ class Sometimes:
 
     def _over(self, assignment: Assignment) -> None:
         self._failed.discard(assignment.number)
+        self._denied.discard(assignment.number)
         self._refused.pop(assignment.number, None)
         unheard = {each for each in self._unheard if each[-1] == assignment.number}
         self.counts["letter stored, never heard of"] += len(unheard)
@@ -338,7 +384,11 @@ class Sometimes:
             if assignment is None or assignment.over is not None:
                 continue
             number = assignment.number
+            if told.result == CommitResult.DENIED:
+                self._denied.add(number)
             if told.result == CommitResult.ACCEPTED:
+                self.counts["commit denied, then accepted"] += number in self._denied
+                self._denied.discard(number)
                 self.counts["commit failed, then recovered"] += number in self._failed
                 self._failed.discard(number)
             else:
@@ -364,6 +414,7 @@ class Sometimes:
     def _gone(self, told: happened.Gone) -> None:
         self.counts["process ended by a callback"] += told.reason.startswith(BY_A_CALLBACK)
         self.counts["process ended by what is nobody's"] += IS_AN_ERROR in told.reason
+        self.counts["process ended for missing rights"] += told.reason.startswith(FOR_RIGHTS)
         for each in self._books.ended:
             self._over(each)
         for sub in self._books.settings:
