@@ -24,6 +24,7 @@ from kafka_keyshared.config.retrying import WEEK, RetryOptions
 from kafka_keyshared.config.routed import key_of, routing_settings
 from kafka_keyshared.config.tracking import refuse_what_needs_tracking
 from kafka_keyshared.core.commit import CommitPolicy
+from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.keying import NullKeys, UndecodablePolicy
 from kafka_keyshared.core.retry_policy import PoisonPolicy, RetryPolicy
 from kafka_keyshared.core.routing.filters import OnUnmatched
@@ -269,7 +270,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "end. Not set: it waits for ever.",
             extra={"unit": "s"},
         ),
-    ] = 300.0
+    ] = AUTHORIZATION_TIMEOUT
     ack_timeout: Annotated[
         Annotated[float, Meta(gt=0, le=WEEK)] | None,
         Meta(

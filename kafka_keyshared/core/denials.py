@@ -13,6 +13,9 @@ from typing import NamedTuple
 from kafka_keyshared.core.events import Right
 from kafka_keyshared.model import TopicPartition
 
+AUTHORIZATION_TIMEOUT = 900.0
+"""Default of ``authorization_timeout``, in seconds: an alert on failing commits comes before."""
+
 
 class Denial(NamedTuple):
     """A right that the commits of a partition lack, since when, and the broker's words."""

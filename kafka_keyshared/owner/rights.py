@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 
 from kafka_keyshared.client.port import Client, Refusal, RightsAsked
 from kafka_keyshared.core.commit import Commits
+from kafka_keyshared.core.denials import AUTHORIZATION_TIMEOUT
 from kafka_keyshared.core.events import Right
 from kafka_keyshared.logs import log_of
 from kafka_keyshared.model import Record, TopicPartition, in_words, partition_of
@@ -38,9 +39,6 @@ ASK_TIMEOUT = 15.0
 
 ANSWER_TIMEOUT = 1.0
 """Seconds for which the owner waits when it asks the group, or for the ends of logs."""
-
-AUTHORIZATION_TIMEOUT = 300.0
-"""Default of ``authorization_timeout``, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
