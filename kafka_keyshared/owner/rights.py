@@ -59,7 +59,8 @@ class Subject:
 class _Refused:
     """A right that is missing. ``partitions`` are those whose fetches were refused.
 
-    ``whole`` is True for a topic that the client does not see at all: DESCRIBE is missing.
+    ``whole`` is True for a topic that the client does not see at all, as DESCRIBE is missing; and
+    for a group that takes no member for such a topic.
     """
 
     since: float
@@ -111,6 +112,11 @@ class Rights:
         if refusal.right is Right.GROUP:
             self._group_refused_at, self._accepted = now, self._commits.accepted_count
             self._refuse_group(refusal.error, now)
+            return
+        if not refusal.topic:
+            # Under KIP-848 the coordinator refuses a member for a topic that it does not name.
+            self._group_refused_at, self._accepted = now, self._commits.accepted_count
+            self._refuse_group(refusal.error, now).whole = True
             return
         it = self._refuse_topic(refusal.topic, refusal.error, now)
         if refusal.partition is not None and refusal.partition in assigned:
@@ -182,10 +188,11 @@ class Rights:
         it.error = error
         return it
 
-    def _refuse_group(self, error: str, now: float) -> None:
+    def _refuse_group(self, error: str, now: float) -> _Refused:
         if self._group is None:
             self._group = _Refused(now, error, now)
-        self._group.error = error
+        self._group.error, self._group.whole = error, False
+        return self._group
 
     def _note_commits(self, now: float) -> None:
         """Take over which commits are denied now; an accepted one shows that the group is open."""
@@ -337,6 +344,12 @@ class Rights:
         )
 
     def _group_line(self, it: _Refused) -> str:
+        if it.whole:
+            return (
+                f"group {self.subject.group}: a topic of the subscription is refused ({it.error}); "
+                "no partition is assigned; it is tried again. Grant DESCRIBE and READ on each of "
+                f"{', '.join(sorted(self.subject.topics))} to {self._grantee()}"
+            )
         return (
             f"group {self.subject.group}: READ refused ({it.error}); nothing can be committed and "
             "no partition assigned; both are tried again, and running records end. Grant READ on "

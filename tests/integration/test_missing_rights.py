@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # not in its _
     ResourceType,
 )
 
+from kafka_keyshared import Reader
 from kafka_keyshared.audit.ledger import MemoryLedger
 from tests.conftest import Eventually
 from tests.support.live import Member, assert_clean, client_conf, group_name, numbered, write
@@ -176,3 +178,31 @@ def test_an_instance_without_any_right_ends_after_its_time_with_what_to_grant(
     assert member.status == 1
     assert "stopping: the brokers have refused all work of this instance for 2 s" in caplog.text
     assert f"Grant READ on topic {name} to user alice" in caplog.text
+
+
+def test_a_reader_waits_for_a_topic_that_it_has_read_and_may_not_for_a_while(
+    secured: Secured, topic: str
+) -> None:
+    """Without a group. A topic that it may not read from the first is an error at once."""
+    name = made(secured, topic, READ, DESCRIBE)
+    write(secured.cluster, name, numbered(10), partition=0)
+    conf = {each: value for each, value in secured.alice("").items() if each != "group.id"}
+    told: list[str] = []
+    found: list[int] = []
+    with Reader(conf, [name], [(0, 65_535)], tell=told.append) as reader:
+
+        def read_until(over: Callable[[], bool]) -> None:
+            until = time.monotonic() + WAIT
+            while not over():
+                assert time.monotonic() < until, (len(found), told)
+                found.extend(each.offset() for each in reader.read(0.2))
+
+        read_until(lambda: len(found) == 10)
+        secured.refuse(TOPIC, name, READ)
+        read_until(lambda: bool(told))
+        write(secured.cluster, name, numbered(10), partition=0)
+        secured.allow(TOPIC, name, READ)
+        read_until(lambda: len(found) == 20)
+    assert found == list(range(20))
+    assert told[0].startswith(f"topic {name}: READ refused; the client asks again for up to 15 min")
+    assert told[1:] == [f"topic {name}: no longer refused"]
