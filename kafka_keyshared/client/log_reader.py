@@ -264,7 +264,11 @@ class LogReader:
 
     def _something_to_read(self, topic: str) -> bool:
         partitions = [each for each in self._assigned if each.topic == topic]
-        logs = ask_logs(self._open_consumer(), partitions)
+        try:
+            logs = ask_logs(self._open_consumer(), partitions)
+        except BrokerUnavailableError as error:  # brokers that are away are told by themselves
+            self._reasons.append(str(error))
+            return False
         return any(logs[each].end > self._positions[each] for each in partitions)
 
     def _waited(self, consumer: Consumer) -> None:

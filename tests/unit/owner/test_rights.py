@@ -344,7 +344,9 @@ def test_a_refused_partition_is_no_stall_and_no_reason_to_restart(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.fill(FakeRecord(Q0, 0, b"key"))
+    pass_time(stage, 1.0)
     refuse(stage, refused(Q0))
+    stage.fill(FakeRecord(Q0, 1, b"key"))
     pass_time(stage, 200.0)
     assert not stage.loop.watchdog.stalls
     assert stage.loop.watchdog.failing(stage.now) == ""
