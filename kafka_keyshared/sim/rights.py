@@ -26,6 +26,10 @@ LONG = 30.0
 """Seconds for which a right is away, on average: mostly for a moment, now and then for long."""
 
 
+MISSING = ((True, True), (True, False), (False, True), (False, True))
+"""Whether fetches of a topic are refused, and whether its commits are."""
+
+
 class Rights:
     """What is refused now: fetches or commits by topic, and everything of the group."""
 
@@ -109,7 +113,7 @@ def refuse_a_topic(world: World, chance: Random) -> bool:
     rights, topic = world.cluster.rights, chance.choice(world.topics)
     if topic in rights.fetches or topic in rights.commits:
         return False
-    fetches, commits = chance.choice(((True, True), (True, False), (False, True)))
+    fetches, commits = chance.choice(MISSING)
     rights.refuse(topic, fetches=fetches, commits=commits)
     world.timeline.after(_seconds(chance), lambda: rights.grant([topic]))
     return True
